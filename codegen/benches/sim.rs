@@ -7,7 +7,9 @@ use tilewright_codegen::build::{Builder, Ptr, Shared, Val, block, record};
 use tilewright_codegen::gallery;
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_codegen::ir::{Arch, Const, Kernel, MmaAtom};
-use tilewright_codegen::sim::{self, Arg, Checks, Launch, Memory, Outcome, Swizzle, TensorElem, TensorMap};
+use tilewright_codegen::sim::{
+    self, Arg, Checks, Launch, Memory, Outcome, TensorElem, TensorMapDescriptor, TensorSwizzle,
+};
 use tilewright_codegen::verify::{Verified, verify};
 
 /// A loop of integer and floating-point arithmetic.
@@ -100,7 +102,13 @@ fn specialised() -> (Memory, Launch) {
     let k = 64 * u64::from(STEPS);
     let mut map = |name, rows: u64| {
         let at = memory.upload(name, &vec![bf16::ONE; (rows * k) as usize]);
-        Arg::TensorMap(TensorMap::plain(at, TensorElem::BF16, &[k, rows], &[64, rows as u32], Swizzle::B128))
+        Arg::TensorMap(TensorMapDescriptor::plain(
+            at,
+            TensorElem::BF16,
+            &[k, rows],
+            &[64, rows as u32],
+            TensorSwizzle::B128,
+        ))
     };
     let (a, b) = (map("a", 64), map("b", 128));
     let c = Arg::Ptr(memory.alloc("c", 64 * 128 * 4));

@@ -40,9 +40,9 @@ pub struct Target {
 
 /// One row of the preset table: name, arch, SMs, shared KiB, threads per SM, L2 MiB, memory GiB,
 /// TB/s, measured TB/s.
-type Row = (&'static str, &'static str, usize, usize, usize, u64, u64, f64, Option<f64>);
+type PresetRow = (&'static str, &'static str, usize, usize, usize, u64, u64, f64, Option<f64>);
 
-const PRESETS: [Row; 9] = [
+const PRESETS: [PresetRow; 9] = [
     ("h100", "sm_90a", 132, 227, 2048, 50, 80, 3.352, Some(3.155)),
     ("h200", "sm_90a", 132, 227, 2048, 50, 141, 4.8, None),
     ("a100", "sm_80", 108, 163, 2048, 40, 80, 2.039, None),
@@ -77,7 +77,7 @@ impl Target {
         target
     }
 
-    fn from_row(row: &Row) -> Target {
+    fn from_row(row: &PresetRow) -> Target {
         let &(name, arch, sms, shared_kib, threads_per_sm, l2_mib, memory_gib, peak, measured) = row;
         Target {
             name: name.into(),

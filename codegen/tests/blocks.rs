@@ -2,15 +2,15 @@
 //! of values.
 
 use half::{bf16, f16};
-use tilewright_codegen::build::{Arg, Builder, Quotient, block, record};
+use tilewright_codegen::build::{Builder, IntoVal, Quotient, block, record};
 use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::attr::{ReduxOp, Trans};
-use tilewright_codegen::ir::{Arch, Launch};
-use tilewright_codegen::trial::{Element, Expected, Trial};
+use tilewright_codegen::ir::{Arch, LaunchBounds};
+use tilewright_codegen::trial::{Expected, Trial, TrialElement};
 use tilewright_codegen::verify::verify;
 
 /// The kernel writes these numbers into `out`, on the simulator and whatever its seed.
-fn gives<T: Element>(launch: Launch, build: impl Fn(&Builder), expected: &[T]) {
+fn gives<T: TrialElement>(launch: LaunchBounds, build: impl Fn(&Builder), expected: &[T]) {
     let kernel = verify(record("sample", Arch::Sm90a, launch, build)).unwrap_or_else(|errors| panic!("{errors}"));
     let mut trial = Trial::new(kernel, 1);
     let out = trial.output("out", Expected::exact(expected));
@@ -22,7 +22,7 @@ fn gives<T: Element>(launch: Launch, build: impl Fn(&Builder), expected: &[T]) {
 }
 
 /// What a launch of a kernel that is at fault reports.
-fn fault(launch: Launch, build: impl Fn(&Builder)) -> String {
+fn fault(launch: LaunchBounds, build: impl Fn(&Builder)) -> String {
     let kernel = verify(record("sample", Arch::Sm90a, launch, build)).unwrap_or_else(|errors| panic!("{errors}"));
     Trial::new(kernel, 1).run(&sim::open(0)).expect_err("it is at fault").to_string()
 }
@@ -103,7 +103,7 @@ fn blocks_have_up_to_three_axes() {
 fn quotients_of_floats_are_correctly_rounded() {
     fn thirds<T>(number: fn(f32) -> T, right: fn(f32, f32) -> T)
     where
-        T: Quotient + Element + for<'k> Arg<'k, T>,
+        T: Quotient + TrialElement + for<'k> IntoVal<'k, T>,
     {
         let expected: Vec<T> = (1..=3).map(|i| right(i as f32, 3.0)).collect();
         let build = |k: &Builder| {

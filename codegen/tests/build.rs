@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use std::cell::Cell;
 use tilewright_codegen::build::{Builder, Offset, Ptr, Shared, block, record};
 use tilewright_codegen::device::sim;
-use tilewright_codegen::ir::{Arch, Inst, Kernel, MemOp, Op};
+use tilewright_codegen::ir::{Arch, Inst, Kernel, MemOp, StmtKind};
 use tilewright_codegen::trial::{Expected, Trial};
 use tilewright_codegen::verify::verify;
 
@@ -159,7 +159,7 @@ fn a_statement_knows_the_line_that_asked_for_it() {
     let mut lines = Vec::new();
     kernel.walk(&mut |stmt| {
         assert_eq!(stmt.src.file(), file!());
-        if let Op::Inst(Inst::Arith(_) | Inst::Mem(MemOp::St { .. })) = stmt.op {
+        if let StmtKind::Inst(Inst::Arith(_) | Inst::Mem(MemOp::St { .. })) = stmt.op {
             lines.push(stmt.src.line());
         }
     });

@@ -7,7 +7,7 @@ use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Load, Val, block, record
 use tilewright_codegen::ir::attr::{
     AtomOp, AtomOrder, Clamp, Eviction, Fp8, LdCache, LdOrder, Prefetch, RedOrder, Round, Scope, VoteMode,
 };
-use tilewright_codegen::ir::{Arch, BitsOp, ConvertOp, Inst, Op, Operand, StmtId, Ty, ValueId};
+use tilewright_codegen::ir::{Arch, BitsOp, ConvertOp, Inst, Operand, StmtId, StmtKind, Ty, ValueId};
 use tilewright_codegen::ptx;
 use tilewright_codegen::verify::verify;
 
@@ -217,14 +217,15 @@ fn lop3_knows_an_operand_by_its_copies() {
     let (again, last) = (ValueId(copy.0 + 1), StmtId(10_000));
     kernel.values.push(Ty::U32);
     kernel.edit(&mut |block| {
-        let Some(at) = block.iter().position(|stmt| matches!(stmt.op, Op::Inst(Inst::Bits(BitsOp::Lop3 { .. }))))
+        let Some(at) = block.iter().position(|stmt| matches!(stmt.op, StmtKind::Inst(Inst::Bits(BitsOp::Lop3 { .. }))))
         else {
             return;
         };
         let mut made = vec![block[at].clone(), block[at].clone()];
-        if let Op::Inst(Inst::Bits(BitsOp::Lop3 { b, c, .. })) = &mut block[at].op {
-            made[0].op = Op::Inst(ConvertOp::Bitcast { ty: Ty::S32, from: Ty::U32, d: copy, a: *b }.into());
-            made[1].op = Op::Inst(ConvertOp::Bitcast { ty: Ty::U32, from: Ty::S32, d: again, a: copy.into() }.into());
+        if let StmtKind::Inst(Inst::Bits(BitsOp::Lop3 { b, c, .. })) = &mut block[at].op {
+            made[0].op = StmtKind::Inst(ConvertOp::Bitcast { ty: Ty::S32, from: Ty::U32, d: copy, a: *b }.into());
+            made[1].op =
+                StmtKind::Inst(ConvertOp::Bitcast { ty: Ty::U32, from: Ty::S32, d: again, a: copy.into() }.into());
             *c = Operand::Value(again);
         }
         (made[0].id, made[1].id) = (last, StmtId(last.0 + 1));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use tilewright_codegen::ir::{Flag, Needs, Row, rows};
+use tilewright_codegen::ir::{Flag, InstRow, Needs, rows};
 
 const BEGIN: &str = "<!-- rows: begin -->\n";
 const END: &str = "<!-- rows: end -->";
@@ -47,7 +47,7 @@ fn list() -> String {
 }
 
 /// The first sentence of what a row says.
-fn first_sentence(row: &Row) -> String {
+fn first_sentence(row: &InstRow) -> String {
     let doc = row.doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
     let end = doc.find(". ").map_or(doc.len(), |end| end + 1);
     doc[..end].to_string()

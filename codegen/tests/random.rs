@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use tilewright_codegen::assemble::Ptxas;
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{
-    Addr, Arch, Const, Flag, Inst, Kernel, Op, Operand, Regs, Source, Space, Stmt, StmtId, Ty, ValueId, Var, VarId,
-    rows,
+    Addr, Arch, ChoiceSource, Const, Flag, Inst, Kernel, Operand, Regs, Space, Stmt, StmtId, StmtKind, Ty, ValueId,
+    Var, VarId, rows,
 };
 use tilewright_codegen::ptx;
 use tilewright_codegen::verify::verify;
@@ -36,12 +36,12 @@ impl Draw {
     fn with(&self, inst: Inst) -> Kernel {
         let mut kernel = self.kernel.clone();
         let id = StmtId(1000 + kernel.body.len() as u32);
-        kernel.body.push(Stmt { id, src: std::panic::Location::caller(), op: Op::Inst(inst) });
+        kernel.body.push(Stmt { id, src: std::panic::Location::caller(), op: StmtKind::Inst(inst) });
         kernel
     }
 }
 
-impl Source for Draw {
+impl ChoiceSource for Draw {
     fn below(&mut self, count: usize) -> usize {
         self.number() as usize % count
     }
@@ -54,7 +54,7 @@ impl Source for Draw {
     fn operand(&mut self, ty: Ty) -> Operand {
         let mut known = Vec::new();
         self.kernel.walk(&mut |stmt| {
-            if let Op::Inst(inst) = &stmt.op {
+            if let StmtKind::Inst(inst) = &stmt.op {
                 known.extend(inst.defs());
             }
         });

@@ -3,8 +3,8 @@
 use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, Val, block, record};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Clamp, ReduxOp, Round, Scope, ShflMode, Trans, VoteMode};
-use tilewright_codegen::ir::{Arch, Launch as Shape, MmaAtom};
-use tilewright_codegen::sim::{self, Arg, Counters, Element, Launch, Memory, Outcome};
+use tilewright_codegen::ir::{Arch, LaunchBounds as Shape, MmaAtom};
+use tilewright_codegen::sim::{self, Arg, Counters, Launch, Memory, MemoryElement, Outcome};
 use tilewright_codegen::verify::verify;
 
 /// Runs one block that reads `x` and writes `count` elements.
@@ -15,8 +15,8 @@ fn run_block<A, B>(
     build: impl Fn(&Builder, Ptr<'_, Global, A>, Ptr<'_, Global, B>),
 ) -> (Vec<B>, Counters)
 where
-    A: Element + Scalar,
-    B: Element + Scalar,
+    A: MemoryElement + Scalar,
+    B: MemoryElement + Scalar,
 {
     let kernel = record("case", Arch::Sm90a, shape, |k| build(k, k.global("x"), k.global("y")));
     let kernel = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
@@ -32,8 +32,8 @@ where
 /// One warp, a function of each lane's element.
 fn map<A, B>(x: &[A], f: impl for<'k> Fn(&'k Builder, Val<'k, A>) -> Val<'k, B>) -> Vec<B>
 where
-    A: Element + Scalar,
-    B: Element + Scalar,
+    A: MemoryElement + Scalar,
+    B: MemoryElement + Scalar,
 {
     assert_eq!(x.len(), 32);
     run_block(block(32), x, 32, |k, x, y| y.at(k.lane()).store(f(k, x.at(k.lane()).load()))).0

@@ -7,12 +7,14 @@ mod devices;
 use devices::{devices, right};
 use half::{bf16, f16};
 use tilewright_codegen::build::{
-    Builder, Bulk, Descriptor, Global, Operands, Ptr, Scalar, Shared, SwizzleMode, Val, block, record,
+    Builder, Bulk, Descriptor, Global, Ptr, Scalar, Shared, SwizzleMode, Val, WgmmaOperands, block, record,
 };
 use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::attr::{AtomOp, Major, ProxyFence};
-use tilewright_codegen::ir::{Arch, Launch as Shape, Ty, WgmmaAtom, WgmmaKind};
-use tilewright_codegen::trial::{Bound, Draw, Element, Expected, Outside, Promotion, TensorShape, TileSwizzle, Trial};
+use tilewright_codegen::ir::{Arch, LaunchBounds as Shape, Ty, WgmmaAtom, WgmmaKind};
+use tilewright_codegen::trial::{
+    Bound, Draw, Expected, Outside, Promotion, TensorShape, TileSwizzle, Trial, TrialElement,
+};
 use tilewright_codegen::verify::{Verified, verify};
 use tilewright_layout::DType;
 
@@ -38,7 +40,7 @@ struct Edge {
 impl Edge {
     /// A box of 16 bytes to a swizzle's span along the first axis, at most 4 KiB, on a tensor with
     /// gaps between rows.
-    fn draw<T: Element>(draw: &mut Draw) -> Edge {
+    fn draw<T: TrialElement>(draw: &mut Draw) -> Edge {
         let bytes = T::DTYPE.bytes() as u32;
         let rank = draw.between(1..=5) as usize;
         let swizzles = [TileSwizzle::None, TileSwizzle::Bytes32, TileSwizzle::Bytes64, TileSwizzle::Bytes128];
@@ -113,7 +115,7 @@ impl Edge {
 
     /// The box is loaded, written out as it lies, and stored to the same place of another tensor,
     /// or as near as stores may go; or combined with what is there.
-    fn trial<T: Element>(&self, number: fn(f64) -> T, op: Option<AtomOp>) -> Trial {
+    fn trial<T: TrialElement>(&self, number: fn(f64) -> T, op: Option<AtomOp>) -> Trial {
         let rank = self.at.len();
         let (bytes, shared) = (self.shape.tile_bytes() as u32, self.shared() as u32);
         let kernel = kernel(block(32), |k| {
@@ -171,7 +173,7 @@ impl Edge {
     }
 }
 
-fn edges<T: Element>(seed: u64, number: fn(f64) -> T) {
+fn edges<T: TrialElement>(seed: u64, number: fn(f64) -> T) {
     let mut draw = Draw::new(seed);
     let devices = devices(2);
     let (mut clipped, mut narrow, mut ranks) = (0, 0, [0; 6]);
@@ -214,7 +216,7 @@ fn combined(op: AtomOp, m: f64, v: f64) -> f64 {
 const LOGIC: [AtomOp; 6] = [AtomOp::Add, AtomOp::Min, AtomOp::Max, AtomOp::And, AtomOp::Or, AtomOp::Xor];
 
 /// Boxes combined with what a tensor holds, over its edges.
-fn boxes_reduced<T: Element>(seed: u64, number: fn(f64) -> T, ops: &[AtomOp]) {
+fn boxes_reduced<T: TrialElement>(seed: u64, number: fn(f64) -> T, ops: &[AtomOp]) {
     let mut draw = Draw::new(seed);
     let devices = devices(1);
     for &op in ops {
@@ -241,7 +243,7 @@ fn boxes_are_combined_with_what_a_tensor_holds() {
 
 /// Several blocks combine rows of numbers with one row of global memory at once, or a neighbour's
 /// shared memory with one.
-fn rows_reduced<T: Element + Scalar>(number: fn(f64) -> T, op: AtomOp, seed: u64) {
+fn rows_reduced<T: TrialElement + Scalar>(number: fn(f64) -> T, op: AtomOp, seed: u64) {
     const N: u32 = 64;
     let mut draw = Draw::new(seed);
     // Counting wraps where the limit says, which differs from row to row: one row then.
@@ -408,7 +410,7 @@ fn registers_and_n_major(k: &Builder) {
     for step in 0..2u32 {
         let rows = Descriptor { swizzle: SwizzleMode::B128, leading: 16, stride: 1024 };
         let b = b.at(step * 16 * N).descriptor(rows);
-        let operands = Operands { major_b: Major::Mn, ..Operands::K_MAJOR };
+        let operands = WgmmaOperands { major_b: Major::Mn, ..WgmmaOperands::K_MAJOR };
         acc.wgmma_rs(atom, &fragments[step as usize], b, step > 0, operands);
     }
     k.wgmma_commit();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tilewright_layout::DType;
-use tilewright_layout::tensor::{Place, ShapeError, TensorId, VTensor};
+use tilewright_layout::tensor::{ShapeError, TensorId, TensorPlace, VTensor};
 
 use crate::declare::Declarations;
 use crate::dim::{Dim, InnerShape};
@@ -110,7 +110,7 @@ impl Traced {
         let [d0, d1] = extents.indexer[id.index()];
         let node = self.indexer.node(id);
         let dtype = self.dtype(&node.op);
-        VTensor::new(&[0, d0, d1], dtype, Place::Device(0), node.format, TensorId(id.index() as u32))
+        VTensor::new(&[0, d0, d1], dtype, TensorPlace::Device(0), node.format, TensorId(id.index() as u32))
     }
 
     /// The type that an op's value is kept in: what was declared, bf16 for queries, keys and

@@ -35,7 +35,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
 }
 
 /// A kernel by its functions.
-pub(crate) struct Entry {
+pub(crate) struct ShippedEntry {
     pub name: &'static str,
     pub needs: Needs,
     /// Records it at the sizes it is shown with.
@@ -44,7 +44,7 @@ pub(crate) struct Entry {
     pub draw: fn(Arch, u64) -> Result<Trial, VerifyErrors>,
 }
 
-impl Shipped for Entry {
+impl Shipped for ShippedEntry {
     fn name(&self) -> &str {
         self.name
     }

@@ -6,7 +6,7 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::{self, Arg, Launch, Memory};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::kv::{Form, KConfig, KvBufferConfig, TileForm, VConfig, VECTOR};
+use tilewright_kernels::kv::{KConfig, KvBufferConfig, RowArrangement, TileForm, VConfig, VECTOR};
 
 #[test]
 fn the_two_configurations_are_their_definitions() {
@@ -22,7 +22,7 @@ fn forms() -> impl Iterator<Item = (TileForm, u32)> {
     let rows = [16u32, 32, 64, 128];
     rows.into_iter().flat_map(|rows| {
         [64u32, 96, 128, 256].into_iter().flat_map(move |columns| {
-            [Form::Swizzled, Form::Interleaved].into_iter().flat_map(move |form| {
+            [RowArrangement::Swizzled, RowArrangement::Interleaved].into_iter().flat_map(move |form| {
                 [32u32, 128].into_iter().map(move |threads| (TileForm { rows, columns, form }, threads))
             })
         })

@@ -13,7 +13,7 @@ use tilewright_kernels::tile::{LayoutTensor, Modes, ThreadGroup};
 use tilewright_layout::typed::{ColMajor, KMajor, MnMajor, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 
 /// Elements that the host makes and the kernel reads.
-trait Number: InputType<Stored: sim::Element> {
+trait Number: InputType<Stored: sim::MemoryElement> {
     fn of(value: i8) -> Self::Stored;
     fn sum(bits: u32) -> f64 {
         f32::from_bits(bits).into()

@@ -1,6 +1,6 @@
 //! Layouts from a shape alone: compact strides in some order.
 
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{IntTuple, Layout, LayoutError, layout::times};
 
 impl Layout {
@@ -87,7 +87,7 @@ impl Layout {
     /// shape; as `col_major`.
     pub const fn col_major_from(shape: &IntTuple, start: &IntTuple) -> Result<Layout, LayoutError> {
         let mut out = tri!(shape.as_shape());
-        tri!(compact(&mut out, At::ROOT, start, At::ROOT, false));
+        tri!(compact(&mut out, TreePosition::ROOT, start, TreePosition::ROOT, false));
         out.checked()
     }
 
@@ -112,7 +112,7 @@ impl Layout {
     /// As [`Layout::col_major_from`].
     pub const fn row_major_from(shape: &IntTuple, start: &IntTuple) -> Result<Layout, LayoutError> {
         let mut out = tri!(shape.as_shape());
-        tri!(compact(&mut out, At::ROOT, start, At::ROOT, true));
+        tri!(compact(&mut out, TreePosition::ROOT, start, TreePosition::ROOT, true));
         out.checked()
     }
 
@@ -151,13 +151,19 @@ impl Layout {
         let mut out = tri!(shape.as_shape());
         // The extent that each integer of the order stands for.
         let mut extents = [1i64; crate::MAX_LEAVES];
-        tri!(order_extents(&out, At::ROOT, order, At::ROOT, &mut extents));
-        tri!(order_strides(&mut out, At::ROOT, order, At::ROOT, &extents));
+        tri!(order_extents(&out, TreePosition::ROOT, order, TreePosition::ROOT, &mut extents));
+        tri!(order_strides(&mut out, TreePosition::ROOT, order, TreePosition::ROOT, &extents));
         out.checked()
     }
 }
 
-const fn compact(out: &mut Layout, at: At, start: &IntTuple, from: At, reverse: bool) -> Result<(), LayoutError> {
+const fn compact(
+    out: &mut Layout,
+    at: TreePosition,
+    start: &IntTuple,
+    from: TreePosition,
+    reverse: bool,
+) -> Result<(), LayoutError> {
     if let Some(arity) = start.profile.arity(from.node) {
         tri!(crate::index::matching_tuple("compact strides", arity, &out.profile, at.node));
         let (mut at, mut from) = (out.profile.child(at, 0), start.profile.child(from, 0));
@@ -184,9 +190,9 @@ const fn compact(out: &mut Layout, at: At, start: &IntTuple, from: At, reverse: 
 
 const fn order_extents(
     shape: &Layout,
-    at: At,
+    at: TreePosition,
     order: &IntTuple,
-    from: At,
+    from: TreePosition,
     extents: &mut [i64; crate::MAX_LEAVES],
 ) -> Result<(), LayoutError> {
     let Some(arity) = order.profile.arity(from.node) else {
@@ -207,9 +213,9 @@ const fn order_extents(
 
 const fn order_strides(
     out: &mut Layout,
-    at: At,
+    at: TreePosition,
     order: &IntTuple,
-    from: At,
+    from: TreePosition,
     extents: &[i64; crate::MAX_LEAVES],
 ) -> Result<(), LayoutError> {
     let Some(arity) = order.profile.arity(from.node) else {
@@ -221,7 +227,7 @@ const fn order_strides(
             }
             leaf += 1;
         }
-        return compact(out, at, &IntTuple::int(start), At::ROOT, false);
+        return compact(out, at, &IntTuple::int(start), TreePosition::ROOT, false);
     };
     let (mut at, mut from) = (out.profile.child(at, 0), order.profile.child(from, 0));
     let mut i = 0;

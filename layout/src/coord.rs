@@ -39,7 +39,7 @@ impl Coord {
         let mut i = 0;
         while i < modes.len() {
             let before = out.tuple.profile.leaves();
-            tri!(out.tuple.push_mode(&modes[i].tuple, crate::profile::At::ROOT));
+            tri!(out.tuple.push_mode(&modes[i].tuple, crate::profile::TreePosition::ROOT));
             if before < crate::MAX_LEAVES {
                 out.wild |= modes[i].wild << before;
             }

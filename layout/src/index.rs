@@ -1,7 +1,7 @@
 //! Coordinates to offsets, and back.
 
 use crate::layout::{product, sum};
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{IntTuple, Layout, LayoutError, Profile, laws};
 
 impl Layout {
@@ -47,7 +47,7 @@ impl Layout {
     }
 
     /// As [`Layout::at`] of the subtree at `at`, refused where 64 bits do not hold the offset.
-    pub(crate) const fn exact_at(&self, at: At, index: i64) -> Result<i64, LayoutError> {
+    pub(crate) const fn exact_at(&self, at: TreePosition, index: i64) -> Result<i64, LayoutError> {
         let end = self.profile.end(at).leaf;
         let (mut rest, mut offset) = (index, 0i64);
         let mut leaf = at.leaf;
@@ -95,10 +95,15 @@ impl Layout {
     /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the coordinate is not nested
     /// like the shape; [`LayoutError::Overflow`] where 64 bits do not hold the offset.
     pub const fn offset(&self, coordinate: &IntTuple) -> Result<i64, LayoutError> {
-        self.offset_of(At::ROOT, coordinate, At::ROOT)
+        self.offset_of(TreePosition::ROOT, coordinate, TreePosition::ROOT)
     }
 
-    pub(crate) const fn offset_of(&self, at: At, coordinate: &IntTuple, from: At) -> Result<i64, LayoutError> {
+    pub(crate) const fn offset_of(
+        &self,
+        at: TreePosition,
+        coordinate: &IntTuple,
+        from: TreePosition,
+    ) -> Result<i64, LayoutError> {
         let Some(arity) = coordinate.profile.arity(from.node) else {
             return self.exact_at(at, coordinate.values[from.leaf]);
         };
@@ -138,7 +143,7 @@ impl Layout {
     /// ```
     pub const fn coordinate(&self, index: i64) -> IntTuple {
         let mut out = self.shape();
-        split(&mut out, &self.shape(), At::ROOT, index);
+        split(&mut out, &self.shape(), TreePosition::ROOT, index);
         out
     }
 
@@ -224,7 +229,7 @@ impl IntTuple {
     pub const fn coordinate(&self, index: i64) -> Result<IntTuple, LayoutError> {
         tri!(self.as_shape());
         let mut out = *self;
-        split(&mut out, self, At::ROOT, index);
+        split(&mut out, self, TreePosition::ROOT, index);
         Ok(out)
     }
 
@@ -246,7 +251,7 @@ impl IntTuple {
     pub const fn refine_coordinate(&self, index: &IntTuple) -> Result<IntTuple, LayoutError> {
         tri!(self.as_shape());
         let mut out = *self;
-        tri!(refine(&mut out, self, At::ROOT, index, At::ROOT));
+        tri!(refine(&mut out, self, TreePosition::ROOT, index, TreePosition::ROOT));
         Ok(out)
     }
 
@@ -313,7 +318,7 @@ pub(crate) const fn matching_tuple(
     }
 }
 
-const fn split(out: &mut IntTuple, shape: &IntTuple, at: At, index: i64) {
+const fn split(out: &mut IntTuple, shape: &IntTuple, at: TreePosition, index: i64) {
     let end = shape.profile.end(at).leaf;
     let mut rest = index;
     let mut leaf = at.leaf;
@@ -327,7 +332,13 @@ const fn split(out: &mut IntTuple, shape: &IntTuple, at: At, index: i64) {
     }
 }
 
-const fn refine(out: &mut IntTuple, shape: &IntTuple, at: At, index: &IntTuple, from: At) -> Result<(), LayoutError> {
+const fn refine(
+    out: &mut IntTuple,
+    shape: &IntTuple,
+    at: TreePosition,
+    index: &IntTuple,
+    from: TreePosition,
+) -> Result<(), LayoutError> {
     let Some(arity) = index.profile.arity(from.node) else {
         split(out, shape, at, index.values[from.leaf]);
         return Ok(());

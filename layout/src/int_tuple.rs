@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::layout::{product, sum};
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{LayoutError, MAX_LEAVES, Message, Profile};
 
 /// An integer, or a tuple of integers and tuples.
@@ -57,7 +57,7 @@ impl IntTuple {
         tri!(tuple.profile.push_tuple(modes.len()));
         let mut i = 0;
         while i < modes.len() {
-            tri!(tuple.push_mode(&modes[i], At::ROOT));
+            tri!(tuple.push_mode(&modes[i], TreePosition::ROOT));
             i += 1;
         }
         Ok(tuple)
@@ -120,10 +120,10 @@ impl IntTuple {
     /// # Errors
     /// [`LayoutError::Overflow`] where 64 bits do not hold it.
     pub const fn product(&self) -> Result<i64, LayoutError> {
-        self.product_at(At::ROOT)
+        self.product_at(TreePosition::ROOT)
     }
 
-    pub(crate) const fn product_at(&self, at: At) -> Result<i64, LayoutError> {
+    pub(crate) const fn product_at(&self, at: TreePosition) -> Result<i64, LayoutError> {
         let end = self.profile.end(at).leaf;
         let (mut total, mut leaf) = (1, at.leaf);
         while leaf < end {
@@ -170,7 +170,7 @@ impl IntTuple {
         Ok(total)
     }
 
-    pub(crate) const fn subtree(&self, at: At) -> IntTuple {
+    pub(crate) const fn subtree(&self, at: TreePosition) -> IntTuple {
         let mut tuple = IntTuple::NOTHING;
         // A part of a tuple fits where the whole did.
         let _ = tuple.push_mode(self, at);
@@ -183,7 +183,7 @@ impl IntTuple {
         Ok(())
     }
 
-    pub(crate) const fn push_mode(&mut self, from: &IntTuple, at: At) -> Result<(), LayoutError> {
+    pub(crate) const fn push_mode(&mut self, from: &IntTuple, at: TreePosition) -> Result<(), LayoutError> {
         tri!(self.profile.push_subtree(&from.profile, at)).copy(&from.values, &mut self.values);
         Ok(())
     }

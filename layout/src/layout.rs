@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{IntTuple, LayoutError, MAX_LEAVES, Message, Profile};
 
 /// Sizes and spans stay below this, so that indexing inside the domain cannot overflow.
@@ -83,7 +83,7 @@ impl Layout {
         tri!(out.profile.push_tuple(modes.len()));
         let mut i = 0;
         while i < modes.len() {
-            tri!(out.push_mode(&modes[i], At::ROOT));
+            tri!(out.push_mode(&modes[i], TreePosition::ROOT));
             i += 1;
         }
         out.checked()
@@ -151,10 +151,10 @@ impl Layout {
 
     /// Number of coordinates: the product of all extents.
     pub const fn size(&self) -> i64 {
-        self.size_at(At::ROOT)
+        self.size_at(TreePosition::ROOT)
     }
 
-    pub(crate) const fn size_at(&self, at: At) -> i64 {
+    pub(crate) const fn size_at(&self, at: TreePosition) -> i64 {
         self.profile.product(at, &self.shape)
     }
 
@@ -180,10 +180,10 @@ impl Layout {
 
     /// Number of coordinates of mode `index`, or 1 where there is no such mode.
     pub const fn extent(&self, index: usize) -> i64 {
-        if index >= self.rank() { 1 } else { self.size_at(self.profile.child(At::ROOT, index)) }
+        if index >= self.rank() { 1 } else { self.size_at(self.profile.child(TreePosition::ROOT, index)) }
     }
 
-    pub(crate) const fn subtree(&self, at: At) -> Layout {
+    pub(crate) const fn subtree(&self, at: TreePosition) -> Layout {
         let mut layout = Layout::NOTHING;
         // A part of a layout fits where the whole did.
         let _ = layout.push_mode(self, at);
@@ -225,7 +225,7 @@ impl Layout {
         Ok(())
     }
 
-    pub(crate) const fn push_mode(&mut self, from: &Layout, at: At) -> Result<(), LayoutError> {
+    pub(crate) const fn push_mode(&mut self, from: &Layout, at: TreePosition) -> Result<(), LayoutError> {
         let moved = tri!(self.profile.push_subtree(&from.profile, at));
         moved.copy(&from.shape, &mut self.shape);
         moved.copy(&from.stride, &mut self.stride);

@@ -21,7 +21,7 @@ impl IntTuple {
     /// [`LayoutError::Syntax`] with the byte where the text stops making sense;
     /// [`LayoutError::Capacity`].
     pub const fn parse(text: &str) -> Result<IntTuple, LayoutError> {
-        let mut reader = Reader { bytes: text.as_bytes(), at: 0, wild: None };
+        let mut reader = NotationReader { bytes: text.as_bytes(), at: 0, wild: None };
         let tuple = tri!(reader.tuple());
         tri!(reader.end());
         Ok(tuple)
@@ -41,7 +41,7 @@ impl Layout {
     /// [`LayoutError::Syntax`] with the byte where the text stops making sense, and what
     /// [`Layout::new`] refuses.
     pub const fn parse(text: &str) -> Result<Layout, LayoutError> {
-        let mut reader = Reader { bytes: text.as_bytes(), at: 0, wild: None };
+        let mut reader = NotationReader { bytes: text.as_bytes(), at: 0, wild: None };
         let shape = tri!(reader.tuple());
         reader.blanks();
         if !reader.eat(b':') {
@@ -59,7 +59,7 @@ impl Coord {
     /// # Errors
     /// As [`IntTuple::parse`].
     pub const fn parse(text: &str) -> Result<Coord, LayoutError> {
-        let mut reader = Reader { bytes: text.as_bytes(), at: 0, wild: Some(0) };
+        let mut reader = NotationReader { bytes: text.as_bytes(), at: 0, wild: Some(0) };
         let tuple = tri!(reader.tuple());
         tri!(reader.end());
         let wild = match reader.wild {
@@ -70,14 +70,14 @@ impl Coord {
     }
 }
 
-struct Reader<'t> {
+struct NotationReader<'t> {
     bytes: &'t [u8],
     at: usize,
     /// Which integers were `_`, where that is allowed.
     wild: Option<u32>,
 }
 
-impl Reader<'_> {
+impl NotationReader<'_> {
     const fn blanks(&mut self) {
         while self.at < self.bytes.len() && self.bytes[self.at].is_ascii_whitespace() {
             self.at += 1;

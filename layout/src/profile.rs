@@ -32,7 +32,7 @@ pub struct Profile {
 
 /// A place in a tree: the index of a node and of the next leaf, both in reading order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct At {
+pub(crate) struct TreePosition {
     pub(crate) node: usize,
     pub(crate) leaf: usize,
 }
@@ -55,8 +55,8 @@ impl Moved {
     }
 }
 
-impl At {
-    pub(crate) const ROOT: At = At { node: 0, leaf: 0 };
+impl TreePosition {
+    pub(crate) const ROOT: TreePosition = TreePosition { node: 0, leaf: 0 };
 }
 
 impl Profile {
@@ -125,7 +125,7 @@ impl Profile {
     }
 
     /// The place just after the subtree at `at`.
-    pub(crate) const fn end(&self, mut at: At) -> At {
+    pub(crate) const fn end(&self, mut at: TreePosition) -> TreePosition {
         let mut pending = 1;
         while pending > 0 {
             pending -= 1;
@@ -140,11 +140,11 @@ impl Profile {
 
     /// The place of mode `index` of the subtree at `at`; an integer is its own mode 0. `index` must
     /// be below the rank.
-    pub(crate) const fn child(&self, at: At, index: usize) -> At {
+    pub(crate) const fn child(&self, at: TreePosition, index: usize) -> TreePosition {
         if self.arity(at.node).is_none() {
             return at;
         }
-        let mut child = At { node: at.node + 1, leaf: at.leaf };
+        let mut child = TreePosition { node: at.node + 1, leaf: at.leaf };
         let mut i = 0;
         while i < index {
             child = self.end(child);
@@ -154,11 +154,11 @@ impl Profile {
     }
 
     /// The place of top-level mode `index`.
-    pub(crate) const fn mode(&self, index: usize) -> Result<At, LayoutError> {
+    pub(crate) const fn mode(&self, index: usize) -> Result<TreePosition, LayoutError> {
         if index >= self.rank() {
             return Err(LayoutError::NoSuchMode { operation: "mode", index: index as i64, rank: self.rank() });
         }
-        Ok(self.child(At::ROOT, index))
+        Ok(self.child(TreePosition::ROOT, index))
     }
 
     /// The integers among `values`, which are kept in an array of the full capacity.
@@ -168,7 +168,7 @@ impl Profile {
 
     /// The product of the integers of the subtree at `at`, for sizes that are checked: beyond 64
     /// bits it wraps.
-    pub(crate) const fn product(&self, at: At, values: &[i64; MAX_LEAVES]) -> i64 {
+    pub(crate) const fn product(&self, at: TreePosition, values: &[i64; MAX_LEAVES]) -> i64 {
         let end = self.end(at).leaf;
         let (mut product, mut leaf) = (1i64, at.leaf);
         while leaf < end {
@@ -179,7 +179,7 @@ impl Profile {
     }
 
     /// Whether the subtrees at the two places have the same nesting.
-    pub(crate) const fn same(&self, at: At, other: &Profile, other_at: At) -> bool {
+    pub(crate) const fn same(&self, at: TreePosition, other: &Profile, other_at: TreePosition) -> bool {
         let end = self.end(at).node;
         if end - at.node != other.end(other_at).node - other_at.node {
             return false;
@@ -196,7 +196,7 @@ impl Profile {
 
     /// Returns whether both have the same nesting.
     pub const fn congruent(&self, other: &Profile) -> bool {
-        self.same(At::ROOT, other, At::ROOT)
+        self.same(TreePosition::ROOT, other, TreePosition::ROOT)
     }
 
     pub(crate) const fn push_leaf(&mut self) -> Result<(), LayoutError> {
@@ -209,7 +209,7 @@ impl Profile {
     }
 
     /// Appends the subtree of `from` at `at`, and says which of its integers came where.
-    pub(crate) const fn push_subtree(&mut self, from: &Profile, at: At) -> Result<Moved, LayoutError> {
+    pub(crate) const fn push_subtree(&mut self, from: &Profile, at: TreePosition) -> Result<Moved, LayoutError> {
         let (end, to) = (from.end(at), self.leaves());
         let mut node = at.node;
         while node < end.node {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{Layout, LayoutError, Profile};
 
 /// A tile for a whole layout, or a tile for each of its modes.
@@ -64,10 +64,10 @@ impl Tiler {
     }
 
     const fn push(&mut self, mode: &Tiler) -> Result<(), LayoutError> {
-        tri!(self.outer.push_subtree(&mode.outer, At::ROOT));
+        tri!(self.outer.push_subtree(&mode.outer, TreePosition::ROOT));
         let mut part = 0;
         while part < mode.outer.leaves() {
-            tri!(self.parts.push_mode(&mode.parts, mode.parts.profile.child(At::ROOT, part)));
+            tri!(self.parts.push_mode(&mode.parts, mode.parts.profile.child(TreePosition::ROOT, part)));
             part += 1;
         }
         self.parts.profile.set_arity(0, self.outer.leaves());
@@ -94,7 +94,7 @@ impl Tiler {
 
     /// Terminal number `terminal` as a layout; an extent `n` is `n:1`.
     pub(crate) const fn part(&self, terminal: usize) -> Layout {
-        self.parts.subtree(self.parts.profile.child(At::ROOT, terminal))
+        self.parts.subtree(self.parts.profile.child(TreePosition::ROOT, terminal))
     }
 
     /// As [`Tiler::part`], with an extent as a compact layout: `1:0` for 1.
@@ -106,7 +106,7 @@ impl Tiler {
 
 const fn one_mode(layout: &Layout) -> Layout {
     let mut out = Layout::NOTHING;
-    if out.profile.push_tuple(1).is_err() || out.push_mode(layout, At::ROOT).is_err() {
+    if out.profile.push_tuple(1).is_err() || out.push_mode(layout, TreePosition::ROOT).is_err() {
         panic!("layout: a tile of 64 integers and tuples leaves no room for the tuple around it; flatten it first")
     }
     out

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use tilewright_layout::fragment::{ATOMS, Atom, FragmentLayout, Instruction, Operand, WGMMA_FAMILIES, fragment};
+use tilewright_layout::fragment::{ATOMS, Atom, FragmentLayout, Instruction, MmaOperand, WGMMA_FAMILIES, fragment};
 
 /// Every atom there is: the rows, and all widths of the `wgmma` families.
 fn every_atom() -> Vec<Atom> {
@@ -35,7 +35,7 @@ fn every_golden_fragment() {
         let case: Value = serde_json::from_str(line).unwrap();
         let (id, out) = (&case["id"], &case["out"]);
         let atom = Atom::named(case["args"][0].as_str().unwrap()).unwrap_or_else(|| panic!("{id}: no such atom"));
-        let operand = Operand::ALL.into_iter().find(|o| case["args"][1] == o.name()).unwrap();
+        let operand = MmaOperand::ALL.into_iter().find(|o| case["args"][1] == o.name()).unwrap();
         let FragmentLayout { mnk, rows, cols, thr_id, layout } = fragment(&atom, operand);
         assert_eq!(text(&out["mnk"]), format!("({},{},{})", mnk[0], mnk[1], mnk[2]), "{id}");
         assert_eq!((out["rows"].as_i64(), out["cols"].as_i64()), (Some(rows), Some(cols)), "{id}");
@@ -58,7 +58,7 @@ fn every_golden_fragment() {
 #[test]
 fn the_threads_of_a_register_fragment_hold_each_element_once() {
     for atom in every_atom() {
-        for operand in Operand::ALL {
+        for operand in MmaOperand::ALL {
             let f = fragment(&atom, operand);
             let shared = f.layout.mode(0).unwrap().strides() == [0];
             let (threads, size) = (if shared { 1 } else { f.threads() }, f.rows * f.cols);
@@ -78,10 +78,10 @@ fn the_threads_of_a_register_fragment_hold_each_element_once() {
 #[test]
 fn only_what_wgmma_reads_from_shared_memory_is_seen_by_every_thread() {
     for atom in every_atom() {
-        for operand in Operand::ALL {
+        for operand in MmaOperand::ALL {
             let expected = match (atom.instruction, operand) {
-                (Instruction::Wgmma { .. }, Operand::B) => true,
-                (Instruction::Wgmma { a_in_registers }, Operand::A) => !a_in_registers,
+                (Instruction::Wgmma { .. }, MmaOperand::B) => true,
+                (Instruction::Wgmma { a_in_registers }, MmaOperand::A) => !a_in_registers,
                 _ => false,
             };
             let shared = fragment(&atom, operand).layout.mode(0).unwrap().strides() == [0];
@@ -102,16 +102,16 @@ fn the_figures_of_the_instruction_set() {
             // m16n8k16, 16-bit A: rows 8 apart for odd pairs, columns 8 apart for the upper half.
             let row = if i % 4 < 2 { group } else { group + 8 };
             let col = within * 2 + i % 2 + if i >= 4 { 8 } else { 0 };
-            assert_eq!(at("SM80_16x8x16_F32F16F16F32_TN", Operand::A, lane, i), (row, col));
+            assert_eq!(at("SM80_16x8x16_F32F16F16F32_TN", MmaOperand::A, lane, i), (row, col));
         }
         for i in 0..8 {
             // m16n8k32, 8-bit B: four neighbours per register, two registers 16 apart.
             let k = within * 4 + i % 4 + if i >= 4 { 16 } else { 0 };
-            assert_eq!(at("SM89_16x8x32_F32E4M3E5M2F32_TN", Operand::B, lane, i), (group, k));
+            assert_eq!(at("SM89_16x8x32_F32E4M3E5M2F32_TN", MmaOperand::B, lane, i), (group, k));
         }
         for i in 0..4 {
             let row = if i < 2 { group } else { group + 8 };
-            assert_eq!(at("SM80_16x8x64_S32U4S4S32_TN", Operand::C, lane, i), (row, within * 2 + i % 2));
+            assert_eq!(at("SM80_16x8x64_S32U4S4S32_TN", MmaOperand::C, lane, i), (row, within * 2 + i % 2));
         }
     }
     for thread in 0..128 {
@@ -119,7 +119,7 @@ fn the_figures_of_the_instruction_set() {
         for i in 0..16 {
             let row = 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2);
             assert_eq!(
-                at("SM90_64x32x16_F32BF16BF16_RS", Operand::C, thread, i),
+                at("SM90_64x32x16_F32BF16BF16_RS", MmaOperand::C, thread, i),
                 (row, 8 * (i / 4) + thread % 4 * 2 + i % 2)
             );
         }
@@ -129,7 +129,7 @@ fn the_figures_of_the_instruction_set() {
 #[test]
 fn axes_are_the_two_parts_of_every_element() {
     for atom in every_atom() {
-        for operand in Operand::ALL {
+        for operand in MmaOperand::ALL {
             let layout = fragment(&atom, operand);
             let axes = layout.axes();
             for thread in 0..layout.threads() {
@@ -146,7 +146,7 @@ fn axes_are_the_two_parts_of_every_element() {
 #[test]
 fn a_register_of_each_lane_is_a_matrix_that_its_rows_address() {
     for atom in ATOMS.iter().filter(|atom| atom.a.bits() <= 16 && atom.a.bits() == atom.b.bits()) {
-        for operand in [Operand::A, Operand::B] {
+        for operand in [MmaOperand::A, MmaOperand::B] {
             let (layout, packed) = (fragment(atom, operand), 32 / atom.a.bits());
             let rows = layout.matrix_rows(packed, false);
             for lane in 0..32 {

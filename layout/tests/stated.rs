@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use tilewright_layout::ops::Order;
-use tilewright_layout::swizzle::canonical::{Atom, SwizzleWidth, ldmatrix_swizzle};
+use tilewright_layout::swizzle::canonical::{CanonicalAtom, SwizzleWidth, ldmatrix_swizzle};
 use tilewright_layout::testing::{any_layout, compact, nesting, shape, signed_layout, swizzle};
 use tilewright_layout::{Composed, IntTuple, Layout, LayoutError, Swizzle, Swizzled, Tiler, laws};
 
@@ -324,7 +324,7 @@ fn ldmatrix_rows_lie_in_different_banks() {
 
 #[test]
 fn a_descriptor_knows_the_atom() {
-    for atom in Atom::ALL {
+    for atom in CanonicalAtom::ALL {
         let tile = atom.tile_to_shape(16, &tuple("(128,128)"), Order::Left).unwrap();
         match tile.matrix_descriptor(16) {
             Ok(found) => assert_eq!((found.major, found.width), (atom.major, atom.width)),

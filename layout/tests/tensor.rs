@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 use tilewright_layout::DType;
 use tilewright_layout::tensor::{
-    AnyFormat, Batched, Format, Paged, Parameter, Place, Ragged, ShapeError, TensorId, VTensor,
+    AnyFormat, Batched, Format, Paged, Parameter, Ragged, ShapeError, TensorId, TensorPlace, VTensor,
 };
 
 fn tensor(shape: &[usize]) -> Result<VTensor, ShapeError> {
-    VTensor::new(shape, DType::BF16, Place::Device(1), Format::Batched, TensorId(3))
+    VTensor::new(shape, DType::BF16, TensorPlace::Device(1), Format::Batched, TensorId(3))
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::thread;
 use clap::Args;
 use tilewright_codegen::device::{Device, DeviceError, Name};
 use tilewright_codegen::ir::Arch;
-use tilewright_codegen::trial::{Outcome, Shipped, Trial};
+use tilewright_codegen::trial::{Shipped, Trial, TrialOutcome};
 use tilewright_codegen::verify::VerifyErrors;
 
 use super::device::default_kernel_device;
@@ -55,7 +55,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, outcome: &Outcome, seed: u64) {
+    fn count(&mut self, outcome: &TrialOutcome, seed: u64) {
         self.max_error = self.max_error.max(outcome.max_error());
         let relative = outcome.compared.iter().map(|output| output.relative_error);
         self.relative_error = relative.fold(self.relative_error, f64::max);

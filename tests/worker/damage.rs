@@ -23,7 +23,8 @@ fn messages() -> impl Strategy<Value = Message> {
         MessageHead::Begin { session, shape: Shape::of(&options) }
     });
     let step = (0u64..3, 0u64..3, prop_oneof![1usize..4, any::<usize>()], prop::collection::vec(0usize..4, 0..3));
-    let step = step.prop_map(|(session, step, rows, asked)| MessageHead::Step { session, step, rows, asked, by: Rows::Tcp });
+    let step =
+        step.prop_map(|(session, step, rows, asked)| MessageHead::Step { session, step, rows, asked, by: Rows::Tcp });
     let logits = (0u64..2, 0u64..3).prop_map(|(session, step)| MessageHead::Logits { session, step });
     let other = prop_oneof![
         prop::sample::select(vec![MessageHead::Ready, MessageHead::Alive, MessageHead::Alive]),
@@ -54,8 +55,13 @@ fn serve(said: Vec<Message>) -> Result<(), EngineError> {
     });
     let link = Tcp::new(listener.accept().expect("the worker calls").0, PATIENCE).expect("a connection");
     assert!(matches!(link.receive().expect("a hello").head, MessageHead::Hello { rank: 1, world: 2, .. }));
-    let welcome =
-        MessageHead::Welcome { layers: Span::new(1, 3), next: None::<SocketAddr>, token: 7, patience: 5000, ways: vec![] };
+    let welcome = MessageHead::Welcome {
+        layers: Span::new(1, 3),
+        next: None::<SocketAddr>,
+        token: 7,
+        patience: 5000,
+        ways: vec![],
+    };
     link.send(&welcome.into()).expect("the worker listens");
     assert_eq!(link.receive().expect("an answer").head, MessageHead::Ready);
     for message in said.into_iter().chain([MessageHead::Bye.into()]) {

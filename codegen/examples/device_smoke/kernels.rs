@@ -2,7 +2,7 @@
 //! host, trap.
 
 use tilewright_codegen::device::{PtxSource, Signature};
-use tilewright_codegen::ir::{Arch, Launch, Param, ParamKind, Space, Ty};
+use tilewright_codegen::ir::{Arch, LaunchBounds, Param, ParamKind, Space, Ty};
 
 const POINTER: ParamKind = ParamKind::Value(Ty::Ptr(Space::Global));
 const COUNT: ParamKind = ParamKind::Value(Ty::U32);
@@ -11,7 +11,7 @@ fn signature(name: &str, arch: Arch, threads: u32, params: &[ParamKind]) -> Sign
     Signature {
         name: name.into(),
         arch,
-        launch: Launch { threads: [threads, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
+        launch: LaunchBounds { threads: [threads, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
         params: params
             .iter()
             .enumerate()

@@ -31,7 +31,7 @@ mod table;
 
 pub use report::{Assembled, Resources};
 pub(crate) use table::write_whole;
-pub use table::{Row, Table, TableError};
+pub use table::{ResourceRow, Table, TableError};
 
 use crate::ir::Arch;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 /// What a kernel takes on a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct ResourceRow {
     /// The kernel's name.
     pub kernel: String,
     /// The target's name.
@@ -33,7 +33,7 @@ pub struct Row {
 pub struct Table<'a> {
     title: &'a str,
     ptxas: &'a Ptxas,
-    rows: Vec<Row>,
+    rows: Vec<ResourceRow>,
 }
 
 /// Why a table is not as it should be.
@@ -87,7 +87,7 @@ impl<'a> Table<'a> {
     /// # Errors
     /// [`TableError::Flawed`] if it spills or the assembler warns; [`TableError::Assemble`] if it
     /// is refused.
-    pub fn add(&mut self, kernel: &Verified) -> Result<&Row, TableError> {
+    pub fn add(&mut self, kernel: &Verified) -> Result<&ResourceRow, TableError> {
         let name = kernel.kernel().name.clone();
         self.add_as(name, kernel)
     }
@@ -96,7 +96,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// As [`Table::add`].
-    pub fn add_as(&mut self, name: impl Into<String>, kernel: &Verified) -> Result<&Row, TableError> {
+    pub fn add_as(&mut self, name: impl Into<String>, kernel: &Verified) -> Result<&ResourceRow, TableError> {
         self.add_within(name.into(), kernel, 0)
     }
 
@@ -105,11 +105,11 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// As [`Table::add`], where it spills more.
-    pub fn add_spilling(&mut self, name: &str, kernel: &Verified, most: u32) -> Result<&Row, TableError> {
+    pub fn add_spilling(&mut self, name: &str, kernel: &Verified, most: u32) -> Result<&ResourceRow, TableError> {
         self.add_within(format!("{name}, {SPILLS} {most} bytes"), kernel, most)
     }
 
-    fn add_within(&mut self, name: String, kernel: &Verified, most: u32) -> Result<&Row, TableError> {
+    fn add_within(&mut self, name: String, kernel: &Verified, most: u32) -> Result<&ResourceRow, TableError> {
         let recorded = kernel.kernel();
         let mut said = self.ptxas.assemble(recorded.arch, &ptx::emit(kernel))?;
         let target = recorded.arch.name().to_string();
@@ -122,12 +122,12 @@ impl<'a> Table<'a> {
             return Err(TableError::Flawed { kernel: name, target, flaws });
         }
         let threads = recorded.launch.threads.iter().product();
-        self.rows.push(Row { kernel: name, target, threads, registers, stack, shared });
+        self.rows.push(ResourceRow { kernel: name, target, threads, registers, stack, shared });
         Ok(&self.rows[self.rows.len() - 1])
     }
 
     /// The rows, in order of addition.
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[ResourceRow] {
         &self.rows
     }
 
@@ -140,7 +140,7 @@ impl<'a> Table<'a> {
         write!(out, "{what}, nothing warns. ").unwrap_or_default();
         out.push_str("Tests compare this page and write it with `TILEWRIGHT_BLESS=1`.\n\n");
         out.push_str(HEAD);
-        for Row { kernel, target, threads, registers, stack, shared } in &self.rows {
+        for ResourceRow { kernel, target, threads, registers, stack, shared } in &self.rows {
             writeln!(out, "| {kernel} | {target} | {threads} | {registers} | {stack} | {shared} |").unwrap_or_default();
         }
         out
@@ -162,11 +162,11 @@ impl<'a> Table<'a> {
 
     /// Where a page differs by more than it may, a line each.
     pub fn drift(&self, page: &str) -> Vec<String> {
-        let recorded: Vec<Row> = page.lines().filter_map(row).collect();
+        let recorded: Vec<ResourceRow> = page.lines().filter_map(row).collect();
         let version =
             page.split_once("\nptxas ").and_then(|(_, rest)| rest.split_once(". ")).map(|(version, _)| version);
         let known = version == Some(self.ptxas.version());
-        let same = |a: &Row, b: &Row| (&a.kernel, &a.target) == (&b.kernel, &b.target);
+        let same = |a: &ResourceRow, b: &ResourceRow| (&a.kernel, &a.target) == (&b.kernel, &b.target);
         let mut lines = Vec::new();
         for found in &self.rows {
             let name = format!("{} for {}", found.kernel, found.target);
@@ -199,11 +199,11 @@ fn slack(known: bool, was: u32) -> u32 {
 }
 
 /// A row of a page.
-fn row(line: &str) -> Option<Row> {
+fn row(line: &str) -> Option<ResourceRow> {
     let cells: Vec<&str> = line.trim().strip_prefix('|')?.split('|').map(str::trim).collect();
     let [kernel, target, threads, registers, stack, shared, _] = cells[..] else { return None };
     let number = |cell: &str| cell.parse().ok();
-    Some(Row {
+    Some(ResourceRow {
         kernel: kernel.into(),
         target: target.into(),
         threads: number(threads)?,
@@ -230,8 +230,8 @@ mod tests {
         Ptxas { path: PathBuf::new(), version: version.into() }
     }
 
-    fn sample(registers: u32, shared: u32) -> Row {
-        Row { kernel: "tile".into(), target: "sm_90a".into(), threads: 128, registers, stack: 0, shared }
+    fn sample(registers: u32, shared: u32) -> ResourceRow {
+        ResourceRow { kernel: "tile".into(), target: "sm_90a".into(), threads: 128, registers, stack: 0, shared }
     }
 
     #[test]
@@ -246,11 +246,12 @@ mod tests {
     fn drift_is_found() {
         let (old, new) = (ptxas("13.0.88"), ptxas("13.1.2"));
         let page = Table { rows: vec![sample(168, 4096)], ..Table::new("Sample", &old) }.page();
-        let drift = |ptxas, row: Row| Table { rows: vec![row], ..Table::new("Sample", ptxas) }.drift(&page).len();
+        let drift =
+            |ptxas, row: ResourceRow| Table { rows: vec![row], ..Table::new("Sample", ptxas) }.drift(&page).len();
         assert_eq!(drift(&old, sample(169, 4096)), 1, "one register, same release");
         assert_eq!(drift(&new, sample(197, 4096)), 0, "a little, another release");
         assert_eq!(drift(&new, sample(198, 4096)), 1, "too much");
         assert_eq!(drift(&new, sample(168, 4112)), 1, "shared memory");
-        assert_eq!(drift(&old, Row { kernel: "other".into(), ..sample(168, 4096) }), 2, "one gone, one new");
+        assert_eq!(drift(&old, ResourceRow { kernel: "other".into(), ..sample(168, 4096) }), 2, "one gone, one new");
     }
 }

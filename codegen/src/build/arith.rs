@@ -1,7 +1,7 @@
 //! Arithmetic: operators on values and the functions that have no operator.
 
 use super::val::{Float, Half, Integer, Logic, Number, Ordered, Real, Signed, Word};
-use super::{Arg, Builder, Scalar, Val, Var};
+use super::{Builder, IntoVal, Scalar, Val, Var};
 use crate::ir::attr::Cmp;
 use crate::ir::{ArithOp, BitsOp, Const, Operand, Ty};
 use core::ops::{
@@ -26,7 +26,7 @@ macro_rules! literals {
 
 macro_rules! operators {
     ($($Trait:ident $method:ident $Class:ident $Row:ident for [$($Lit:ty),+];)+) => { $(
-        impl<'k, T: $Class, R: Arg<'k, T>> $Trait<R> for Val<'k, T> {
+        impl<'k, T: $Class, R: IntoVal<'k, T>> $Trait<R> for Val<'k, T> {
             type Output = Val<'k, T>;
 
             #[track_caller]
@@ -86,7 +86,7 @@ macro_rules! quotients {
 
 quotients!(integers u16, i16, u32, i32, u64, i64; correctly rounded f32, f64; by f32 f16, bf16);
 
-impl<'k, T: Quotient, R: Arg<'k, T>> Div<R> for Val<'k, T> {
+impl<'k, T: Quotient, R: IntoVal<'k, T>> Div<R> for Val<'k, T> {
     type Output = Val<'k, T>;
 
     #[track_caller]
@@ -98,7 +98,7 @@ impl<'k, T: Quotient, R: Arg<'k, T>> Div<R> for Val<'k, T> {
 literals! { Div div for u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64 }
 
 /// The rest of a division. Of an unsigned number by a power of two it is a mask.
-impl<'k, T: Integer, R: Arg<'k, T>> Rem<R> for Val<'k, T> {
+impl<'k, T: Integer, R: IntoVal<'k, T>> Rem<R> for Val<'k, T> {
     type Output = Val<'k, T>;
 
     #[track_caller]
@@ -121,14 +121,14 @@ literals! { Shr shr for u32 }
 /// Operators that assign to a Rust variable, and operators on a register's value.
 macro_rules! further {
     ($($Trait:ident $method:ident $Assign:ident $assign:ident $Class:ident;)+) => { $(
-        impl<'k, T: $Class, R: Arg<'k, T>> $Assign<R> for Val<'k, T> {
+        impl<'k, T: $Class, R: IntoVal<'k, T>> $Assign<R> for Val<'k, T> {
             #[track_caller]
             fn $assign(&mut self, other: R) {
                 *self = (*self).$method(other);
             }
         }
 
-        impl<'k, T: $Class, R: Arg<'k, T>> $Trait<R> for Var<'k, T> {
+        impl<'k, T: $Class, R: IntoVal<'k, T>> $Trait<R> for Var<'k, T> {
             type Output = Val<'k, T>;
 
             #[track_caller]
@@ -196,7 +196,7 @@ macro_rules! binary {
         impl<'k, T: $Class> Val<'k, T> {
             $(#[$doc])+
             #[track_caller]
-            pub fn $method(self, other: impl Arg<'k, T>) -> Val<'k, T> {
+            pub fn $method(self, other: impl IntoVal<'k, T>) -> Val<'k, T> {
                 let (a, b) = (self.op, other.val(self.k).op);
                 Val::new(self.k, self.k.value(T::TY, |d| ArithOp::$Row { ty: T::TY, d, a, b }))
             }
@@ -239,7 +239,7 @@ macro_rules! singles {
 
             /// The quotient, within 2.5 ulp for divisors of magnitude 2⁻¹²⁶ to 2¹²⁶.
             #[track_caller]
-            pub fn div_approx(self, other: impl Arg<'k, f32>) -> Val<'k, f32> {
+            pub fn div_approx(self, other: impl IntoVal<'k, f32>) -> Val<'k, f32> {
                 let (a, b) = (self.op, other.val(self.k).op);
                 Val::new(self.k, self.k.value(Ty::F32, |d| ArithOp::DivApprox { ty: Ty::F32, d, a, b }))
             }
@@ -265,7 +265,7 @@ singles! {
 impl<'k, T: Integer> Val<'k, T> {
     /// `self · b + c`, wrapping.
     #[track_caller]
-    pub fn mad(self, b: impl Arg<'k, T>, c: impl Arg<'k, T>) -> Val<'k, T> {
+    pub fn mad(self, b: impl IntoVal<'k, T>, c: impl IntoVal<'k, T>) -> Val<'k, T> {
         let (a, b, c) = (self.op, b.val(self.k).op, c.val(self.k).op);
         Val::new(self.k, self.k.value(T::TY, |d| ArithOp::Mad { ty: T::TY, d, a, b, c }))
     }
@@ -274,7 +274,7 @@ impl<'k, T: Integer> Val<'k, T> {
 impl<'k, T: Float> Val<'k, T> {
     /// `self · b + c` with one rounding.
     #[track_caller]
-    pub fn fma(self, b: impl Arg<'k, T>, c: impl Arg<'k, T>) -> Val<'k, T> {
+    pub fn fma(self, b: impl IntoVal<'k, T>, c: impl IntoVal<'k, T>) -> Val<'k, T> {
         let (a, b, c) = (self.op, b.val(self.k).op, c.val(self.k).op);
         Val::new(self.k, self.k.value(T::TY, |d| ArithOp::Fma { ty: T::TY, d, a, b, c }))
     }
@@ -283,7 +283,7 @@ impl<'k, T: Float> Val<'k, T> {
 impl<'k, T: Word> Val<'k, T> {
     /// `c` plus the products of the four bytes of `self` and `b`.
     #[track_caller]
-    pub fn dp4a(self, b: impl Arg<'k, T>, c: impl Arg<'k, T>) -> Val<'k, T> {
+    pub fn dp4a(self, b: impl IntoVal<'k, T>, c: impl IntoVal<'k, T>) -> Val<'k, T> {
         let (a, b, c) = (self.op, b.val(self.k).op, c.val(self.k).op);
         Val::new(self.k, self.k.value(T::TY, |d| ArithOp::Dp4a { ty: T::TY, d, a, b, c }))
     }
@@ -294,7 +294,7 @@ macro_rules! widening {
         impl<'k> Val<'k, $From> {
             /// The full product, of twice the width.
             #[track_caller]
-            pub fn mul_wide(self, other: impl Arg<'k, $From>) -> Val<'k, $To> {
+            pub fn mul_wide(self, other: impl IntoVal<'k, $From>) -> Val<'k, $To> {
                 let (ty, a, b) = (<$From>::TY, self.op, other.val(self.k).op);
                 Val::new(self.k, self.k.value(<$To>::TY, |d| ArithOp::MulWide { ty, d, a, b }))
             }
@@ -307,44 +307,44 @@ widening!(u16 => u32, i16 => i32, u32 => u64, i32 => i64);
 impl<'k, T: Ordered> Val<'k, T> {
     /// A comparison by name.
     #[track_caller]
-    pub fn compare(self, cmp: Cmp, other: impl Arg<'k, T>) -> Val<'k, bool> {
+    pub fn compare(self, cmp: Cmp, other: impl IntoVal<'k, T>) -> Val<'k, bool> {
         let (a, b) = (self.op, other.val(self.k).op);
         Val::new(self.k, self.k.value(Ty::Pred, |d| ArithOp::Setp { ty: T::TY, d, a, b, cmp }))
     }
 
     /// Whether they are equal; a NaN equals nothing.
     #[track_caller]
-    pub fn eq(self, other: impl Arg<'k, T>) -> Val<'k, bool> {
+    pub fn eq(self, other: impl IntoVal<'k, T>) -> Val<'k, bool> {
         self.compare(Cmp::Eq, other)
     }
 
     /// Whether they differ; a NaN differs from everything.
     #[track_caller]
-    pub fn ne(self, other: impl Arg<'k, T>) -> Val<'k, bool> {
+    pub fn ne(self, other: impl IntoVal<'k, T>) -> Val<'k, bool> {
         self.compare(if T::TY.is_float() { Cmp::Neu } else { Cmp::Ne }, other)
     }
 
     /// Whether it is less.
     #[track_caller]
-    pub fn lt(self, other: impl Arg<'k, T>) -> Val<'k, bool> {
+    pub fn lt(self, other: impl IntoVal<'k, T>) -> Val<'k, bool> {
         self.compare(Cmp::Lt, other)
     }
 
     /// Whether it is at most the other.
     #[track_caller]
-    pub fn le(self, other: impl Arg<'k, T>) -> Val<'k, bool> {
+    pub fn le(self, other: impl IntoVal<'k, T>) -> Val<'k, bool> {
         self.compare(Cmp::Le, other)
     }
 
     /// Whether it is greater.
     #[track_caller]
-    pub fn gt(self, other: impl Arg<'k, T>) -> Val<'k, bool> {
+    pub fn gt(self, other: impl IntoVal<'k, T>) -> Val<'k, bool> {
         self.compare(Cmp::Gt, other)
     }
 
     /// Whether it is at least the other.
     #[track_caller]
-    pub fn ge(self, other: impl Arg<'k, T>) -> Val<'k, bool> {
+    pub fn ge(self, other: impl IntoVal<'k, T>) -> Val<'k, bool> {
         self.compare(Cmp::Ge, other)
     }
 }
@@ -352,7 +352,7 @@ impl<'k, T: Ordered> Val<'k, T> {
 impl<'k> Val<'k, bool> {
     /// `a` where it is true, `b` where it is false.
     #[track_caller]
-    pub fn select<T: Scalar>(self, a: impl Arg<'k, T>, b: impl Arg<'k, T>) -> Val<'k, T> {
+    pub fn select<T: Scalar>(self, a: impl IntoVal<'k, T>, b: impl IntoVal<'k, T>) -> Val<'k, T> {
         let (p, a, b) = (self.op, a.val(self.k).op, b.val(self.k).op);
         Val::new(self.k, self.k.value(T::TY, |d| ArithOp::Select { ty: T::TY, d, a, b, p }))
     }

@@ -1,14 +1,14 @@
 //! Bits: logical operators, shifts, counts and fields.
 
 use super::val::{Integer, Logic, Raw, Wide, Word};
-use super::{Arg, Val};
+use super::{IntoVal, Val};
 use crate::ir::attr::Lut;
 use crate::ir::{BitsOp, Ty};
 use core::ops::{BitAnd, BitOr, BitXor, Not, Shl, Shr};
 
 macro_rules! operators {
     ($($Trait:ident $method:ident $Row:ident;)+) => { $(
-        impl<'k, T: Logic, R: Arg<'k, T>> $Trait<R> for Val<'k, T> {
+        impl<'k, T: Logic, R: IntoVal<'k, T>> $Trait<R> for Val<'k, T> {
             type Output = Val<'k, T>;
 
             #[track_caller]
@@ -28,7 +28,7 @@ operators! {
 
 macro_rules! shifts {
     ($($Trait:ident $method:ident $Row:ident;)+) => { $(
-        impl<'k, T: Integer, R: Arg<'k, u32>> $Trait<R> for Val<'k, T> {
+        impl<'k, T: Integer, R: IntoVal<'k, u32>> $Trait<R> for Val<'k, T> {
             type Output = Val<'k, T>;
 
             #[track_caller]
@@ -84,7 +84,7 @@ impl<'k, T: Raw> Val<'k, T> {
 
     /// `into` with `len` of its bits, from `pos` on, replaced by the low bits of this.
     #[track_caller]
-    pub fn bfi(self, into: impl Arg<'k, T>, pos: impl Arg<'k, u32>, len: impl Arg<'k, u32>) -> Val<'k, T> {
+    pub fn bfi(self, into: impl IntoVal<'k, T>, pos: impl IntoVal<'k, u32>, len: impl IntoVal<'k, u32>) -> Val<'k, T> {
         let (a, b, pos, len) = (self.op, into.val(self.k).op, pos.val(self.k).op, len.val(self.k).op);
         Val::new(self.k, self.k.value(T::TY, |d| BitsOp::Bfi { ty: T::TY, d, a, b, pos, len }))
     }
@@ -93,7 +93,7 @@ impl<'k, T: Raw> Val<'k, T> {
 impl<'k, T: Wide> Val<'k, T> {
     /// The field of `len` bits from `pos` on, extended by the type's sign.
     #[track_caller]
-    pub fn bfe(self, pos: impl Arg<'k, u32>, len: impl Arg<'k, u32>) -> Val<'k, T> {
+    pub fn bfe(self, pos: impl IntoVal<'k, u32>, len: impl IntoVal<'k, u32>) -> Val<'k, T> {
         let (a, pos, len) = (self.op, pos.val(self.k).op, len.val(self.k).op);
         Val::new(self.k, self.k.value(T::TY, |d| BitsOp::Bfe { ty: T::TY, d, a, pos, len }))
     }
@@ -102,7 +102,7 @@ impl<'k, T: Wide> Val<'k, T> {
 impl<'k, T: Word> Val<'k, T> {
     /// Any function of three bits, by its truth table.
     #[track_caller]
-    pub fn lop3(self, b: impl Arg<'k, T>, c: impl Arg<'k, T>, lut: u8) -> Val<'k, T> {
+    pub fn lop3(self, b: impl IntoVal<'k, T>, c: impl IntoVal<'k, T>, lut: u8) -> Val<'k, T> {
         let (a, b, c, lut) = (self.op, b.val(self.k).op, c.val(self.k).op, Lut(lut));
         Val::new(self.k, self.k.value(T::TY, |d| BitsOp::Lop3 { ty: T::TY, d, a, b, c, lut }))
     }
@@ -111,21 +111,21 @@ impl<'k, T: Word> Val<'k, T> {
 impl<'k> Val<'k, u32> {
     /// The high word of `(hi:self)` shifted left by `n` mod 32.
     #[track_caller]
-    pub fn funnel_left(self, hi: impl Arg<'k, u32>, n: impl Arg<'k, u32>) -> Val<'k, u32> {
+    pub fn funnel_left(self, hi: impl IntoVal<'k, u32>, n: impl IntoVal<'k, u32>) -> Val<'k, u32> {
         let (lo, hi, n) = (self.op, hi.val(self.k).op, n.val(self.k).op);
         Val::new(self.k, self.k.value(Ty::U32, |d| BitsOp::ShfL { d, lo, hi, n }))
     }
 
     /// The low word of `(hi:self)` shifted right by `n` mod 32.
     #[track_caller]
-    pub fn funnel_right(self, hi: impl Arg<'k, u32>, n: impl Arg<'k, u32>) -> Val<'k, u32> {
+    pub fn funnel_right(self, hi: impl IntoVal<'k, u32>, n: impl IntoVal<'k, u32>) -> Val<'k, u32> {
         let (lo, hi, n) = (self.op, hi.val(self.k).op, n.val(self.k).op);
         Val::new(self.k, self.k.value(Ty::U32, |d| BitsOp::ShfR { d, lo, hi, n }))
     }
 
     /// Four bytes chosen from `(b:self)` by the nibbles of `selector`.
     #[track_caller]
-    pub fn prmt(self, b: impl Arg<'k, u32>, selector: impl Arg<'k, u32>) -> Val<'k, u32> {
+    pub fn prmt(self, b: impl IntoVal<'k, u32>, selector: impl IntoVal<'k, u32>) -> Val<'k, u32> {
         let (a, b, sel) = (self.op, b.val(self.k).op, selector.val(self.k).op);
         Val::new(self.k, self.k.value(Ty::U32, |d| BitsOp::Prmt { d, a, b, sel }))
     }

@@ -1,9 +1,9 @@
 //! Control flow: branches, loops, the end of a thread, machine control.
 
 use super::ptr::Counter;
-use super::{Arg, Builder, Scalar, Val, Var};
+use super::{Builder, IntoVal, Scalar, Val, Var};
 use crate::ir::attr::{RegChange, RegCount, Remark};
-use crate::ir::{ControlOp, Op, Operand, ValueId};
+use crate::ir::{ControlOp, Operand, StmtKind, ValueId};
 use core::cell::Cell;
 use core::panic::Location;
 
@@ -82,10 +82,10 @@ impl Builder {
     /// # });
     /// ```
     #[track_caller]
-    pub fn for_<'k, T: Counter + Arg<'k, T>>(
+    pub fn for_<'k, T: Counter + IntoVal<'k, T>>(
         &'k self,
-        start: impl Arg<'k, T>,
-        end: impl Arg<'k, T>,
+        start: impl IntoVal<'k, T>,
+        end: impl IntoVal<'k, T>,
         body: impl Fn(Val<'k, T>),
     ) {
         self.moving().for_step(start, end, T::ONE, body);
@@ -95,8 +95,8 @@ impl Builder {
     #[track_caller]
     pub fn for_step<'k, T: Counter>(
         &'k self,
-        start: impl Arg<'k, T>,
-        end: impl Arg<'k, T>,
+        start: impl IntoVal<'k, T>,
+        end: impl IntoVal<'k, T>,
         step: T,
         body: impl Fn(Val<'k, T>),
     ) {
@@ -121,8 +121,8 @@ impl Builder {
     #[track_caller]
     pub fn carry<'k, T: Counter, C: Carried<'k>>(
         &'k self,
-        start: impl Arg<'k, T>,
-        end: impl Arg<'k, T>,
+        start: impl IntoVal<'k, T>,
+        end: impl IntoVal<'k, T>,
         first: C,
         body: impl Fn(Val<'k, T>, C) -> C,
     ) -> C {
@@ -197,18 +197,18 @@ impl Builder {
         match cond.as_const() {
             Some(known) if known.bits != 0 => then(),
             Some(_) => otherwise(),
-            None => self.nest(|| Op::If { cond, then: self.inside(then), otherwise: self.inside(otherwise) }),
+            None => self.nest(|| StmtKind::If { cond, then: self.inside(then), otherwise: self.inside(otherwise) }),
         }
     }
 
     #[track_caller]
     fn count(&self, var: ValueId, [start, end]: [Operand; 2], step: Operand, body: Body<'_>) {
-        self.nest(|| Op::For { var, start, end, step, body: self.inside(body) });
+        self.nest(|| StmtKind::For { var, start, end, step, body: self.inside(body) });
     }
 
     #[track_caller]
     fn repeat(&self, body: Body<'_>) {
-        self.nest(|| Op::Loop { body: self.inside(body) });
+        self.nest(|| StmtKind::Loop { body: self.inside(body) });
     }
 
     /// The head sets `holds`.
@@ -246,7 +246,7 @@ impl<'k> Moving<'k> {
 
     /// As [`Builder::for_`].
     #[track_caller]
-    pub fn for_<T: Counter>(self, start: impl Arg<'k, T>, end: impl Arg<'k, T>, body: impl FnOnce(Val<'k, T>)) {
+    pub fn for_<T: Counter>(self, start: impl IntoVal<'k, T>, end: impl IntoVal<'k, T>, body: impl FnOnce(Val<'k, T>)) {
         self.for_step(start, end, T::ONE, body);
     }
 
@@ -254,8 +254,8 @@ impl<'k> Moving<'k> {
     #[track_caller]
     pub fn for_step<T: Counter>(
         self,
-        start: impl Arg<'k, T>,
-        end: impl Arg<'k, T>,
+        start: impl IntoVal<'k, T>,
+        end: impl IntoVal<'k, T>,
         step: T,
         body: impl FnOnce(Val<'k, T>),
     ) {
@@ -387,7 +387,7 @@ impl Builder {
 
     /// Sleeps for about that many nanoseconds.
     #[track_caller]
-    pub fn nanosleep<'k>(&'k self, ns: impl Arg<'k, u32>) {
+    pub fn nanosleep<'k>(&'k self, ns: impl IntoVal<'k, u32>) {
         let ns = ns.val(self).op;
         self.emit(ControlOp::NanoSleep { ns });
     }

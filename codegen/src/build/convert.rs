@@ -1,7 +1,7 @@
 //! Conversions.
 
 use super::val::{Numeric, Pair, Real};
-use super::{Arg, Bf16x2, Builder, F16x2, Scalar, Val};
+use super::{Bf16x2, Builder, F16x2, IntoVal, Scalar, Val};
 use crate::ir::attr::{Clamp, Fp8, Relu, Round};
 use crate::ir::{ConvertOp, Ty};
 use half::{bf16, f16};
@@ -64,20 +64,20 @@ impl<'k, T: Real> Val<'k, T> {
 impl<'k> Val<'k, f32> {
     /// This in the low half and `hi` in the high half of a pair, rounded to nearest even.
     #[track_caller]
-    pub fn pair<P: Pair>(self, hi: impl Arg<'k, f32>) -> Val<'k, P> {
+    pub fn pair<P: Pair>(self, hi: impl IntoVal<'k, f32>) -> Val<'k, P> {
         self.pair_as(hi, Relu::No)
     }
 
     /// As [`Val::pair`], with negative results clamped to zero on demand.
     #[track_caller]
-    pub fn pair_as<P: Pair>(self, hi: impl Arg<'k, f32>, relu: Relu) -> Val<'k, P> {
+    pub fn pair_as<P: Pair>(self, hi: impl IntoVal<'k, f32>, relu: Relu) -> Val<'k, P> {
         let (lo, hi) = (self.op, hi.val(self.k).op);
         Val::new(self.k, self.k.value(P::TY, |d| ConvertOp::CvtPair { ty: P::TY, d, lo, hi, relu }))
     }
 
     /// This and `hi` as 8-bit floats in the low and the high byte.
     #[track_caller]
-    pub fn pair_fp8(self, hi: impl Arg<'k, f32>, fp8: Fp8) -> Val<'k, u16> {
+    pub fn pair_fp8(self, hi: impl IntoVal<'k, f32>, fp8: Fp8) -> Val<'k, u16> {
         let (lo, hi) = (self.op, hi.val(self.k).op);
         Val::new(self.k, self.k.value(Ty::U16, |d| ConvertOp::CvtFp8 { d, lo, hi, fp8 }))
     }
@@ -98,18 +98,18 @@ impl<'k> Val<'k, u16> {
 }
 
 /// A type that is made of parts of another type, the first lowest.
-pub trait Parts: Scalar {
+pub trait CompositeScalar: Scalar {
     /// The parts' type.
     type Part: Scalar;
 }
 
 macro_rules! parts {
-    ($($Whole:ty => $Part:ty),+) => { $(impl Parts for $Whole { type Part = $Part; })+ };
+    ($($Whole:ty => $Part:ty),+) => { $(impl CompositeScalar for $Whole { type Part = $Part; })+ };
 }
 
 parts!(F16x2 => f16, Bf16x2 => bf16, u32 => u16, u64 => u32, f64 => u32);
 
-impl<'k, T: Parts> Val<'k, T> {
+impl<'k, T: CompositeScalar> Val<'k, T> {
     /// The low and the high part.
     #[track_caller]
     pub fn split(self) -> (Val<'k, T::Part>, Val<'k, T::Part>) {
@@ -122,7 +122,11 @@ impl<'k, T: Parts> Val<'k, T> {
 impl Builder {
     /// The value with these low and high parts.
     #[track_caller]
-    pub fn join<'k, T: Parts>(&'k self, lo: impl Arg<'k, T::Part>, hi: impl Arg<'k, T::Part>) -> Val<'k, T> {
+    pub fn join<'k, T: CompositeScalar>(
+        &'k self,
+        lo: impl IntoVal<'k, T::Part>,
+        hi: impl IntoVal<'k, T::Part>,
+    ) -> Val<'k, T> {
         let (ty, from, parts) = (T::TY, T::Part::TY, [lo.val(self).op, hi.val(self).op]);
         Val::new(self, self.value(ty, |d| ConvertOp::Pack { ty, from, d, parts: parts.to_vec() }))
     }

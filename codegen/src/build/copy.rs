@@ -3,7 +3,7 @@
 use super::ptr::{Cluster, Global, OnChip, Ptr, Shared, SpaceOf};
 use super::sync::Mbarrier;
 use super::value::TensorMap;
-use super::{Arg, Builder, Scalar, Val};
+use super::{Builder, IntoVal, Scalar, Val};
 use crate::ir::attr::{AtomOp, BulkDone, CpBytes, CpCache, NoInc, Pending};
 use crate::ir::{CopyOp, Operand};
 
@@ -47,14 +47,14 @@ impl<'k, T> Ptr<'k, Shared, T> {
 
     /// Copies `bytes` to global memory, in the current bulk group.
     #[track_caller]
-    pub fn bulk_store(self, dst: Ptr<'k, Global, T>, bytes: impl Arg<'k, u32>) {
+    pub fn bulk_store(self, dst: Ptr<'k, Global, T>, bytes: impl IntoVal<'k, u32>) {
         let (dst, src, bytes) = (dst.addr(), self.addr(), bytes.val(self.k).op);
         self.k.emit(CopyOp::BulkS2G { dst, src, bytes, policy: None });
     }
 
     /// Copies `bytes` to another block's shared memory, completing on an mbarrier there.
     #[track_caller]
-    pub fn bulk_send(self, dst: Ptr<'k, Cluster, T>, bytes: impl Arg<'k, u32>, bar: Mbarrier<'k, Cluster>) {
+    pub fn bulk_send(self, dst: Ptr<'k, Cluster, T>, bytes: impl IntoVal<'k, u32>, bar: Mbarrier<'k, Cluster>) {
         let (dst, src, bytes, bar) = (dst.addr(), self.addr(), bytes.val(self.k).op, bar.addr());
         self.k.emit(CopyOp::BulkS2C { dst, src, bytes, bar });
     }
@@ -78,7 +78,7 @@ impl<'k, T> Ptr<'k, Shared, T> {
     /// # verify(kernel).unwrap();
     /// ```
     #[track_caller]
-    pub fn bulk_reduce(self, op: AtomOp, dst: Ptr<'k, Global, T>, bytes: impl Arg<'k, u32>)
+    pub fn bulk_reduce(self, op: AtomOp, dst: Ptr<'k, Global, T>, bytes: impl IntoVal<'k, u32>)
     where
         T: Scalar,
     {
@@ -92,7 +92,7 @@ impl<'k, T> Ptr<'k, Shared, T> {
         self,
         op: AtomOp,
         dst: Ptr<'k, Cluster, T>,
-        bytes: impl Arg<'k, u32>,
+        bytes: impl IntoVal<'k, u32>,
         bar: Mbarrier<'k, Cluster>,
     ) where
         T: Scalar,
@@ -121,7 +121,7 @@ impl<'k, T> Ptr<'k, Shared, T> {
 impl<'k, S: OnChip, T> Ptr<'k, S, T> {
     /// Copies `bytes` from global memory, completing on the mbarrier.
     #[track_caller]
-    pub fn bulk_load(self, src: Ptr<'k, Global, T>, bytes: impl Arg<'k, u32>, bar: Mbarrier<'k, S>, how: Bulk<'k>) {
+    pub fn bulk_load(self, src: Ptr<'k, Global, T>, bytes: impl IntoVal<'k, u32>, bar: Mbarrier<'k, S>, how: Bulk<'k>) {
         let (dst, src, bytes, bar) = (self.addr(), src.addr(), bytes.val(self.k).op, bar.addr());
         let (multicast, policy) = how.parts();
         self.k.emit(CopyOp::BulkG2S { dst, src, bytes, bar, multicast, policy });
@@ -161,7 +161,7 @@ impl<'k, S: SpaceOf> Ptr<'k, S, TensorMap> {
 impl<'k, T> Ptr<'k, Global, T> {
     /// Hints that `bytes` bytes will be read.
     #[track_caller]
-    pub fn bulk_prefetch(self, bytes: impl Arg<'k, u32>) {
+    pub fn bulk_prefetch(self, bytes: impl IntoVal<'k, u32>) {
         let (src, bytes) = (self.addr(), bytes.val(self.k).op);
         self.k.emit(CopyOp::BulkPrefetch { src, bytes });
     }

@@ -2,7 +2,7 @@
 
 use super::ptr::{Global, Ptr, SpaceOf, Writable};
 use super::val::{Atomic, Raw};
-use super::{Arg, Builder, Scalar, Val};
+use super::{Builder, IntoVal, Scalar, Val};
 use crate::ir::attr::{AtomOp, AtomOrder, Eviction, LdCache, LdOrder, Prefetch, RedOrder, Scope, StCache, StOrder};
 use crate::ir::{MemOp, Ty};
 
@@ -115,7 +115,7 @@ impl<'k, S: SpaceOf, T: Scalar> Ptr<'k, S, T> {
 impl<'k, S: Writable, T: Scalar> Ptr<'k, S, T> {
     /// Writes the element, by a weak store.
     #[track_caller]
-    pub fn store(self, value: impl Arg<'k, T>) {
+    pub fn store(self, value: impl IntoVal<'k, T>) {
         let value = value.val(self.k);
         self.store_as([value], Store::WEAK);
     }
@@ -136,14 +136,14 @@ impl<'k, S: Writable, T: Scalar> Ptr<'k, S, T> {
 
     /// Writes the element, by a store that releases at the scope.
     #[track_caller]
-    pub fn store_release(self, value: impl Arg<'k, T>, scope: Scope) {
+    pub fn store_release(self, value: impl IntoVal<'k, T>, scope: Scope) {
         let value = value.val(self.k);
         self.store_as([value], Store::WEAK.order(StOrder::Release(scope)));
     }
 
     /// Writes the element, by a relaxed atomic store.
     #[track_caller]
-    pub fn store_relaxed(self, value: impl Arg<'k, T>, scope: Scope) {
+    pub fn store_relaxed(self, value: impl IntoVal<'k, T>, scope: Scope) {
         let value = value.val(self.k);
         self.store_as([value], Store::WEAK.order(StOrder::Relaxed(scope)));
     }
@@ -152,14 +152,14 @@ impl<'k, S: Writable, T: Scalar> Ptr<'k, S, T> {
 impl<'k, S: Writable, T: Atomic> Ptr<'k, S, T> {
     /// Combines the element with a value in one atomic step, and gives what it was.
     #[track_caller]
-    pub fn atom(self, op: AtomOp, value: impl Arg<'k, T>, order: AtomOrder) -> Val<'k, T> {
+    pub fn atom(self, op: AtomOp, value: impl IntoVal<'k, T>, order: AtomOrder) -> Val<'k, T> {
         let (ty, at, v) = (T::TY, self.addr(), value.val(self.k).op);
         Val::new(self.k, self.k.value(ty, |d| MemOp::Atom { ty, d, at, v, op, order }))
     }
 
     /// Combines the element with a value in one atomic step.
     #[track_caller]
-    pub fn red(self, op: AtomOp, value: impl Arg<'k, T>, order: RedOrder) {
+    pub fn red(self, op: AtomOp, value: impl IntoVal<'k, T>, order: RedOrder) {
         let (ty, at, v) = (T::TY, self.addr(), value.val(self.k).op);
         self.k.emit(MemOp::Red { ty, at, v, op, order });
     }
@@ -169,7 +169,7 @@ impl<'k, S: Writable, T: Raw> Ptr<'k, S, T> {
     /// Replaces the element by `value` if it equals `old`, in one atomic step, and gives what it
     /// was.
     #[track_caller]
-    pub fn compare_swap(self, old: impl Arg<'k, T>, value: impl Arg<'k, T>, order: AtomOrder) -> Val<'k, T> {
+    pub fn compare_swap(self, old: impl IntoVal<'k, T>, value: impl IntoVal<'k, T>, order: AtomOrder) -> Val<'k, T> {
         let (ty, at, old, v) = (T::TY, self.addr(), old.val(self.k).op, value.val(self.k).op);
         Val::new(self.k, self.k.value(ty, |d| MemOp::Cas { ty, d, at, old, v, order }))
     }

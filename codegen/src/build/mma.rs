@@ -2,7 +2,7 @@
 
 use super::ptr::{Ptr, Shared};
 use super::value::RegArray;
-use super::{Arg, Builder, Scalar, Val};
+use super::{Builder, IntoVal, Scalar, Val};
 use crate::ir::attr::{Major, Matrices, Pending, Sign, Trans};
 use crate::ir::{MmaAtom, MmaOp, Ty, WgmmaAtom};
 
@@ -55,7 +55,7 @@ impl Descriptor {
 
 /// Signs and major-ness of a `wgmma`'s operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operands {
+pub struct WgmmaOperands {
     /// Sign of A.
     pub sign_a: Sign,
     /// Sign of B.
@@ -66,10 +66,10 @@ pub struct Operands {
     pub major_b: Major,
 }
 
-impl Operands {
+impl WgmmaOperands {
     /// Both as they are, both K-major.
-    pub const K_MAJOR: Operands =
-        Operands { sign_a: Sign::Plus, sign_b: Sign::Plus, major_a: Major::K, major_b: Major::K };
+    pub const K_MAJOR: WgmmaOperands =
+        WgmmaOperands { sign_a: Sign::Plus, sign_b: Sign::Plus, major_a: Major::K, major_b: Major::K };
 }
 
 impl<'k, T> Ptr<'k, Shared, T> {
@@ -123,10 +123,10 @@ impl<'k, T: Scalar> RegArray<'k, T> {
         atom: WgmmaAtom,
         a: Val<'k, u64>,
         b: Val<'k, u64>,
-        scale: impl Arg<'k, bool>,
-        operands: Operands,
+        scale: impl IntoVal<'k, bool>,
+        operands: WgmmaOperands,
     ) {
-        let Operands { sign_a, sign_b, major_a, major_b } = operands;
+        let WgmmaOperands { sign_a, sign_b, major_a, major_b } = operands;
         let (acc, a, b, scale) = (self.regs, a.op, b.op, scale.val(self.k).op);
         self.k.emit(MmaOp::WgmmaSs { acc, a, b, scale, atom, sign_a, sign_b, major_a, major_b });
     }
@@ -138,10 +138,10 @@ impl<'k, T: Scalar> RegArray<'k, T> {
         atom: WgmmaAtom,
         a: &[Val<'k, A>],
         b: Val<'k, u64>,
-        scale: impl Arg<'k, bool>,
-        operands: Operands,
+        scale: impl IntoVal<'k, bool>,
+        operands: WgmmaOperands,
     ) {
-        let Operands { sign_a, sign_b, major_b, .. } = operands;
+        let WgmmaOperands { sign_a, sign_b, major_b, .. } = operands;
         let (acc, b, scale) = (self.regs, b.op, scale.val(self.k).op);
         let a = a.iter().map(|v| v.op).collect();
         self.k.emit(MmaOp::WgmmaRs { acc, a, b, scale, atom, sign_a, sign_b, major_b });

@@ -31,15 +31,15 @@ mod warp;
 
 pub use arith::Quotient;
 pub use control::{Carried, Moving};
-pub use convert::Parts;
+pub use convert::CompositeScalar;
 pub use copy::Bulk;
 pub use mem::{Load, Store};
-pub use mma::{Descriptor, Operands, SwizzleMode};
+pub use mma::{Descriptor, SwizzleMode, WgmmaOperands};
 pub use ptr::{Allocation, Cluster, Counter, Global, Index, Offset, OnChip, Param, Ptr, Shared, SpaceOf, Writable};
 pub use recorder::{BlockShape, Builder, block, record};
 pub use sync::Mbarrier;
 pub use val::{
-    Arg, Atomic, Bf16x2, Count, F16x2, Float, Half, Integer, Lane, Logic, Number, Numeric, Ordered, Pair, Raw, Real,
-    Scalar, Signed, Val, Wide, Word,
+    Atomic, Bf16x2, Count, F16x2, Float, Half, Integer, IntoVal, Lane, Logic, Number, Numeric, Ordered, Pair, Raw,
+    Real, Scalar, Signed, Val, Wide, Word,
 };
 pub use value::{RegArray, TensorMap, Var};

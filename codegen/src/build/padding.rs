@@ -11,14 +11,14 @@ use crate::ir::{ArithOp, Inst, Operand, ValueId, ValueOp};
 /// What is known of the values of a kernel, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Padding {
-    of: Vec<Source>,
+    of: Vec<ValueOrigin>,
     /// Whether any value is padded.
     any: bool,
 }
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Source {
+enum ValueOrigin {
     #[default]
     Elsewhere,
     /// A register or another lane: the running value of a reduction, perhaps.
@@ -31,14 +31,14 @@ impl Padding {
     /// What the kernel is refused for where it reduces padded values by their order.
     pub const REFUSAL: &'static str = "maximum or minimum of a masked load: elements beyond the edge would count as 0; load them with `load_or` and a fill that leaves the result alone";
 
-    fn source(&self, operand: Operand) -> Source {
+    fn source(&self, operand: Operand) -> ValueOrigin {
         let of = |value: ValueId| self.of.get(value.index()).copied();
         operand.as_value().and_then(of).unwrap_or_default()
     }
 
-    fn set(&mut self, value: ValueId, source: Source) {
+    fn set(&mut self, value: ValueId, source: ValueOrigin) {
         if self.of.len() <= value.index() {
-            self.of.resize(value.index() + 1, Source::Elsewhere);
+            self.of.resize(value.index() + 1, ValueOrigin::Elsewhere);
         }
         self.of[value.index()] = source;
     }
@@ -46,7 +46,7 @@ impl Padding {
     /// Notes that a value is padded.
     pub fn mark(&mut self, operand: Operand) {
         if let Some(value) = operand.as_value() {
-            self.set(value, Source::Padded);
+            self.set(value, ValueOrigin::Padded);
             self.any = true;
         }
     }
@@ -54,13 +54,13 @@ impl Padding {
     /// Notes where the values of an instruction come from.
     pub fn learn(&mut self, inst: &Inst) {
         if let Inst::Value(ValueOp::Get { d, .. }) = inst {
-            self.set(*d, Source::Running);
+            self.set(*d, ValueOrigin::Running);
         } else if matches!(inst, Inst::Warp(_)) {
-            inst.defs().into_iter().for_each(|value| self.set(value, Source::Running));
+            inst.defs().into_iter().for_each(|value| self.set(value, ValueOrigin::Running));
         } else if self.any && Self::keeps_padding(inst) {
-            let is_padded = |operand| self.source(operand) == Source::Padded;
+            let is_padded = |operand| self.source(operand) == ValueOrigin::Padded;
             if inst.uses().into_iter().any(is_padded) {
-                inst.defs().into_iter().for_each(|value| self.set(value, Source::Padded));
+                inst.defs().into_iter().for_each(|value| self.set(value, ValueOrigin::Padded));
             }
         }
     }
@@ -77,8 +77,8 @@ impl Padding {
     pub fn falsifies(&self, inst: &Inst) -> bool {
         let Inst::Arith(ArithOp::Max { a, b, .. } | ArithOp::Min { a, b, .. }) = inst else { return false };
         let (a, b) = (self.source(*a), self.source(*b));
-        let padded = a == Source::Padded || b == Source::Padded;
-        padded && a != Source::Elsewhere && b != Source::Elsewhere
+        let padded = a == ValueOrigin::Padded || b == ValueOrigin::Padded;
+        padded && a != ValueOrigin::Elsewhere && b != ValueOrigin::Elsewhere
     }
 }
 

@@ -2,8 +2,8 @@
 //! into addresses.
 
 use super::val::Wide;
-use super::{Arg, Builder, Count, Scalar, Val};
-use crate::ir::{Addr, BoundId, Operand, Shared as Placed, SharedKind, Space, Ty, ValueOp};
+use super::{Builder, Count, IntoVal, Scalar, Val};
+use crate::ir::{Addr, BoundId, Operand, SharedAllocation as Placed, SharedKind, Space, Ty, ValueOp};
 use core::marker::PhantomData;
 
 /// An address space as a type.
@@ -291,7 +291,7 @@ impl<'k, S: SpaceOf, T: Scalar> Ptr<'k, S, T> {
 impl<'k, T> Ptr<'k, Shared, T> {
     /// The corresponding place in the shared memory of the block with that rank in the cluster.
     #[track_caller]
-    pub fn on(self, rank: impl Arg<'k, u32>) -> Ptr<'k, Cluster, T> {
+    pub fn on(self, rank: impl IntoVal<'k, u32>) -> Ptr<'k, Cluster, T> {
         let (k, p) = (self.k, self.base);
         let rank = rank.val(k).op;
         Ptr::new(k, k.value(Ty::Ptr(Space::Cluster), |d| ValueOp::MapA { d, p, rank }), self.offset)

@@ -4,8 +4,9 @@ use super::control::Body;
 use super::fold::fold;
 use super::padding::Padding;
 use crate::ir::{
-    Arch, Block, BoundId, Flag, IndexBound, IndexBounds, Inst, Kernel, Knowledge, Known, Launch, Op, Operand, Param,
-    ParamId, ParamKind, Regs, Shared, SharedId, SharedKind, Src, Stmt, StmtId, Ty, ValueId, Var, VarId,
+    Arch, Block, BoundId, Flag, IndexBound, IndexBounds, Inst, Kernel, Knowledge, KnownBits, LaunchBounds, Operand,
+    Param, ParamId, ParamKind, Regs, SharedAllocation, SharedId, SharedKind, Src, Stmt, StmtId, StmtKind, Ty, ValueId,
+    Var, VarId,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -53,11 +54,11 @@ use std::panic::Location;
 /// ```
 #[derive(Debug)]
 pub struct Builder {
-    state: RefCell<State>,
+    state: RefCell<RecorderState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct RecorderState {
     kernel: Kernel,
     /// Blocks being recorded, innermost last, each with the pure values that it made.
     open: Vec<Scope>,
@@ -95,7 +96,7 @@ const UNKNOWN: ValueId = ValueId(u32::MAX);
 /// });
 /// assert_eq!(kernel.params.len(), 2);
 /// ```
-pub fn record(name: &str, arch: Arch, launch: Launch, body: impl FnOnce(&Builder)) -> Kernel {
+pub fn record(name: &str, arch: Arch, launch: LaunchBounds, body: impl FnOnce(&Builder)) -> Kernel {
     let builder = Builder::new(name, arch, launch);
     body(&builder);
     builder.finish()
@@ -110,9 +111,9 @@ pub fn record(name: &str, arch: Arch, launch: Launch, body: impl FnOnce(&Builder
 /// assert_eq!(block((16, 16)).threads, [16, 16, 1]);
 /// assert_eq!(block((8, 8, 4)).threads_per_block(), 256);
 /// ```
-pub fn block(threads: impl Into<BlockShape>) -> Launch {
+pub fn block(threads: impl Into<BlockShape>) -> LaunchBounds {
     let BlockShape(threads) = threads.into();
-    Launch { threads, cluster: [1, 1, 1], min_blocks: None, cooperative: false }
+    LaunchBounds { threads, cluster: [1, 1, 1], min_blocks: None, cooperative: false }
 }
 
 /// Threads of a block by axis: a number, a pair or a triple.
@@ -143,25 +144,25 @@ impl From<[u32; 3]> for BlockShape {
     }
 }
 
-impl Launch {
+impl LaunchBounds {
     /// Groups blocks into clusters of `blocks` along the first axis.
-    pub const fn cluster(self, blocks: u32) -> Launch {
-        Launch { cluster: [blocks, 1, 1], ..self }
+    pub const fn cluster(self, blocks: u32) -> LaunchBounds {
+        LaunchBounds { cluster: [blocks, 1, 1], ..self }
     }
 
     /// Bounds the registers so that `blocks` blocks fit a multiprocessor. `setmaxnreg` needs it.
-    pub const fn min_blocks(self, blocks: u32) -> Launch {
-        Launch { min_blocks: Some(blocks), ..self }
+    pub const fn min_blocks(self, blocks: u32) -> LaunchBounds {
+        LaunchBounds { min_blocks: Some(blocks), ..self }
     }
 
     /// Makes the launch cooperative: all blocks of the grid are resident at once.
-    pub const fn cooperative(self) -> Launch {
-        Launch { cooperative: true, ..self }
+    pub const fn cooperative(self) -> LaunchBounds {
+        LaunchBounds { cooperative: true, ..self }
     }
 }
 
 impl Builder {
-    fn new(name: &str, arch: Arch, launch: Launch) -> Builder {
+    fn new(name: &str, arch: Arch, launch: LaunchBounds) -> Builder {
         let kernel = Kernel {
             name: name.into(),
             arch,
@@ -174,7 +175,7 @@ impl Builder {
             refused: Vec::new(),
             bounds: IndexBounds::default(),
         };
-        let state = State {
+        let state = RecorderState {
             kernel,
             open: vec![Scope::default()],
             next: 0,
@@ -186,7 +187,7 @@ impl Builder {
     }
 
     fn finish(self) -> Kernel {
-        let State { mut kernel, open, .. } = self.state.into_inner();
+        let RecorderState { mut kernel, open, .. } = self.state.into_inner();
         kernel.body = open.into_iter().next().unwrap_or_default().block;
         kernel
     }
@@ -197,14 +198,14 @@ impl Builder {
     }
 
     /// How the kernel is launched.
-    pub fn launch(&self) -> Launch {
+    pub fn launch(&self) -> LaunchBounds {
         self.state.borrow().kernel.launch.clone()
     }
 
     /// Appends an instruction as it is.
     #[track_caller]
     pub(super) fn emit(&self, inst: impl Into<Inst>) {
-        self.state.borrow_mut().push(Op::Inst(inst.into()), Location::caller());
+        self.state.borrow_mut().push(StmtKind::Inst(inst.into()), Location::caller());
     }
 
     /// Appends an instruction that writes one new value of type `ty`, merged with an equal one if
@@ -222,7 +223,7 @@ impl Builder {
             }
         }
         let value = state.fresh(ty);
-        state.push(Op::Inst(make(value).into()), Location::caller());
+        state.push(StmtKind::Inst(make(value).into()), Location::caller());
         if shape.is(Flag::Pure)
             && let Some(scope) = state.open.last_mut()
         {
@@ -236,7 +237,7 @@ impl Builder {
     pub(super) fn values<I: Into<Inst>>(&self, tys: &[Ty], make: impl FnOnce(Vec<ValueId>) -> I) -> Vec<Operand> {
         let state = &mut *self.state.borrow_mut();
         let values: Vec<ValueId> = tys.iter().map(|&ty| state.fresh(ty)).collect();
-        state.push(Op::Inst(make(values.clone()).into()), Location::caller());
+        state.push(StmtKind::Inst(make(values.clone()).into()), Location::caller());
         values.into_iter().map(Operand::from).collect()
     }
 
@@ -249,7 +250,7 @@ impl Builder {
 
     /// Reserves a number and appends the statement with it once its blocks are recorded.
     #[track_caller]
-    pub(super) fn nest(&self, make: impl FnOnce() -> Op) {
+    pub(super) fn nest(&self, make: impl FnOnce() -> StmtKind) {
         let src = self.state.borrow().src.unwrap_or(Location::caller());
         let id = self.state.borrow_mut().number();
         let op = make();
@@ -317,7 +318,7 @@ impl Builder {
     /// Appends a `break`.
     #[track_caller]
     pub(super) fn leave(&self) {
-        self.state.borrow_mut().push(Op::Break, Location::caller());
+        self.state.borrow_mut().push(StmtKind::Break, Location::caller());
     }
 
     /// A new value that a statement other than an instruction writes.
@@ -336,17 +337,17 @@ impl Builder {
     pub(super) fn add_shared(&self, name: &str, bytes: u32, align: u32, kind: SharedKind) -> SharedId {
         let kernel = &mut self.state.borrow_mut().kernel;
         let offset = kernel.shared_bytes().checked_next_multiple_of(align.max(1)).unwrap_or(u32::MAX);
-        kernel.shared.push(Shared { name: name.into(), offset, bytes, align, kind });
+        kernel.shared.push(SharedAllocation { name: name.into(), offset, bytes, align, kind });
         SharedId(kernel.shared.len() as u32 - 1)
     }
 
     /// What is known of an operand.
-    pub(super) fn known(&self, operand: Operand) -> Known {
+    pub(super) fn known(&self, operand: Operand) -> KnownBits {
         self.state.borrow().known.operand(operand)
     }
 
     /// An allocation.
-    pub(super) fn alloc(&self, id: SharedId) -> Option<Shared> {
+    pub(super) fn alloc(&self, id: SharedId) -> Option<SharedAllocation> {
         self.state.borrow().kernel.alloc(id).cloned()
     }
 
@@ -358,7 +359,7 @@ impl Builder {
     }
 }
 
-impl State {
+impl RecorderState {
     fn number(&mut self) -> StmtId {
         self.next += 1;
         StmtId(self.next - 1)
@@ -369,10 +370,10 @@ impl State {
         ValueId(self.kernel.values.len() as u32 - 1)
     }
 
-    fn push(&mut self, op: Op, src: Src) {
+    fn push(&mut self, op: StmtKind, src: Src) {
         let id = self.number();
         let src = self.src.unwrap_or(src);
-        if let Op::Inst(inst) = &op {
+        if let StmtKind::Inst(inst) = &op {
             self.known.learn(inst, &self.kernel.shared);
             if self.padding.falsifies(inst) {
                 self.kernel.refused.push((id, Padding::REFUSAL.into()));

@@ -1,7 +1,7 @@
 //! Barriers, fences, mbarriers, clusters.
 
 use super::ptr::{Cluster, Index, OnChip, Ptr, Shared};
-use super::{Arg, Builder, Val};
+use super::{Builder, IntoVal, Val};
 use crate::ir::attr::{BarId, BarScope, BarThreads, ClusterArriveOrder, FenceOrder, ProxyFence, Scope};
 use crate::ir::{Addr, Const, SharedKind, Space, SyncOp, Ty, ValueOp};
 use core::panic::Location;
@@ -140,14 +140,14 @@ impl<'k, S: OnChip> Mbarrier<'k, S> {
 
     /// Arrives once, and expects `bytes` more bytes in the phase.
     #[track_caller]
-    pub fn arrive_expect_tx(self, bytes: impl Arg<'k, u32>) {
+    pub fn arrive_expect_tx(self, bytes: impl IntoVal<'k, u32>) {
         let (bar, bytes, scope) = (self.addr(), bytes.val(self.at.k).op, Self::scope());
         self.at.k.emit(SyncOp::MbarArriveTx { bar, bytes, scope });
     }
 
     /// Expects `bytes` more bytes in the phase.
     #[track_caller]
-    pub fn expect_tx(self, bytes: impl Arg<'k, u32>) {
+    pub fn expect_tx(self, bytes: impl IntoVal<'k, u32>) {
         let (bar, bytes, scope) = (self.addr(), bytes.val(self.at.k).op, Self::scope());
         self.at.k.emit(SyncOp::MbarExpectTx { bar, bytes, scope });
     }
@@ -156,7 +156,7 @@ impl<'k, S: OnChip> Mbarrier<'k, S> {
 impl<'k> Mbarrier<'k, Shared> {
     /// Begins its first phase, with `count` arrivals expected in each.
     #[track_caller]
-    pub fn init(self, count: impl Arg<'k, u32>) {
+    pub fn init(self, count: impl IntoVal<'k, u32>) {
         let (bar, count) = (self.addr(), count.val(self.at.k).op);
         self.at.k.emit(SyncOp::MbarInit { bar, count });
     }
@@ -169,13 +169,13 @@ impl<'k> Mbarrier<'k, Shared> {
 
     /// The mbarrier at the same place of the block with that rank.
     #[track_caller]
-    pub fn on(self, rank: impl Arg<'k, u32>) -> Mbarrier<'k, Cluster> {
+    pub fn on(self, rank: impl IntoVal<'k, u32>) -> Mbarrier<'k, Cluster> {
         Mbarrier { at: self.at.on(rank) }
     }
 
     /// Whether the phase with that parity is complete; may wait a little before it says no.
     #[track_caller]
-    pub fn try_wait(self, parity: impl Arg<'k, u32>, scope: BarScope) -> Val<'k, bool> {
+    pub fn try_wait(self, parity: impl IntoVal<'k, u32>, scope: BarScope) -> Val<'k, bool> {
         let (k, bar) = (self.at.k, self.addr());
         let parity = parity.val(k).op;
         Val::new(k, k.value(Ty::Pred, |done| SyncOp::MbarTryWait { done, bar, parity, scope }))
@@ -183,7 +183,7 @@ impl<'k> Mbarrier<'k, Shared> {
 
     /// Whether the phase with that parity is complete.
     #[track_caller]
-    pub fn test_wait(self, parity: impl Arg<'k, u32>, scope: BarScope) -> Val<'k, bool> {
+    pub fn test_wait(self, parity: impl IntoVal<'k, u32>, scope: BarScope) -> Val<'k, bool> {
         let (k, bar) = (self.at.k, self.addr());
         let parity = parity.val(k).op;
         Val::new(k, k.value(Ty::Pred, |done| SyncOp::MbarTestWait { done, bar, parity, scope }))
@@ -191,13 +191,13 @@ impl<'k> Mbarrier<'k, Shared> {
 
     /// Waits until the phase with that parity is complete, for arrivals of this block.
     #[track_caller]
-    pub fn wait(self, parity: impl Arg<'k, u32>) {
+    pub fn wait(self, parity: impl IntoVal<'k, u32>) {
         self.wait_at(parity, BarScope::Cta);
     }
 
     /// Waits until the phase with that parity is complete, for arrivals at a scope.
     #[track_caller]
-    pub fn wait_at(self, parity: impl Arg<'k, u32>, scope: BarScope) {
+    pub fn wait_at(self, parity: impl IntoVal<'k, u32>, scope: BarScope) {
         let k = self.at.k;
         let parity = parity.val(k);
         k.on_behalf(Location::caller(), || k.loop_(|| k.break_if(self.spin(parity, scope))));

@@ -101,7 +101,7 @@ macro_rules! scalars {
             }
         }
 
-        impl<'k> Arg<'k, $Rust> for $Rust {
+        impl<'k> IntoVal<'k, $Rust> for $Rust {
             fn val(self, k: &'k Builder) -> Val<'k, $Rust> {
                 Val::new(k, self.constant().into())
             }
@@ -153,18 +153,18 @@ impl Count for i32 {
 
 /// What can stand where a value of type `T` is expected: a value, a literal, a register that is
 /// read.
-pub trait Arg<'k, T: Scalar> {
+pub trait IntoVal<'k, T: Scalar> {
     /// The value.
     fn val(self, k: &'k Builder) -> Val<'k, T>;
 }
 
-impl<'k, T: Scalar> Arg<'k, T> for Val<'k, T> {
+impl<'k, T: Scalar> IntoVal<'k, T> for Val<'k, T> {
     fn val(self, _: &'k Builder) -> Val<'k, T> {
         self
     }
 }
 
-impl<'k, T: Scalar> Arg<'k, T> for Var<'k, T> {
+impl<'k, T: Scalar> IntoVal<'k, T> for Var<'k, T> {
     #[track_caller]
     fn val(self, _: &'k Builder) -> Val<'k, T> {
         self.get()

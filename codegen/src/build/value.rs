@@ -2,7 +2,7 @@
 
 use super::ptr::{Global, Param, Ptr};
 use super::val::Raw;
-use super::{Arg, Builder, Count, Scalar, Val};
+use super::{Builder, Count, IntoVal, Scalar, Val};
 use crate::ir::attr::{ClockReg, SpecialReg};
 use crate::ir::{ParamKind, Regs, Space, Ty, ValueOp};
 use core::marker::PhantomData;
@@ -181,7 +181,7 @@ impl Builder {
 
     /// A mutable register that starts with a value.
     #[track_caller]
-    pub fn var<'k, T: Scalar>(&'k self, start: impl Arg<'k, T>) -> Var<'k, T> {
+    pub fn var<'k, T: Scalar>(&'k self, start: impl IntoVal<'k, T>) -> Var<'k, T> {
         let start = start.val(self);
         let var = Var { array: RegArray { k: self, regs: self.add_regs("", T::TY, 1), of: PhantomData } };
         var.set(start);
@@ -190,7 +190,7 @@ impl Builder {
 
     /// An array of mutable registers that all start with a value.
     #[track_caller]
-    pub fn regs<'k, T: Scalar>(&'k self, len: impl Count, start: impl Arg<'k, T>) -> RegArray<'k, T> {
+    pub fn regs<'k, T: Scalar>(&'k self, len: impl Count, start: impl IntoVal<'k, T>) -> RegArray<'k, T> {
         let start = start.val(self);
         let array = self.regs_unset(len);
         for i in 0..array.len() {
@@ -272,7 +272,7 @@ impl<'k, T: Scalar> RegArray<'k, T> {
 
     /// Gives a register a value.
     #[track_caller]
-    pub fn set(self, index: impl Count, value: impl Arg<'k, T>) {
+    pub fn set(self, index: impl Count, value: impl IntoVal<'k, T>) {
         self.at(index).set(value);
     }
 }
@@ -314,7 +314,7 @@ impl<'k, T: Scalar> Var<'k, T> {
 
     /// Gives it a value.
     #[track_caller]
-    pub fn set(self, value: impl Arg<'k, T>) {
+    pub fn set(self, value: impl IntoVal<'k, T>) {
         let RegArray { k, regs: r, .. } = self.array;
         let a = value.val(k).op;
         k.emit(ValueOp::Set { ty: T::TY, r, a });

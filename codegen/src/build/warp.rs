@@ -2,7 +2,7 @@
 //! of the block has.
 
 use super::val::{Lane, Raw, Word};
-use super::{Arg, Builder, Val};
+use super::{Builder, IntoVal, Val};
 use crate::ir::attr::{ReduxOp, ShflMode, VoteMode};
 use crate::ir::{Const, Operand, Ty, WarpOp};
 
@@ -13,7 +13,7 @@ impl<'k, T: Lane> Val<'k, T> {
     /// The value in another lane, as `mode` says, within segments of `width` lanes, among the lanes
     /// of `mask`.
     #[track_caller]
-    pub fn shfl(self, mode: ShflMode, b: impl Arg<'k, u32>, width: u32, mask: u32) -> Val<'k, T> {
+    pub fn shfl(self, mode: ShflMode, b: impl IntoVal<'k, u32>, width: u32, mask: u32) -> Val<'k, T> {
         self.shfl_among(mode, b.val(self.k).op, width, Const::u32(mask).into())
     }
 
@@ -25,25 +25,25 @@ impl<'k, T: Lane> Val<'k, T> {
 
     /// The value in a lane.
     #[track_caller]
-    pub fn shfl_idx(self, lane: impl Arg<'k, u32>) -> Val<'k, T> {
+    pub fn shfl_idx(self, lane: impl IntoVal<'k, u32>) -> Val<'k, T> {
         self.shfl_among(ShflMode::Idx, lane.val(self.k).op, 32, self.k.all_lanes())
     }
 
     /// The value `distance` lanes below.
     #[track_caller]
-    pub fn shfl_up(self, distance: impl Arg<'k, u32>) -> Val<'k, T> {
+    pub fn shfl_up(self, distance: impl IntoVal<'k, u32>) -> Val<'k, T> {
         self.shfl_among(ShflMode::Up, distance.val(self.k).op, 32, self.k.all_lanes())
     }
 
     /// The value `distance` lanes above.
     #[track_caller]
-    pub fn shfl_down(self, distance: impl Arg<'k, u32>) -> Val<'k, T> {
+    pub fn shfl_down(self, distance: impl IntoVal<'k, u32>) -> Val<'k, T> {
         self.shfl_among(ShflMode::Down, distance.val(self.k).op, 32, self.k.all_lanes())
     }
 
     /// The value in the lane whose number differs in these bits.
     #[track_caller]
-    pub fn shfl_bfly(self, bits: impl Arg<'k, u32>) -> Val<'k, T> {
+    pub fn shfl_bfly(self, bits: impl IntoVal<'k, u32>) -> Val<'k, T> {
         self.shfl_among(ShflMode::Bfly, bits.val(self.k).op, 32, self.k.all_lanes())
     }
 

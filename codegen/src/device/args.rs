@@ -19,7 +19,7 @@ pub enum Arg<'a> {
     /// A scalar.
     Scalar(Const),
     /// A pointer to global memory that something owns.
-    Memory(Memory),
+    Memory(MemoryArg),
     /// The address 0, for a pointer that the launch does not use.
     Null,
     /// A structure by value.
@@ -31,7 +31,7 @@ pub enum Arg<'a> {
 /// A pointer to global memory as an argument. It keeps the memory alive, in queued work and in
 /// graphs too.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct MemoryArg {
     address: u64,
     owner: Handle,
     /// The device that the launch must be on; `None` where other devices reach the memory too.
@@ -46,13 +46,13 @@ impl Arg<'_> {
     /// memory.
     pub fn peer<T: Pod>(buffer: &Buffer<T>) -> Self {
         let (address, owner) = (buffer.address(), buffer.memory().clone());
-        Arg::Memory(Memory { address, owner, device: None, element: element_of::<T>() })
+        Arg::Memory(MemoryArg { address, owner, device: None, element: element_of::<T>() })
     }
 
     /// A pointer to mapped words, for a kernel on another device than the one that allocated them.
     pub fn peer_mapped<W: Word>(mapped: &Mapped<W>) -> Self {
         let (address, owner) = (mapped.address(), mapped.handle());
-        Arg::Memory(Memory { address, owner, device: None, element: element_of::<W>() })
+        Arg::Memory(MemoryArg { address, owner, device: None, element: element_of::<W>() })
     }
 
     /// Nothing but an address that is never accessed: of a parameter that a launch does not use.
@@ -61,8 +61,8 @@ impl Arg<'_> {
     }
 
     /// The argument's kind as a parameter's kind is written.
-    fn kind(&self) -> Kind {
-        Kind(match self {
+    fn kind(&self) -> ParamKindName {
+        ParamKindName(match self {
             Arg::Scalar(value) => ParamKind::Value(value.ty),
             Arg::Memory(_) | Arg::Null => ParamKind::Value(Ty::Ptr(Space::Global)),
             Arg::Bytes(bytes) => ParamKind::Bytes { bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX), align: 1 },
@@ -72,10 +72,10 @@ impl Arg<'_> {
 }
 
 /// A parameter's kind as a person reads it.
-struct Kind(ParamKind);
+struct ParamKindName(ParamKind);
 
-impl Kind {
-    fn accepts(&self, given: &Kind) -> bool {
+impl ParamKindName {
+    fn accepts(&self, given: &ParamKindName) -> bool {
         match (self.0, given.0) {
             (ParamKind::Bytes { bytes, .. }, ParamKind::Bytes { bytes: given, .. }) => bytes == given,
             (wanted, given) => wanted == given,
@@ -83,7 +83,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ParamKindName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             ParamKind::Value(Ty::Ptr(space)) => write!(f, "a pointer to {space} memory"),
@@ -95,7 +95,7 @@ impl fmt::Display for Kind {
 }
 
 /// Arguments laid out for a launch.
-pub(super) struct Packed {
+pub(super) struct PackedArgs {
     /// The parameter block.
     pub params: Vec<u8>,
     /// Owners of what the parameters point to.
@@ -103,7 +103,7 @@ pub(super) struct Packed {
 }
 
 /// Lays arguments out by a signature.
-pub(super) fn pack(device: &Device, signature: &Signature, args: &[Arg<'_>]) -> Result<Packed, DeviceError> {
+pub(super) fn pack(device: &Device, signature: &Signature, args: &[Arg<'_>]) -> Result<PackedArgs, DeviceError> {
     if args.len() != signature.params.len() {
         return Err(DeviceError::ArgCount {
             kernel: signature.name.clone(),
@@ -112,9 +112,9 @@ pub(super) fn pack(device: &Device, signature: &Signature, args: &[Arg<'_>]) -> 
         });
     }
     let (spans, size) = signature.param_spans();
-    let mut packed = Packed { params: vec![0; size], keep: Vec::new() };
+    let mut packed = PackedArgs { params: vec![0; size], keep: Vec::new() };
     for (index, ((arg, param), (start, bytes))) in args.iter().zip(&signature.params).zip(spans).enumerate() {
-        let (wanted, given) = (Kind(param.kind), arg.kind());
+        let (wanted, given) = (ParamKindName(param.kind), arg.kind());
         if !wanted.accepts(&given) {
             return Err(DeviceError::ArgKind {
                 kernel: signature.name.clone(),
@@ -129,7 +129,7 @@ pub(super) fn pack(device: &Device, signature: &Signature, args: &[Arg<'_>]) -> 
             Arg::Scalar(value) => slot.copy_from_slice(&value.bits.to_le_bytes()[..bytes]),
             Arg::Null => slot.fill(0),
             Arg::Bytes(structure) => slot.copy_from_slice(structure),
-            Arg::Memory(Memory { address, owner, device: of, element }) => {
+            Arg::Memory(MemoryArg { address, owner, device: of, element }) => {
                 if let Some(of) = of {
                     device.same("pointer", of)?;
                 }
@@ -218,14 +218,14 @@ elements!(u8 => U8, i8 => S8, u16 => U16, i16 => S16, u32 => U32, i32 => S32, u6
 impl<T: Pod> From<&Buffer<T>> for Arg<'_> {
     fn from(buffer: &Buffer<T>) -> Self {
         let (address, owner, device) = (buffer.address(), buffer.memory().clone(), Some(buffer.device().clone()));
-        Arg::Memory(Memory { address, owner, device, element: element_of::<T>() })
+        Arg::Memory(MemoryArg { address, owner, device, element: element_of::<T>() })
     }
 }
 
 impl<W: Word> From<&Mapped<W>> for Arg<'_> {
     fn from(mapped: &Mapped<W>) -> Self {
         let (address, owner, device) = (mapped.address(), mapped.handle(), Some(mapped.device().clone()));
-        Arg::Memory(Memory { address, owner, device, element: element_of::<W>() })
+        Arg::Memory(MemoryArg { address, owner, device, element: element_of::<W>() })
     }
 }
 

@@ -5,7 +5,7 @@
 //! once for every kind of device; it moves bytes, runs work in order, and answers for the handles
 //! that it gave out. A handle frees what it stands for when its last clone is dropped.
 
-use super::{DeviceError, End, Properties, Signature, Source, TensorShape};
+use super::{DeviceError, End, KernelSource, Properties, Signature, TensorShape};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// [`DeviceError::Jit`], [`DeviceError::Layout`], [`DeviceError::LaunchTooLarge`]; when the
     /// device fails.
-    fn load(&self, source: &dyn Source, signature: &Signature) -> Result<Loaded, DeviceError>;
+    fn load(&self, source: &dyn KernelSource, signature: &Signature) -> Result<Loaded, DeviceError>;
 
     /// A tensor map: the bytes that the device's copy engine reads. The shape has been checked.
     ///
@@ -412,7 +412,7 @@ pub trait MappedWords: Any + Send + Sync {
     fn address(&self) -> u64;
 
     /// The words.
-    fn words(&self) -> Words<'_>;
+    fn words(&self) -> AtomicWords<'_>;
 }
 
 /// The width of the words of mapped memory.
@@ -426,7 +426,7 @@ pub enum WordWidth {
 
 /// Words that host and device access atomically.
 #[derive(Clone, Copy, Debug)]
-pub enum Words<'m> {
+pub enum AtomicWords<'m> {
     /// Of 32 bits.
     Bits32(&'m [AtomicU32]),
     /// Of 64 bits.

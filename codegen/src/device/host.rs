@@ -1,7 +1,7 @@
 //! Host memory that the device reaches: pinned for copies, mapped for words that both sides use
 //! while a kernel runs.
 
-use super::backend::{Handle, InFlight, MappedWords, PinnedBytes, WordWidth, Words};
+use super::backend::{AtomicWords, Handle, InFlight, MappedWords, PinnedBytes, WordWidth};
 use super::{Device, DeviceError};
 use bytemuck::Pod;
 use std::marker::PhantomData;
@@ -105,7 +105,7 @@ pub trait Word: Pod + sealed::Sealed {
     type Atomic: Send + Sync + 'static;
 
     /// The words, if they have this width.
-    fn of(words: Words<'_>) -> &[Self::Atomic];
+    fn of(words: AtomicWords<'_>) -> &[Self::Atomic];
     /// Reads, so that what the writer wrote before is seen.
     fn load(word: &Self::Atomic) -> Self;
     /// Writes, so that a reader of it sees what was written before.
@@ -119,9 +119,9 @@ macro_rules! word {
             const WIDTH: WordWidth = WordWidth::$Width;
             type Atomic = $Atomic;
 
-            fn of(words: Words<'_>) -> &[$Atomic] {
+            fn of(words: AtomicWords<'_>) -> &[$Atomic] {
                 match words {
-                    Words::$Width(words) => words,
+                    AtomicWords::$Width(words) => words,
                     _ => &[],
                 }
             }

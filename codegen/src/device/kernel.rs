@@ -3,7 +3,7 @@
 use super::args::pack;
 use super::backend::{Facts, Loaded, Work};
 use super::source::param_limit;
-use super::{Arg, Device, DeviceError, Properties, Signature, Source, Stream};
+use super::{Arg, Device, DeviceError, KernelSource, Properties, Signature, Stream};
 use std::sync::Arc;
 
 /// A kernel, ready to launch on its device. Clones share it.
@@ -15,7 +15,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    pub(super) fn load(device: &Device, source: &dyn Source) -> Result<Kernel, DeviceError> {
+    pub(super) fn load(device: &Device, source: &dyn KernelSource) -> Result<Kernel, DeviceError> {
         let signature = source.signature();
         check_signature(device.properties(), &signature)?;
         let loaded = device.backend().load(source, &signature)?;

@@ -53,7 +53,7 @@ mod stream;
 mod tensor_map;
 
 pub(crate) use args::takes;
-pub use args::{Arg, Memory};
+pub use args::{Arg, MemoryArg};
 pub use backend::{Facts, Work};
 pub use buffer::Buffer;
 pub use collective::{Collective, Summed};
@@ -64,7 +64,7 @@ pub use link::{DeviceLink, End};
 pub use name::{Name, open};
 pub use peers::{launch_side_by_side, open_peers};
 pub use properties::Properties;
-pub use source::{PtxSource, Signature, Source};
+pub use source::{KernelSource, PtxSource, Signature};
 pub use stream::{Event, Graph, Stream};
 pub use tensor_map::{MAX_RANK, Outside, Promotion, TensorMap, TensorShape, TileSwizzle};
 
@@ -159,7 +159,7 @@ impl Device {
     /// # Errors
     /// [`DeviceError::Arch`], [`DeviceError::Jit`], [`DeviceError::Layout`],
     /// [`DeviceError::LaunchTooLarge`], [`DeviceError::NotCooperative`]; when the device fails.
-    pub fn load(&self, source: &dyn Source) -> Result<Kernel, DeviceError> {
+    pub fn load(&self, source: &dyn KernelSource) -> Result<Kernel, DeviceError> {
         Kernel::load(self, source)
     }
 

@@ -1,6 +1,6 @@
 //! What a device loads: a kernel's signature, and the form of it that the device executes.
 
-use crate::ir::{Arch, Inst, Kernel, Launch, Limit, Op, Param, SyncOp};
+use crate::ir::{Arch, Inst, Kernel, LaunchBounds, Limit, Param, StmtKind, SyncOp};
 use crate::ptx;
 use crate::verify::Verified;
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 ///
 /// It has a form for each kind of device: PTX for the driver to compile, and, for kernels that were
 /// recorded here, the verified kernel for the simulator.
-pub trait Source {
+pub trait KernelSource {
     /// How the kernel is called.
     fn signature(&self) -> Signature;
 
@@ -22,7 +22,7 @@ pub trait Source {
 
 /// A recorded kernel loads everywhere: its PTX goes to the driver, the kernel itself to the
 /// simulator.
-impl Source for Verified {
+impl KernelSource for Verified {
     fn signature(&self) -> Signature {
         Signature::of(self.kernel())
     }
@@ -44,7 +44,7 @@ pub struct Signature {
     /// Architecture that the code is for.
     pub arch: Arch,
     /// Threads, cluster, cooperation.
-    pub launch: Launch,
+    pub launch: LaunchBounds,
     /// Parameters in order.
     pub params: Vec<Param>,
     /// Shared memory that the launch grants on top of what the code declares, bytes.
@@ -56,7 +56,7 @@ pub struct Signature {
 /// Whether a kernel has the instruction that waits for the grids before it.
 fn waits_for_grids(kernel: &Kernel) -> bool {
     let mut waits = false;
-    kernel.walk(&mut |stmt| waits |= matches!(stmt.op, Op::Inst(Inst::Sync(SyncOp::GridWait {}))));
+    kernel.walk(&mut |stmt| waits |= matches!(stmt.op, StmtKind::Inst(Inst::Sync(SyncOp::GridWait {}))));
     waits
 }
 
@@ -106,7 +106,7 @@ impl PtxSource {
     }
 }
 
-impl Source for PtxSource {
+impl KernelSource for PtxSource {
     fn signature(&self) -> Signature {
         self.signature.clone()
     }
@@ -217,7 +217,7 @@ mod tests {
             let kernel = Kernel {
                 name: "k".into(),
                 arch: Arch::Sm80,
-                launch: Launch { threads: [32, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
+                launch: LaunchBounds { threads: [32, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
                 params,
                 shared: vec![],
                 vars: vec![],

@@ -4,7 +4,7 @@
 //! Warps 0 to 3 add; one lane of warp 4 fetches. A stage goes round: empty → (expected, fetched) →
 //! full → read → empty, the last after a proxy fence.
 
-use super::cursor::Cursor;
+use super::cursor::StageCursor;
 use crate::build::{Builder, Bulk};
 use crate::ir::attr::{Eviction, ProxyFence};
 
@@ -29,7 +29,7 @@ pub fn bulk_ring(k: &Builder) {
 
     let produce = || {
         let (source, policy) = (x.at((k.block_id() * tiles).mul_wide(TILE)), k.policy(Eviction::First));
-        let cursor = Cursor::new(k, STAGES, 1);
+        let cursor = StageCursor::new(k, STAGES, 1);
         k.for_(0, tiles, |tile| {
             let (stage, parity) = cursor.here();
             empty.at(stage).wait(parity);
@@ -41,7 +41,7 @@ pub fn bulk_ring(k: &Builder) {
     };
     let consume = || {
         let sums = k.regs(8, 0.0f32);
-        let cursor = Cursor::new(k, STAGES, 0);
+        let cursor = StageCursor::new(k, STAGES, 0);
         k.for_(0, tiles, |_| {
             let (stage, parity) = cursor.here();
             full.at(stage).wait(parity);

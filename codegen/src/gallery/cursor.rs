@@ -4,17 +4,17 @@ use crate::build::{Builder, Val, Var};
 
 /// A place in a ring of stages.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor<'k> {
+pub(super) struct StageCursor<'k> {
     stage: Var<'k, u32>,
     parity: Var<'k, u32>,
     stages: u32,
 }
 
-impl<'k> Cursor<'k> {
+impl<'k> StageCursor<'k> {
     /// At the first stage. A consumer waits for phase 0 of "full"; a producer passes its first
     /// round of "empty" at once, by waiting for the phase before the first.
-    pub fn new(k: &'k Builder, stages: u32, first_parity: u32) -> Cursor<'k> {
-        Cursor { stage: k.var(0u32), parity: k.var(first_parity), stages }
+    pub fn new(k: &'k Builder, stages: u32, first_parity: u32) -> StageCursor<'k> {
+        StageCursor { stage: k.var(0u32), parity: k.var(first_parity), stages }
     }
 
     /// The stage and the parity now.

@@ -46,30 +46,30 @@ pub use transpose::transpose;
 pub use wgmma_tile::wgmma_tile;
 
 use crate::build::{Builder, block, record};
-use crate::ir::{Arch, Kernel, Launch, Needs};
+use crate::ir::{Arch, Kernel, LaunchBounds, Needs};
 use crate::trial::{Draw, Shipped, Trial};
 use crate::verify::{VerifyErrors, verify};
 
 /// A kernel of the gallery.
-pub struct Entry {
+pub struct GalleryEntry {
     /// Its name, which is also its entry point's.
     pub name: &'static str,
     /// How it is launched.
-    pub launch: Launch,
+    pub launch: LaunchBounds,
     /// What it needs of a target.
     pub needs: Needs,
     build: fn(&Builder),
     setup: trials::Setup,
 }
 
-impl Entry {
+impl GalleryEntry {
     /// Records it for a target.
     pub fn record(&self, arch: Arch) -> Kernel {
         record(self.name, arch, self.launch.clone(), self.build)
     }
 }
 
-impl Shipped for Entry {
+impl Shipped for GalleryEntry {
     fn name(&self) -> &str {
         self.name
     }
@@ -79,11 +79,11 @@ impl Shipped for Entry {
     }
 
     fn record(&self, arch: Arch) -> Kernel {
-        Entry::record(self, arch)
+        GalleryEntry::record(self, arch)
     }
 
     fn draw(&self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
-        Ok((self.setup)(verify(Entry::record(self, arch))?, &mut Draw::new(seed)))
+        Ok((self.setup)(verify(GalleryEntry::record(self, arch))?, &mut Draw::new(seed)))
     }
 }
 
@@ -101,12 +101,18 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
 /// }
 /// # Ok::<(), tilewright_codegen::verify::VerifyErrors>(())
 /// ```
-pub fn all() -> Vec<Entry> {
-    let entry = |name, needs, launch, build, setup| Entry { name, launch, needs, build, setup };
+pub fn all() -> Vec<GalleryEntry> {
+    let entry = |name, needs, launch, build, setup| GalleryEntry { name, launch, needs, build, setup };
     vec![
         entry("saxpy", Needs::Sm80, block(256), saxpy as fn(&Builder), trials::saxpy as trials::Setup),
         entry("block_sum", Needs::Sm80, block(256), block_sum, trials::block_sum),
-        entry("transpose", Needs::Sm80, Launch { threads: [32, 8, 1], ..block(256) }, transpose, trials::transpose),
+        entry(
+            "transpose",
+            Needs::Sm80,
+            LaunchBounds { threads: [32, 8, 1], ..block(256) },
+            transpose,
+            trials::transpose,
+        ),
         entry("pipeline", Needs::Sm80, block(128), pipeline, trials::pipeline),
         entry("bulk_ring", Needs::Sm90, block(160), bulk_ring, trials::bulk_ring),
         entry("tensor_tile", Needs::Sm90, block(128), tensor_tile, trials::tensor_tile),
@@ -119,6 +125,6 @@ pub fn all() -> Vec<Entry> {
 }
 
 /// The kernel of that name.
-pub fn named(name: &str) -> Option<Entry> {
+pub fn named(name: &str) -> Option<GalleryEntry> {
     all().into_iter().find(|entry| entry.name == name)
 }

@@ -5,9 +5,9 @@
 //! threads fetches tiles of 64 columns by tensor map (128-byte swizzle) through a ring of three
 //! stages.
 
-use super::cursor::Cursor;
+use super::cursor::StageCursor;
 use super::wgmma_tile::{ATOM, ROWS_OF_128, store_fragment};
-use crate::build::{Builder, Bulk, Operands};
+use crate::build::{Builder, Bulk, WgmmaOperands};
 use half::bf16;
 
 const STAGES: u32 = 3;
@@ -32,7 +32,7 @@ pub fn specialised(k: &Builder) {
     let multiply = || {
         k.registers_up(232);
         let acc = k.regs(ATOM.acc_registers(), 0.0f32);
-        let cursor = Cursor::new(k, STAGES, 0);
+        let cursor = StageCursor::new(k, STAGES, 0);
         k.for_(0, steps, |_| {
             let (stage, parity) = cursor.here();
             full.at(stage).wait(parity);
@@ -40,7 +40,7 @@ pub fn specialised(k: &Builder) {
             for step in 0..4 {
                 let a = a.at(stage * A).at(16 * step).descriptor(ROWS_OF_128);
                 let b = b.at(stage * B).at(16 * step).descriptor(ROWS_OF_128);
-                acc.wgmma(ATOM, a, b, true, Operands::K_MAJOR);
+                acc.wgmma(ATOM, a, b, true, WgmmaOperands::K_MAJOR);
             }
             k.wgmma_commit();
             k.wgmma_wait(0);
@@ -50,7 +50,7 @@ pub fn specialised(k: &Builder) {
         store_fragment(k, acc, c);
     };
     let fetch = || {
-        let cursor = Cursor::new(k, STAGES, 1);
+        let cursor = StageCursor::new(k, STAGES, 1);
         k.for_(0, steps, |step| {
             let (stage, parity) = cursor.here();
             empty.at(stage).wait(parity);

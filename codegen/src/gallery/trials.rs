@@ -88,15 +88,15 @@ pub(super) fn tensor_tile(kernel: Verified, draw: &mut Draw) -> Trial {
 }
 
 /// Operands of a product a·bᵀ with k columns, its expected value, and what they are called.
-struct Product {
+struct ProductCase {
     a: Vec<bf16>,
     b: Vec<bf16>,
     c: Expected,
     numbers: &'static str,
 }
 
-impl Product {
-    fn draw(draw: &mut Draw, [m, n, k]: [u32; 3]) -> Product {
+impl ProductCase {
+    fn draw(draw: &mut Draw, [m, n, k]: [u32; 3]) -> ProductCase {
         let exact = draw.between(0..=1) == 0;
         let operand = |draw: &mut Draw, rows: u32| match exact {
             true => draw.integers((rows * k) as usize, 4, bf16::from_f64),
@@ -113,12 +113,12 @@ impl Product {
         // has.
         let absolute = if exact { 0.0 } else { f64::from(k / 16) * 4.0 * UNIT * largest };
         let c = Expected::near::<f32>(&sums(|v| v), Bound { absolute, relative: 0.0 });
-        Product { a, b, c, numbers: if exact { "integers" } else { "floats" } }
+        ProductCase { a, b, c, numbers: if exact { "integers" } else { "floats" } }
     }
 }
 
 pub(super) fn mma_tile(kernel: Verified, draw: &mut Draw) -> Trial {
-    let Product { a, b, c, numbers } = Product::draw(draw, [16, 8, 64]);
+    let ProductCase { a, b, c, numbers } = ProductCase::draw(draw, [16, 8, 64]);
     let mut trial = Trial::new(kernel, 1).note(numbers);
     let (a, b, c) = (trial.input("a", &a), trial.input("b", &b), trial.output("c", c));
     trial.pass(a).pass(b).pass(c)
@@ -130,7 +130,7 @@ fn boxes(rows: u32, k: u32) -> TensorShape {
 }
 
 pub(super) fn wgmma_tile(kernel: Verified, draw: &mut Draw) -> Trial {
-    let Product { a, b, c, numbers } = Product::draw(draw, [64, 128, 64]);
+    let ProductCase { a, b, c, numbers } = ProductCase::draw(draw, [64, 128, 64]);
     let mut trial = Trial::new(kernel, 1).note(numbers);
     let (a, b, c) = (trial.input("a", &a), trial.input("b", &b), trial.output("c", c));
     trial.map(a, boxes(64, 64)).map(b, boxes(128, 64)).pass(c)
@@ -139,7 +139,7 @@ pub(super) fn wgmma_tile(kernel: Verified, draw: &mut Draw) -> Trial {
 pub(super) fn specialised(kernel: Verified, draw: &mut Draw) -> Trial {
     let steps = draw.between(1..=8);
     let k = 64 * steps;
-    let Product { a, b, c, numbers } = Product::draw(draw, [64, 128, k]);
+    let ProductCase { a, b, c, numbers } = ProductCase::draw(draw, [64, 128, k]);
     let mut trial = Trial::new(kernel, 1).note(format!("k {k}, {numbers}"));
     let (a, b, c) = (trial.input("a", &a), trial.input("b", &b), trial.output("c", c));
     trial.pass(steps).map(a, boxes(64, k)).map(b, boxes(128, k)).pass(c)

@@ -4,7 +4,7 @@
 //! Both tiles come by tensor map in the 128-byte swizzle (boxes of 64 columns), which is what the
 //! descriptors name; a step of 16 in K is 32 bytes further into the swizzled row.
 
-use crate::build::{Builder, Bulk, Descriptor, Global, Operands, Ptr, RegArray, SwizzleMode};
+use crate::build::{Builder, Bulk, Descriptor, Global, Ptr, RegArray, SwizzleMode, WgmmaOperands};
 use crate::ir::{WgmmaAtom, WgmmaKind};
 use half::bf16;
 
@@ -37,7 +37,7 @@ pub fn wgmma_tile(k: &Builder) {
     k.wgmma_fence();
     for step in 0..4 {
         let [a, b] = [a, b].map(|tile| tile.at(16 * step).descriptor(ROWS_OF_128));
-        acc.wgmma(ATOM, a, b, step > 0, Operands::K_MAJOR);
+        acc.wgmma(ATOM, a, b, step > 0, WgmmaOperands::K_MAJOR);
     }
     k.wgmma_commit();
     k.wgmma_wait(0);

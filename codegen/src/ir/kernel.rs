@@ -18,11 +18,11 @@ pub struct Kernel {
     /// Architecture that it was recorded for.
     pub arch: Arch,
     /// How it is launched.
-    pub launch: Launch,
+    pub launch: LaunchBounds,
     /// Parameters in order.
     pub params: Vec<Param>,
     /// Shared memory, placed: ascending offsets, no overlap.
-    pub shared: Vec<Shared>,
+    pub shared: Vec<SharedAllocation>,
     /// Mutable registers and register arrays.
     pub vars: Vec<Var>,
     /// The type of each value.
@@ -38,7 +38,7 @@ pub struct Kernel {
 
 /// How a kernel is launched. The grid is the launcher's choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
+pub struct LaunchBounds {
     /// Threads of a block by axis. Exact: the launcher accepts no other shape.
     pub threads: [u32; 3],
     /// Blocks of a cluster by axis; `[1, 1, 1]` for none. The grid is a multiple of it.
@@ -49,7 +49,7 @@ pub struct Launch {
     pub cooperative: bool,
 }
 
-impl Launch {
+impl LaunchBounds {
     /// Threads of a block.
     pub fn threads_per_block(&self) -> u32 {
         self.threads.iter().fold(1, |product: u32, axis| product.saturating_mul(*axis))
@@ -135,7 +135,7 @@ impl ParamKind {
 
 /// An allocation in the shared memory of the block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shared {
+pub struct SharedAllocation {
     /// The author's name for it.
     pub name: String,
     /// Byte offset from the start of the kernel's shared memory, which is aligned to 1024 bytes.
@@ -181,7 +181,7 @@ pub struct Stmt {
     /// The author's line.
     pub src: Src,
     /// What it does.
-    pub op: Op,
+    pub op: StmtKind,
 }
 
 /// What a statement does.
@@ -192,7 +192,7 @@ pub struct Stmt {
 /// instruction demands it (a `Warp` or `Warpgroup` flag), and a kernel must not rely on it
 /// otherwise.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Op {
+pub enum StmtKind {
     /// An instruction.
     Inst(Inst),
     /// `then` where the predicate is true, `otherwise` where it is false.
@@ -267,7 +267,7 @@ impl Kernel {
     }
 
     /// The allocation with that id.
-    pub fn alloc(&self, id: SharedId) -> Option<&Shared> {
+    pub fn alloc(&self, id: SharedId) -> Option<&SharedAllocation> {
         self.shared.get(id.index())
     }
 
@@ -297,9 +297,11 @@ impl Kernel {
                 }
                 around.push(stmt.src);
                 let found = match &stmt.op {
-                    Op::Inst(_) | Op::Break => None,
-                    Op::If { then, otherwise, .. } => find(then, id, around).or_else(|| find(otherwise, id, around)),
-                    Op::For { body, .. } | Op::Loop { body } => find(body, id, around),
+                    StmtKind::Inst(_) | StmtKind::Break => None,
+                    StmtKind::If { then, otherwise, .. } => {
+                        find(then, id, around).or_else(|| find(otherwise, id, around))
+                    }
+                    StmtKind::For { body, .. } | StmtKind::Loop { body } => find(body, id, around),
                 };
                 if found.is_some() {
                     return found;
@@ -327,12 +329,12 @@ fn walk<'a>(block: &'a [Stmt], see: &mut dyn FnMut(&'a Stmt)) {
     for stmt in block {
         see(stmt);
         match &stmt.op {
-            Op::Inst(_) | Op::Break => {}
-            Op::If { then, otherwise, .. } => {
+            StmtKind::Inst(_) | StmtKind::Break => {}
+            StmtKind::If { then, otherwise, .. } => {
                 walk(then, see);
                 walk(otherwise, see);
             }
-            Op::For { body, .. } | Op::Loop { body } => walk(body, see),
+            StmtKind::For { body, .. } | StmtKind::Loop { body } => walk(body, see),
         }
     }
 }
@@ -340,12 +342,12 @@ fn walk<'a>(block: &'a [Stmt], see: &mut dyn FnMut(&'a Stmt)) {
 fn edit(block: &mut Block, change: &mut dyn FnMut(&mut Block)) {
     for stmt in block.iter_mut() {
         match &mut stmt.op {
-            Op::Inst(_) | Op::Break => {}
-            Op::If { then, otherwise, .. } => {
+            StmtKind::Inst(_) | StmtKind::Break => {}
+            StmtKind::If { then, otherwise, .. } => {
                 edit(then, change);
                 edit(otherwise, change);
             }
-            Op::For { body, .. } | Op::Loop { body } => edit(body, change),
+            StmtKind::For { body, .. } | StmtKind::Loop { body } => edit(body, change),
         }
     }
     change(block);

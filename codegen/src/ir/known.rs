@@ -6,7 +6,9 @@
 //! a register holds is not known.
 
 use super::attr::SpecialReg;
-use super::{Addr, ArithOp, BitsOp, ConvertOp, Inst, Kernel, Op, Operand, Shared, SharedId, Ty, ValueId, ValueOp};
+use super::{
+    Addr, ArithOp, BitsOp, ConvertOp, Inst, Kernel, Operand, SharedAllocation, SharedId, StmtKind, Ty, ValueId, ValueOp,
+};
 
 /// What the address of shared memory is a multiple of, less one.
 const WINDOW: u64 = 1023;
@@ -28,7 +30,7 @@ impl SharedAt {
 
 /// What is known of a number of up to 64 bits, zero-extended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct KnownBits {
     /// The bits that are known.
     pub mask: u64,
     /// Their values; zero elsewhere.
@@ -37,20 +39,20 @@ pub(crate) struct Known {
     pub place: Option<SharedAt>,
 }
 
-impl Known {
-    fn exactly(value: u64) -> Known {
-        Known { mask: u64::MAX, value, place: None }
+impl KnownBits {
+    fn exactly(value: u64) -> KnownBits {
+        KnownBits { mask: u64::MAX, value, place: None }
     }
 
     /// The number in a type: what lies above its width is zero, or follows a sign that is not.
-    fn fit(self, ty: Ty) -> Known {
+    fn fit(self, ty: Ty) -> KnownBits {
         let (width, sign) = (low(ty.bits()), 1 << (ty.bits() - 1));
         let filled = if ty.is_signed() && (self.mask & !self.value) & sign == 0 { 0 } else { !width };
-        Known { mask: self.mask & width | filled, value: self.value & width, place: self.place }
+        KnownBits { mask: self.mask & width | filled, value: self.value & width, place: self.place }
     }
 
-    fn at(self, place: Option<SharedAt>) -> Known {
-        Known { place, ..self }
+    fn at(self, place: Option<SharedAt>) -> KnownBits {
+        KnownBits { place, ..self }
     }
 
     /// The lowest bits of it that are known without a gap.
@@ -60,16 +62,16 @@ impl Known {
 
     /// Bits of a sum are known where both operands' are and the carry is, whatever the unknown bits
     /// are.
-    fn sum(self, other: Known, carry: u64) -> Known {
+    fn sum(self, other: KnownBits, carry: u64) -> KnownBits {
         let most = (self.value | !self.mask).wrapping_add(other.value | !other.mask).wrapping_add(carry);
         let least = self.value.wrapping_add(other.value).wrapping_add(carry);
         let no_carry = !(most ^ (self.value | !self.mask) ^ (other.value | !other.mask));
         let carries = least ^ self.value ^ other.value;
         let mask = self.mask & other.mask & (no_carry | carries);
-        Known { mask, value: least & mask, place: None }
+        KnownBits { mask, value: least & mask, place: None }
     }
 
-    fn add(self, other: Known) -> Known {
+    fn add(self, other: KnownBits) -> KnownBits {
         let place = match (self.place, other.place) {
             (Some(place), None) => Some(place.moved(other.constant())),
             (None, Some(place)) => Some(place.moved(self.constant())),
@@ -78,34 +80,34 @@ impl Known {
         self.sum(other, 0).at(place)
     }
 
-    fn sub(self, other: Known) -> Known {
-        let negated = Known { mask: other.mask, value: !other.value & other.mask, place: None };
+    fn sub(self, other: KnownBits) -> KnownBits {
+        let negated = KnownBits { mask: other.mask, value: !other.value & other.mask, place: None };
         let back = other.constant().map(i64::wrapping_neg);
         self.sum(negated, 1).at(self.place.filter(|_| other.place.is_none()).map(|place| place.moved(back)))
     }
 
     /// Low bits of a product of numbers of a width: (r + x·2ᵐ)(s + y·2ⁿ).
-    fn mul(self, other: Known, width: u32) -> Known {
+    fn mul(self, other: KnownBits, width: u32) -> KnownBits {
         let (m, n) = (self.run().min(width), other.run().min(width));
-        let zeros = |known: Known, run: u32| known.value.trailing_zeros().min(run);
+        let zeros = |known: KnownBits, run: u32| known.value.trailing_zeros().min(run);
         let mask = low((m + zeros(other, n)).min(n + zeros(self, m)));
-        Known { mask, value: self.value.wrapping_mul(other.value) & mask, place: None }
+        KnownBits { mask, value: self.value.wrapping_mul(other.value) & mask, place: None }
     }
 
-    fn shifted(self, by: Known, shift: impl Fn(u64, u32) -> u64, filled: impl Fn(u32) -> u64) -> Known {
+    fn shifted(self, by: KnownBits, shift: impl Fn(u64, u32) -> u64, filled: impl Fn(u32) -> u64) -> KnownBits {
         match by.constant() {
             Some(n @ 0..64) => {
                 let n = n as u32;
-                Known { mask: shift(self.mask, n) | filled(n), value: shift(self.value, n), place: None }
+                KnownBits { mask: shift(self.mask, n) | filled(n), value: shift(self.value, n), place: None }
             }
-            _ => Known::default(),
+            _ => KnownBits::default(),
         }
     }
 
     /// One of the two; which is not known.
-    fn either(self, other: Known) -> Known {
+    fn either(self, other: KnownBits) -> KnownBits {
         let mask = self.mask & other.mask & !(self.value ^ other.value);
-        Known { mask, value: self.value & mask, place: self.place.filter(|_| self.place == other.place) }
+        KnownBits { mask, value: self.value & mask, place: self.place.filter(|_| self.place == other.place) }
     }
 
     fn constant(self) -> Option<i64> {
@@ -113,13 +115,13 @@ impl Known {
     }
 
     /// Its lowest bits alone.
-    pub fn narrowed(self, bits: u32) -> Known {
-        Known { mask: self.mask | !low(bits), value: self.value & low(bits), place: None }
+    pub fn narrowed(self, bits: u32) -> KnownBits {
+        KnownBits { mask: self.mask | !low(bits), value: self.value & low(bits), place: None }
     }
 
     /// The number moved on by a distance.
-    pub fn moved(self, by: i64) -> Known {
-        self.add(Known::exactly(by as u64))
+    pub fn moved(self, by: i64) -> KnownBits {
+        self.add(KnownBits::exactly(by as u64))
     }
 
     /// What it is a multiple of, at least: a power of two.
@@ -136,7 +138,7 @@ fn low(bits: u32) -> u64 {
 /// What is known of each value of a kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Knowledge {
-    of: Vec<Known>,
+    of: Vec<KnownBits>,
 }
 
 impl Knowledge {
@@ -144,7 +146,7 @@ impl Knowledge {
     pub fn of(kernel: &Kernel) -> Knowledge {
         let mut all = Knowledge::default();
         kernel.walk(&mut |stmt| {
-            if let Op::Inst(inst) = &stmt.op {
+            if let StmtKind::Inst(inst) = &stmt.op {
                 all.learn(inst, &kernel.shared);
             }
         });
@@ -152,7 +154,7 @@ impl Knowledge {
     }
 
     /// Notes what an instruction lets know of the value that it writes.
-    pub fn learn(&mut self, inst: &Inst, shared: &[Shared]) {
+    pub fn learn(&mut self, inst: &Inst, shared: &[SharedAllocation]) {
         let known = match inst {
             Inst::Value(op) => self.value(op, shared),
             Inst::Arith(op) => self.arith(op),
@@ -162,37 +164,37 @@ impl Knowledge {
         };
         let Some((d, known)) = known else { return };
         if self.of.len() <= d.index() {
-            self.of.resize(d.index() + 1, Known::default());
+            self.of.resize(d.index() + 1, KnownBits::default());
         }
         self.of[d.index()] = known;
     }
 
     /// What is known of an operand.
-    pub fn operand(&self, operand: Operand) -> Known {
+    pub fn operand(&self, operand: Operand) -> KnownBits {
         match operand {
             // Sign-extended: a distance may be negative.
-            Operand::Const(constant) => Known::exactly(constant.as_i64() as u64),
+            Operand::Const(constant) => KnownBits::exactly(constant.as_i64() as u64),
             Operand::Value(value) => self.of.get(value.index()).copied().unwrap_or_default(),
         }
     }
 
     /// What is known of an address.
-    pub fn addr(&self, addr: Addr) -> Known {
+    pub fn addr(&self, addr: Addr) -> KnownBits {
         self.operand(addr.base).moved(addr.offset.into())
     }
 
-    fn value(&self, op: &ValueOp, shared: &[Shared]) -> Option<(ValueId, Known)> {
+    fn value(&self, op: &ValueOp, shared: &[SharedAllocation]) -> Option<(ValueId, KnownBits)> {
         match *op {
             ValueOp::Shared { d, alloc } => {
                 let offset = u64::from(shared.get(alloc.index())?.offset);
                 let place = Some(SharedAt { alloc, offset: Some(0) });
-                Some((d, Known { mask: WINDOW, value: offset & WINDOW, place }))
+                Some((d, KnownBits { mask: WINDOW, value: offset & WINDOW, place }))
             }
             ValueOp::PtrAdd { ty, d, p, bytes, .. } => Some((d, self.operand(p).add(self.operand(bytes)).fit(ty))),
             // The rank of a block stands above the window.
             ValueOp::MapA { d, p, .. } => {
                 let known = self.operand(p);
-                Some((d, Known { mask: known.mask & WINDOW, value: known.value & WINDOW, ..known }))
+                Some((d, KnownBits { mask: known.mask & WINDOW, value: known.value & WINDOW, ..known }))
             }
             ValueOp::PtrBits { d, p: same, .. } | ValueOp::PtrFrom { d, bits: same, .. } => {
                 Some((d, self.operand(same)))
@@ -200,7 +202,7 @@ impl Knowledge {
             ValueOp::Special { d, reg, .. } => {
                 let is_thread = matches!(reg, SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ);
                 let most = if is_thread { Some(1023) } else { (reg == SpecialReg::Laneid).then_some(31) };
-                most.map(|most| (d, Known { mask: !most, value: 0, place: None }))
+                most.map(|most| (d, KnownBits { mask: !most, value: 0, place: None }))
             }
             ValueOp::Param { .. }
             | ValueOp::ParamPtr { .. }
@@ -210,9 +212,9 @@ impl Knowledge {
         }
     }
 
-    fn arith(&self, op: &ArithOp) -> Option<(ValueId, Known)> {
+    fn arith(&self, op: &ArithOp) -> Option<(ValueId, KnownBits)> {
         let of = |operand| self.operand(operand);
-        let integer = |ty: Ty, d, known: Known| ty.is_int().then(|| (d, known.fit(ty)));
+        let integer = |ty: Ty, d, known: KnownBits| ty.is_int().then(|| (d, known.fit(ty)));
         match *op {
             ArithOp::Add { ty, d, a, b } => integer(ty, d, of(a).add(of(b))),
             ArithOp::Sub { ty, d, a, b } => integer(ty, d, of(a).sub(of(b))),
@@ -244,30 +246,31 @@ impl Knowledge {
         }
     }
 
-    fn bits(&self, op: &BitsOp) -> Option<(ValueId, Known)> {
+    fn bits(&self, op: &BitsOp) -> Option<(ValueId, KnownBits)> {
         let of = |operand| self.operand(operand);
-        let pair = |a: Known, b: Known, mask: u64, value: u64| {
+        let pair = |a: KnownBits, b: KnownBits, mask: u64, value: u64| {
             // A bit cast keeps what it points to where only bits above the window are cut off.
-            let cut =
-                |known: Known, by: Known| known.place.filter(|_| by.constant().is_some_and(|c| c & 0x3ffff == 0x3ffff));
-            Known { mask, value: value & mask, place: cut(a, b).or(cut(b, a)) }
+            let cut = |known: KnownBits, by: KnownBits| {
+                known.place.filter(|_| by.constant().is_some_and(|c| c & 0x3ffff == 0x3ffff))
+            };
+            KnownBits { mask, value: value & mask, place: cut(a, b).or(cut(b, a)) }
         };
         match *op {
             BitsOp::And { ty, d, a, b } => {
                 let (a, b) = (of(a), of(b));
-                let zero = |known: Known| known.mask & !known.value;
+                let zero = |known: KnownBits| known.mask & !known.value;
                 let mask = a.mask & b.mask | zero(a) | zero(b);
                 Some((d, pair(a, b, mask, a.value & b.value).fit(ty)))
             }
             BitsOp::Or { ty, d, a, b } => {
                 let (a, b) = (of(a), of(b));
                 let value = a.value | b.value;
-                Some((d, Known { mask: a.mask & b.mask | value, value, place: None }.fit(ty)))
+                Some((d, KnownBits { mask: a.mask & b.mask | value, value, place: None }.fit(ty)))
             }
             BitsOp::Xor { ty, d, a, b } => {
                 let (a, b) = (of(a), of(b));
                 let mask = a.mask & b.mask;
-                Some((d, Known { mask, value: (a.value ^ b.value) & mask, place: None }.fit(ty)))
+                Some((d, KnownBits { mask, value: (a.value ^ b.value) & mask, place: None }.fit(ty)))
             }
             BitsOp::Shl { ty, d, a, n } => Some((d, of(a).shifted(of(n), |x, n| x << n, low).fit(ty))),
             BitsOp::Shr { ty, d, a, n } if !ty.is_signed() => {
@@ -288,7 +291,7 @@ impl Knowledge {
         }
     }
 
-    fn convert(&self, op: &ConvertOp) -> Option<(ValueId, Known)> {
+    fn convert(&self, op: &ConvertOp) -> Option<(ValueId, KnownBits)> {
         match *op {
             ConvertOp::Bitcast { ty, d, a, .. } => Some((d, self.operand(a).fit(ty))),
             ConvertOp::Cvt { ty, from, d, a, clamp: super::attr::Clamp::No, .. } if ty.is_int() && from.is_int() => {
@@ -312,11 +315,11 @@ mod tests {
     use proptest::prelude::*;
 
     /// A number of a type with some bits known.
-    fn partly(ty: Ty) -> impl Strategy<Value = (u64, Known)> {
+    fn partly(ty: Ty) -> impl Strategy<Value = (u64, KnownBits)> {
         (any::<u64>(), any::<u64>(), 0u32..64).prop_map(move |(number, mask, run)| {
             let number = number & low(ty.bits());
             let mask = mask & mask.rotate_left(7) | low(run);
-            (number, Known { mask, value: number & mask, place: None }.fit(ty))
+            (number, KnownBits { mask, value: number & mask, place: None }.fit(ty))
         })
     }
 
@@ -324,7 +327,7 @@ mod tests {
         #[test]
         fn what_is_known_is_so((x, a) in partly(Ty::U32), (y, b) in partly(Ty::U32), n in 0u64..31) {
             let wrapped = |number: u64| number & low(32);
-            let n_known = Known::exactly(n);
+            let n_known = KnownBits::exactly(n);
             let cases = [
                 ("add", a.add(b).fit(Ty::U32), wrapped(x.wrapping_add(y))),
                 ("sub", a.sub(b).fit(Ty::U32), wrapped(x.wrapping_sub(y))),
@@ -345,8 +348,8 @@ mod tests {
     #[test]
     fn a_carry_that_is_absorbed_leaves_what_lies_above_known() {
         // An address of a descriptor moved on by two: only its own field may change.
-        let field = Known { mask: !0x3fc0, value: 1 << 62, place: None };
-        let moved = field.add(Known::exactly(2));
+        let field = KnownBits { mask: !0x3fc0, value: 1 << 62, place: None };
+        let moved = field.add(KnownBits::exactly(2));
         assert_eq!((moved.mask >> 16, moved.value >> 62, moved.value & 0x3f), (u64::MAX >> 16, 1, 2));
     }
 }

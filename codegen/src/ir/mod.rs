@@ -54,12 +54,14 @@ pub use atom::{Elem, MmaAtom, WgmmaAtom, WgmmaKind};
 pub use bound::{BoundId, IndexBound, IndexBounds};
 pub use id::{ParamId, SharedId, StmtId, ValueId, VarId};
 pub use inst::{
-    Access, ArithOp, BitsOp, ControlOp, ConvertOp, CopyOp, Flag, Inst, MemOp, MmaOp, OperandSpec, Role, Row, Rule,
-    Slot, Source, SyncOp, ValueOp, WarpOp, rows,
+    Access, ArithOp, BitsOp, ChoiceSource, ControlOp, ConvertOp, CopyOp, Flag, Inst, InstRow, MemOp, MmaOp,
+    OperandSlot, OperandSpec, Role, Rule, SyncOp, ValueOp, WarpOp, rows,
 };
 pub(crate) use kernel::caller;
 pub(crate) use kernel::one_of;
-pub use kernel::{Block, Kernel, Launch, Op, Param, ParamKind, Shared, SharedKind, Src, Stmt, Var};
-pub(crate) use known::{Knowledge, Known};
+pub use kernel::{
+    Block, Kernel, LaunchBounds, Param, ParamKind, SharedAllocation, SharedKind, Src, Stmt, StmtKind, Var,
+};
+pub(crate) use known::{Knowledge, KnownBits};
 pub use operand::{Addr, Const, Operand, Regs};
 pub use ty::{Space, Ty, TyClass};

@@ -1,6 +1,6 @@
 //! The text form: one line per statement, made from the rows.
 
-use super::{Addr, Block, Inst, Kernel, Op, ParamKind, Regs, SharedKind, Slot, Stmt, StmtId, Ty};
+use super::{Addr, Block, Inst, Kernel, OperandSlot, ParamKind, Regs, SharedKind, Stmt, StmtId, StmtKind, Ty};
 use core::fmt::{self, Write};
 
 /// Writes the kernel; `after` may add lines after a statement's.
@@ -65,15 +65,15 @@ fn block(
         writeln!(out, "{indent}{}", line(kernel, stmt))?;
         after(stmt.id, out)?;
         match &stmt.op {
-            Op::Inst(_) | Op::Break => continue,
-            Op::If { then, otherwise, .. } => {
+            StmtKind::Inst(_) | StmtKind::Break => continue,
+            StmtKind::If { then, otherwise, .. } => {
                 block(kernel, then, depth + 1, out, after)?;
                 if !otherwise.is_empty() {
                     writeln!(out, "{indent}}} else {{")?;
                     block(kernel, otherwise, depth + 1, out, after)?;
                 }
             }
-            Op::For { body, .. } | Op::Loop { body } => block(kernel, body, depth + 1, out, after)?,
+            StmtKind::For { body, .. } | StmtKind::Loop { body } => block(kernel, body, depth + 1, out, after)?,
         }
         writeln!(out, "{indent}}}")?;
     }
@@ -83,11 +83,11 @@ fn block(
 /// The first line of a statement.
 pub(crate) fn line(kernel: &Kernel, stmt: &Stmt) -> String {
     match &stmt.op {
-        Op::Inst(inst) => instruction(kernel, inst),
-        Op::If { cond, .. } => format!("if {cond} {{"),
-        Op::For { var, start, end, step, .. } => format!("for {var} in {start}..{end} step {step} {{"),
-        Op::Loop { .. } => "loop {".into(),
-        Op::Break => "break".into(),
+        StmtKind::Inst(inst) => instruction(kernel, inst),
+        StmtKind::If { cond, .. } => format!("if {cond} {{"),
+        StmtKind::For { var, start, end, step, .. } => format!("for {var} in {start}..{end} step {step} {{"),
+        StmtKind::Loop { .. } => "loop {".into(),
+        StmtKind::Break => "break".into(),
     }
 }
 
@@ -95,13 +95,13 @@ pub(crate) fn line(kernel: &Kernel, stmt: &Stmt) -> String {
 pub(crate) fn instruction(kernel: &Kernel, inst: &Inst) -> String {
     let (mut defs, mut uses) = (Vec::new(), Vec::new());
     inst.visit(&mut |spec, slot| match slot {
-        Slot::Def(value) => defs.push(value.to_string()),
-        Slot::Defs(values) => defs.extend(values.iter().map(ToString::to_string)),
-        Slot::Use(operand) => uses.push(operand.to_string()),
-        Slot::Uses(operands) => uses.push(format!("{{{}}}", list(operands))),
-        Slot::Maybe(operand) => uses.extend(operand.map(|o| format!("{} {o}", spec.name))),
-        Slot::Mem(addr) => uses.push(format!("{}{addr}", space(kernel, addr))),
-        Slot::Regs(regs) => uses.push(run(kernel, regs)),
+        OperandSlot::Def(value) => defs.push(value.to_string()),
+        OperandSlot::Defs(values) => defs.extend(values.iter().map(ToString::to_string)),
+        OperandSlot::Use(operand) => uses.push(operand.to_string()),
+        OperandSlot::Uses(operands) => uses.push(format!("{{{}}}", list(operands))),
+        OperandSlot::Maybe(operand) => uses.extend(operand.map(|o| format!("{} {o}", spec.name))),
+        OperandSlot::Mem(addr) => uses.push(format!("{}{addr}", space(kernel, addr))),
+        OperandSlot::Regs(regs) => uses.push(run(kernel, regs)),
     });
     let mut text = String::new();
     if !defs.is_empty() {

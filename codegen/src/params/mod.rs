@@ -46,7 +46,7 @@ use bytemuck::Pod;
 use core::marker::PhantomData;
 
 /// Where a declared struct is used: it decides what its fields hold.
-pub trait Side {
+pub trait ParamSide {
     /// What a field of kind `F` holds here.
     type Of<F: Field + ?Sized>;
 }
@@ -64,15 +64,15 @@ pub struct Recorded<'k>(PhantomData<&'k Builder>);
 #[derive(Clone, Copy, Debug)]
 pub struct Passed<'a>(PhantomData<&'a ()>);
 
-impl Side for Declared {
+impl ParamSide for Declared {
     type Of<F: Field + ?Sized> = ();
 }
 
-impl<'k> Side for Recorded<'k> {
+impl<'k> ParamSide for Recorded<'k> {
     type Of<F: Field + ?Sized> = F::Recorded<'k>;
 }
 
-impl<'a> Side for Passed<'a> {
+impl<'a> ParamSide for Passed<'a> {
     type Of<F: Field + ?Sized> = F::Passed<'a>;
 }
 
@@ -152,7 +152,7 @@ impl Field for Map {
 /// Parameters of a kernel, declared as one struct by [`kernel_params!`](crate::kernel_params).
 pub trait Params {
     /// The struct on a side.
-    type On<S: Side>;
+    type On<S: ParamSide>;
 
     /// The parameters in order.
     fn declared() -> Vec<Param>;
@@ -171,7 +171,7 @@ pub trait Params {
 macro_rules! kernel_params {
     ($(#[$doc:meta])* $vis:vis struct $Name:ident { $($(#[$of:meta])* $field:ident: $Kind:ty),+ $(,)? }) => {
         $(#[$doc])*
-        $vis struct $Name<S: $crate::params::Side = $crate::params::Declared> {
+        $vis struct $Name<S: $crate::params::ParamSide = $crate::params::Declared> {
             $(
                 #[doc = concat!("Parameter `", stringify!($field), "`.")]
                 $(#[$of])*
@@ -180,7 +180,7 @@ macro_rules! kernel_params {
         }
 
         impl $crate::params::Params for $Name {
-            type On<S: $crate::params::Side> = $Name<S>;
+            type On<S: $crate::params::ParamSide> = $Name<S>;
 
             fn declared() -> ::std::vec::Vec<$crate::ir::Param> {
                 ::std::vec![$(<$Kind as $crate::params::Field>::declare(stringify!($field))),+]

@@ -10,7 +10,7 @@
 
 use crate::ir::attr::Cmp;
 use crate::ir::{
-    ArithOp, BitsOp, Block, Const, ConvertOp, Inst, Kernel, Op, Operand, Regs, Role, Ty, ValueId, ValueOp, VarId,
+    ArithOp, BitsOp, Block, Const, ConvertOp, Inst, Kernel, Operand, Regs, Role, StmtKind, Ty, ValueId, ValueOp, VarId,
 };
 use half::{bf16, f16};
 use std::cmp::Ordering;
@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 
 /// The source of every value of a kernel.
 #[derive(Default)]
-pub(super) struct Copies {
+pub(super) struct CopySources {
     /// The first value with the bits of a value, or the constant.
     sources: HashMap<ValueId, Operand>,
     /// The first pack of parts.
@@ -30,10 +30,10 @@ pub(super) struct Copies {
 /// The sources of what registers hold where a statement begins.
 type Held = HashMap<(VarId, u32), Operand>;
 
-impl Copies {
+impl CopySources {
     /// Follows every statement of a kernel.
-    pub fn of(kernel: &Kernel) -> Copies {
-        let mut copies = Copies::default();
+    pub fn of(kernel: &Kernel) -> CopySources {
+        let mut copies = CopySources::default();
         copies.block(&kernel.body, &mut Held::new());
         copies
     }
@@ -49,19 +49,19 @@ impl Copies {
     fn block(&mut self, block: &Block, held: &mut Held) {
         for stmt in block {
             match &stmt.op {
-                Op::Inst(inst) => self.instruction(inst, held),
-                Op::If { then, otherwise, .. } => {
+                StmtKind::Inst(inst) => self.instruction(inst, held),
+                StmtKind::If { then, otherwise, .. } => {
                     let mut other = held.clone();
                     self.block(then, held);
                     self.block(otherwise, &mut other);
                     held.retain(|register, source| other.get(register) == Some(source));
                 }
-                Op::For { body, .. } | Op::Loop { body } => {
+                StmtKind::For { body, .. } | StmtKind::Loop { body } => {
                     // What an iteration writes, the next one finds, and what follows the loop.
                     forget_written(body, held);
                     self.block(body, &mut held.clone());
                 }
-                Op::Break => {}
+                StmtKind::Break => {}
             }
         }
     }
@@ -246,7 +246,7 @@ impl MinusZeros {
         loop {
             let before = [found.halves.len(), found.constants.len()];
             kernel.walk(&mut |stmt| {
-                if let Op::Inst(inst) = &stmt.op {
+                if let StmtKind::Inst(inst) = &stmt.op {
                     found.instruction(inst);
                 }
             });
@@ -329,13 +329,13 @@ fn forget(inst: &Inst, held: &mut Held) {
 fn forget_written(block: &Block, held: &mut Held) {
     for stmt in block {
         match &stmt.op {
-            Op::Inst(inst) => forget(inst, held),
-            Op::If { then, otherwise, .. } => {
+            StmtKind::Inst(inst) => forget(inst, held),
+            StmtKind::If { then, otherwise, .. } => {
                 forget_written(then, held);
                 forget_written(otherwise, held);
             }
-            Op::For { body, .. } | Op::Loop { body } => forget_written(body, held),
-            Op::Break => {}
+            StmtKind::For { body, .. } | StmtKind::Loop { body } => forget_written(body, held),
+            StmtKind::Break => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::emit_instruction;
 use super::writer::{Writer, type_name};
-use crate::ir::{Block, Op, Stmt, Ty};
+use crate::ir::{Block, Stmt, StmtKind, Ty};
 
 /// Writes a block; a `break` in it goes to the label.
 pub(super) fn emit_block(w: &mut Writer<'_>, block: &Block, exit: Option<&str>) {
@@ -14,10 +14,12 @@ pub(super) fn emit_block(w: &mut Writer<'_>, block: &Block, exit: Option<&str>) 
 fn emit_statement(w: &mut Writer<'_>, stmt: &Stmt, exit: Option<&str>) {
     let id = stmt.id.0;
     match &stmt.op {
-        Op::Inst(inst) => emit_instruction(w, inst),
-        Op::If { cond, then, otherwise } => {
+        StmtKind::Inst(inst) => emit_instruction(w, inst),
+        StmtKind::If { cond, then, otherwise } => {
             let cond = w.reg(*cond);
-            if let ([Stmt { op: Op::Break, .. }], true, Some(exit)) = (then.as_slice(), otherwise.is_empty(), exit) {
+            if let ([Stmt { op: StmtKind::Break, .. }], true, Some(exit)) =
+                (then.as_slice(), otherwise.is_empty(), exit)
+            {
                 return w.line(format!("@{cond} bra {exit}"));
             }
             let (skip, end) = (format!("$else_{id}"), format!("$end_{id}"));
@@ -30,7 +32,7 @@ fn emit_statement(w: &mut Writer<'_>, stmt: &Stmt, exit: Option<&str>) {
             }
             w.label(&end);
         }
-        Op::For { var, start, end, step, body } => {
+        StmtKind::For { var, start, end, step, body } => {
             let ty = w.kernel.type_of((*var).into()).unwrap_or(Ty::U32);
             let (head, exit) = (format!("$loop_{id}"), format!("$end_{id}"));
             let is_known = [*start, *end].iter().all(|bound| bound.as_value().is_none());
@@ -49,14 +51,14 @@ fn emit_statement(w: &mut Writer<'_>, stmt: &Stmt, exit: Option<&str>) {
             w.line(format!("bra {head}"));
             w.label(&exit);
         }
-        Op::Loop { body } => {
+        StmtKind::Loop { body } => {
             let (head, exit) = (format!("$loop_{id}"), format!("$end_{id}"));
             w.label(&head);
             emit_block(w, body, Some(&exit));
             w.line(format!("bra {head}"));
             w.label(&exit);
         }
-        Op::Break => {
+        StmtKind::Break => {
             if let Some(exit) = exit {
                 w.line(format!("bra {exit}"));
             }

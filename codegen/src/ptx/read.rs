@@ -2,20 +2,20 @@
 //! assembler removes what computes others.
 
 use crate::ir::attr::LdOrder;
-use crate::ir::{Block, Flag, Inst, Kernel, MemOp, Op, Operand, Role, Stmt, ValueId, ValueOp, VarId};
+use crate::ir::{Block, Flag, Inst, Kernel, MemOp, Operand, Role, Stmt, StmtKind, ValueId, ValueOp, VarId};
 use std::collections::HashSet;
 
 /// The values and register arrays that are read for something that lasts.
 #[derive(Default)]
-pub(super) struct Read {
+pub(super) struct LastingReads {
     values: HashSet<ValueId>,
     vars: HashSet<VarId>,
 }
 
-impl Read {
+impl LastingReads {
     /// Those of a kernel.
-    pub fn of(kernel: &Kernel) -> Read {
-        let mut read = Read::default();
+    pub fn of(kernel: &Kernel) -> LastingReads {
+        let mut read = LastingReads::default();
         loop {
             // Registers carry values backwards through loops.
             let before = (read.values.len(), read.vars.len());
@@ -47,7 +47,7 @@ impl Read {
 
     fn statement(&mut self, stmt: &Stmt, breaks: bool) -> bool {
         match &stmt.op {
-            Op::Inst(inst) => {
+            StmtKind::Inst(inst) => {
                 let lasts = !vanishes(inst) || self.any(&inst.defs()) || self.writes(inst);
                 if lasts {
                     inst.uses().into_iter().for_each(|operand| self.operand(operand));
@@ -56,7 +56,7 @@ impl Read {
                 }
                 lasts
             }
-            Op::If { cond, then, otherwise } => {
+            StmtKind::If { cond, then, otherwise } => {
                 let (first, second) = (self.block(then, breaks), self.block(otherwise, breaks));
                 let lasts = first || second;
                 if lasts {
@@ -64,7 +64,7 @@ impl Read {
                 }
                 lasts
             }
-            Op::For { start, end, body, .. } => {
+            StmtKind::For { start, end, body, .. } => {
                 let lasts = self.repeated(body);
                 if lasts {
                     self.operand(*start);
@@ -72,8 +72,8 @@ impl Read {
                 }
                 lasts
             }
-            Op::Loop { body } => self.repeated(body),
-            Op::Break => breaks,
+            StmtKind::Loop { body } => self.repeated(body),
+            StmtKind::Break => breaks,
         }
     }
 
@@ -115,24 +115,24 @@ impl Anchored {
         let mut here = HashSet::new();
         for stmt in block.iter().rev() {
             match &stmt.op {
-                Op::Inst(inst) => {
+                StmtKind::Inst(inst) => {
                     let needed: Vec<ValueId> = inst.defs().into_iter().filter(|d| here.contains(d)).collect();
                     if !vanishes(inst) || !needed.is_empty() {
                         here.extend(inst.uses().into_iter().filter_map(Operand::as_value));
                     }
                     self.0.extend(needed);
                 }
-                Op::If { cond, then, otherwise } => {
+                StmtKind::If { cond, then, otherwise } => {
                     here.extend(cond.as_value());
                     self.block(then);
                     self.block(otherwise);
                 }
-                Op::For { start, end, body, .. } => {
+                StmtKind::For { start, end, body, .. } => {
                     here.extend([start, end].into_iter().filter_map(|operand| operand.as_value()));
                     self.block(body);
                 }
-                Op::Loop { body } => self.block(body),
-                Op::Break => {}
+                StmtKind::Loop { body } => self.block(body),
+                StmtKind::Break => {}
             }
         }
     }
@@ -141,9 +141,9 @@ impl Anchored {
 /// Whether a block may leave the loop that it stands in.
 fn has_break(block: &Block) -> bool {
     block.iter().any(|stmt| match &stmt.op {
-        Op::Break => true,
-        Op::If { then, otherwise, .. } => has_break(then) || has_break(otherwise),
-        Op::Inst(_) | Op::For { .. } | Op::Loop { .. } => false,
+        StmtKind::Break => true,
+        StmtKind::If { then, otherwise, .. } => has_break(then) || has_break(otherwise),
+        StmtKind::Inst(_) | StmtKind::For { .. } | StmtKind::Loop { .. } => false,
     })
 }
 

@@ -1,9 +1,9 @@
 //! The writer: lines, names of registers, operands, and registers for what PTX does not take as an
 //! immediate.
 
-use super::copies::{Copies, MinusZeros};
-use super::read::{Anchored, Read};
-use crate::ir::{Addr, Const, Inst, Kernel, Op, Operand, ParamId, Regs, Space, Ty, ValueId, ValueOp};
+use super::copies::{CopySources, MinusZeros};
+use super::read::{Anchored, LastingReads};
+use crate::ir::{Addr, Const, Inst, Kernel, Operand, ParamId, Regs, Space, StmtKind, Ty, ValueId, ValueOp};
 use core::cell::OnceCell;
 use core::fmt::Write as _;
 use std::collections::HashMap;
@@ -17,11 +17,11 @@ pub(super) struct Writer<'a> {
     /// Pointers that are the start of a parameter.
     params: HashMap<ValueId, ParamId>,
     /// What the bits of values are copies of.
-    copies: Copies,
+    copies: CopySources,
     /// Values with a half that may be the constant −0: products of pairs ask, which few kernels have.
     minus_zeros: OnceCell<MinusZeros>,
     /// The values that something reads.
-    read: Read,
+    read: LastingReads,
     /// What is needed where it is made: votes ask, which few kernels have.
     anchored: OnceCell<Anchored>,
 }
@@ -78,7 +78,7 @@ impl<'a> Writer<'a> {
     pub fn new(kernel: &'a Kernel) -> Writer<'a> {
         let mut params = HashMap::new();
         kernel.walk(&mut |stmt| {
-            if let Op::Inst(Inst::Value(ValueOp::ParamPtr { d, param })) = &stmt.op {
+            if let StmtKind::Inst(Inst::Value(ValueOp::ParamPtr { d, param })) = &stmt.op {
                 params.insert(*d, *param);
             }
         });
@@ -87,9 +87,9 @@ impl<'a> Writer<'a> {
             body: String::new(),
             temps: [0; 4],
             params,
-            copies: Copies::of(kernel),
+            copies: CopySources::of(kernel),
             minus_zeros: OnceCell::new(),
-            read: Read::of(kernel),
+            read: LastingReads::of(kernel),
             anchored: OnceCell::new(),
         }
     }

@@ -25,12 +25,12 @@ pub struct Counters {
     pub steps: u64,
     /// What became of the other devices, where one was [lost](super::Loss).
     pub left: Option<Left>,
-    pub(crate) named: Vec<Named>,
+    pub(crate) named: Vec<NamedInst>,
 }
 
 /// An instruction by statement, text, line and family.
 #[derive(Clone, Debug)]
-pub(crate) struct Named {
+pub(crate) struct NamedInst {
     pub stmt: StmtId,
     pub text: String,
     pub src: Src,

@@ -1,12 +1,12 @@
 //! A launch: grid, arguments, checks; its outcome.
 
-use super::count::{Counters, Named};
+use super::count::{Counters, NamedInst};
 use super::fault::Fault;
 use super::host::HostOrder;
-use super::machine::Machine;
+use super::machine::Simulation;
 use super::memory::{Bits, Memory, Region};
 use super::program::{DecodeError, Program, decode};
-use super::step::{TensorMap, TensorMapError};
+use super::step::{TensorMapDescriptor, TensorMapError};
 use crate::ir::{Const, Kernel, ParamKind, Ty};
 use crate::verify::Verified;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub enum Arg {
     /// A structure by value.
     Bytes(Vec<u8>),
     /// A tensor map.
-    TensorMap(TensorMap),
+    TensorMap(TensorMapDescriptor),
 }
 
 /// Ends simulated launches from another thread.
@@ -267,13 +267,13 @@ pub(super) fn run_unverified(
     check_grid(&program, launch)?;
     let all = std::iter::once(&launch.args).chain(&launch.peers);
     let params = all.map(|args| params(&program, args)).collect::<Result<_, _>>()?;
-    let named = program.sites.iter().map(|site| Named {
+    let named = program.sites.iter().map(|site| NamedInst {
         stmt: site.stmt,
         text: site.text.clone(),
         src: site.src,
         class: site.class,
     });
-    let ran = Machine::new(&program, memory, launch, params, seed).run();
+    let ran = Simulation::new(&program, memory, launch, params, seed).run();
     if launch.interrupt.take() {
         return Err(SimError::Interrupted { kernel: kernel.name.clone() });
     }

@@ -38,10 +38,10 @@ mod step;
 mod unverified;
 
 pub use count::{Counters, SiteCounts};
-pub use fault::{Bytes, Fault, FaultKind, HostWhy, Other, Stuck, ThreadAt};
+pub use fault::{ByteRange, Fault, FaultKind, HostWhy, Other, StuckWarp, ThreadAt};
 pub use host::{Answers, HostOrder, OnLoss, Opens};
 pub(crate) use launch::PATIENCE;
 pub use launch::{Arg, Checks, Interrupt, Launch, Left, Loss, Outcome, SimError, run};
-pub use memory::{Element, Memory, MemoryError, Why};
+pub use memory::{Memory, MemoryElement, MemoryError, Why};
 pub use program::DecodeError;
-pub use step::{Fill, Swizzle, TensorElem, TensorMap, TensorMapError};
+pub use step::{OutOfBoundsFill, TensorElem, TensorMapDescriptor, TensorMapError, TensorSwizzle};

@@ -3,7 +3,7 @@
 
 use super::launch::run_unverified;
 use super::mutate::mutants;
-use super::{Arg, Fault, Launch, Memory, Outcome, Swizzle, TensorElem, TensorMap};
+use super::{Arg, Fault, Launch, Memory, Outcome, TensorElem, TensorMapDescriptor, TensorSwizzle};
 use crate::gallery;
 use crate::ir::{Arch, Const, Kernel};
 use crate::verify::verify;
@@ -14,7 +14,13 @@ fn report(kernel: &Kernel) -> Option<String> {
     let mut memory = Memory::new();
     let mut map = |name, rows: usize| {
         let at = memory.upload(name, &vec![bf16::ONE; rows * 64]);
-        Arg::TensorMap(TensorMap::plain(at, TensorElem::BF16, &[64, rows as u64], &[64, rows as u32], Swizzle::B128))
+        Arg::TensorMap(TensorMapDescriptor::plain(
+            at,
+            TensorElem::BF16,
+            &[64, rows as u64],
+            &[64, rows as u32],
+            TensorSwizzle::B128,
+        ))
     };
     let (a, b) = (map("a", 64), map("b", 128));
     let launch =

@@ -1,6 +1,6 @@
 //! A trial as a value.
 
-use super::element::Element;
+use super::element::TrialElement;
 use super::expect::Expected;
 use crate::device::{Arg, Grid, TensorShape};
 use crate::ir::Const;
@@ -54,13 +54,13 @@ pub struct Trial {
     pub(super) kernel: Arc<Verified>,
     pub(super) grid: Grid,
     pub(super) note: String,
-    pub(super) buffers: Vec<Memory>,
-    pub(super) args: Vec<Pass>,
+    pub(super) buffers: Vec<TrialBuffer>,
+    pub(super) args: Vec<TrialArg>,
 }
 
 /// A buffer of a trial.
 #[derive(Clone, Debug)]
-pub(super) struct Memory {
+pub(super) struct TrialBuffer {
     pub name: String,
     /// What it holds before the launch; `None` for what the kernel has to write first.
     pub before: Option<Vec<u8>>,
@@ -75,7 +75,7 @@ pub struct BufferId(pub(super) usize);
 /// An argument of a trial's launch. Numbers and buffers convert by `into()`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Pass {
+pub enum TrialArg {
     /// A scalar.
     Scalar(Const),
     /// A structure by value.
@@ -86,17 +86,17 @@ pub enum Pass {
     Map(BufferId, TensorShape),
 }
 
-impl From<BufferId> for Pass {
-    fn from(buffer: BufferId) -> Pass {
-        Pass::Pointer(buffer, 0)
+impl From<BufferId> for TrialArg {
+    fn from(buffer: BufferId) -> TrialArg {
+        TrialArg::Pointer(buffer, 0)
     }
 }
 
 macro_rules! scalars {
     ($($T:ty),+) => {$(
-        impl From<$T> for Pass {
-            fn from(value: $T) -> Pass {
-                Pass::Scalar(scalar(value))
+        impl From<$T> for TrialArg {
+            fn from(value: $T) -> TrialArg {
+                TrialArg::Scalar(scalar(value))
             }
         }
     )+};
@@ -129,7 +129,7 @@ impl Trial {
     }
 
     /// A buffer that the kernel reads. It must hold the same after the launch.
-    pub fn input<T: Element>(&mut self, name: &str, elements: &[T]) -> BufferId {
+    pub fn input<T: TrialElement>(&mut self, name: &str, elements: &[T]) -> BufferId {
         self.changed(name, elements, Expected::exact(elements))
     }
 
@@ -142,24 +142,24 @@ impl Trial {
     ///
     /// # Panics
     /// Where there are not as many elements as expected ones: a mistake in the trial.
-    pub fn changed<T: Element>(&mut self, name: &str, before: &[T], expected: Expected) -> BufferId {
+    pub fn changed<T: TrialElement>(&mut self, name: &str, before: &[T], expected: Expected) -> BufferId {
         assert_eq!(size_of_val(before), expected.len * expected.size, "`{name}` before and after");
         self.add(name, Some(bytemuck::cast_slice(before).to_vec()), expected)
     }
 
     /// Scratch memory of `len` elements, poisoned before the launch and not compared after it.
-    pub fn scratch<T: Element>(&mut self, name: &str, len: usize) -> BufferId {
+    pub fn scratch<T: TrialElement>(&mut self, name: &str, len: usize) -> BufferId {
         self.add(name, None, Expected::anything::<T>(len))
     }
 
     fn add(&mut self, name: &str, before: Option<Vec<u8>>, after: Expected) -> BufferId {
-        self.buffers.push(Memory { name: name.into(), before, after });
+        self.buffers.push(TrialBuffer { name: name.into(), before, after });
         BufferId(self.buffers.len() - 1)
     }
 
     /// The next argument.
     #[must_use]
-    pub fn pass(mut self, argument: impl Into<Pass>) -> Trial {
+    pub fn pass(mut self, argument: impl Into<TrialArg>) -> Trial {
         self.args.push(argument.into());
         self
     }
@@ -167,7 +167,7 @@ impl Trial {
     /// The next argument: a tensor map over a buffer.
     #[must_use]
     pub fn map(self, buffer: BufferId, shape: TensorShape) -> Trial {
-        self.pass(Pass::Map(buffer, shape))
+        self.pass(TrialArg::Map(buffer, shape))
     }
 
     /// The kernel.

@@ -1,6 +1,6 @@
 //! Random sizes and numbers, the same for the same seed.
 
-use super::element::Element;
+use super::element::TrialElement;
 use std::ops::RangeInclusive;
 
 /// A source of random numbers for trials: SplitMix64 (Steele, Lea, Flood 2014).
@@ -40,13 +40,13 @@ impl Draw {
     }
 
     /// Draws `count` numbers from -1 to 1, rounded to a type.
-    pub fn floats<T: Element>(&mut self, count: usize, round: fn(f64) -> T) -> Vec<T> {
+    pub fn floats<T: TrialElement>(&mut self, count: usize, round: fn(f64) -> T) -> Vec<T> {
         (0..count).map(|_| round(self.unit())).collect()
     }
 
     /// Draws `count` whole numbers from -`most` to `most`, as a type: sums and products of few of
     /// them are exact.
-    pub fn integers<T: Element>(&mut self, count: usize, most: u32, of: fn(f64) -> T) -> Vec<T> {
+    pub fn integers<T: TrialElement>(&mut self, count: usize, most: u32, of: fn(f64) -> T) -> Vec<T> {
         (0..count).map(|_| of(f64::from(self.between(0..=2 * most)) - f64::from(most))).collect()
     }
 }

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use tilewright_layout::DType;
 
 /// A number of a buffer.
-pub trait Element: Pod + PartialEq {
+pub trait TrialElement: Pod + PartialEq {
     /// Its type.
     const DTYPE: DType;
 
@@ -16,7 +16,7 @@ pub trait Element: Pod + PartialEq {
 
 macro_rules! elements {
     ($($T:ty => $dtype:ident $value:expr;)+) => {$(
-        impl Element for $T {
+        impl TrialElement for $T {
             const DTYPE: DType = DType::$dtype;
 
             fn value(self) -> f64 {
@@ -55,9 +55,9 @@ pub(super) fn float(dtype: DType) -> Option<Ty> {
 }
 
 /// How the bytes of one element are read.
-pub(super) type Read = fn(&[u8]) -> f64;
+pub(super) type ReadElement = fn(&[u8]) -> f64;
 
 /// The reader of a type.
-pub(super) fn reader<T: Element>() -> Read {
+pub(super) fn reader<T: TrialElement>() -> ReadElement {
     |bytes| bytemuck::try_pod_read_unaligned::<T>(bytes).map_or(f64::NAN, T::value)
 }

@@ -1,6 +1,6 @@
 //! What an output must hold, by how much it may differ, and the verdict.
 
-use super::element::{Element, Read, float, reader};
+use super::element::{ReadElement, TrialElement, float, reader};
 use crate::ir::Ty;
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub struct Expected {
     pub(super) size: usize,
     pub(super) floating: bool,
     pub(super) float: Option<Ty>,
-    read: Read,
+    read: ReadElement,
     law: Law,
 }
 
@@ -47,24 +47,24 @@ enum Law {
 }
 
 impl Expected {
-    fn new<T: Element>(len: usize, law: Law) -> Expected {
+    fn new<T: TrialElement>(len: usize, law: Law) -> Expected {
         let (size, floating) = (size_of::<T>(), T::DTYPE.is_float());
         Expected { len, size, floating, float: float(T::DTYPE), read: reader::<T>(), law }
     }
 
     /// These elements, bit for bit.
-    pub fn exact<T: Element>(elements: &[T]) -> Expected {
+    pub fn exact<T: TrialElement>(elements: &[T]) -> Expected {
         Expected::new::<T>(elements.len(), Law::Exact(bytemuck::cast_slice(elements).to_vec()))
     }
 
     /// Elements of type `T` within a bound of these values. An element that is not a number is
     /// right only where the value is none either.
-    pub fn near<T: Element>(values: &[f64], bound: Bound) -> Expected {
+    pub fn near<T: TrialElement>(values: &[f64], bound: Bound) -> Expected {
         Expected::new::<T>(values.len(), Law::Near(values.to_vec(), bound))
     }
 
     /// `len` elements of type `T` that are not compared.
-    pub fn anything<T: Element>(len: usize) -> Expected {
+    pub fn anything<T: TrialElement>(len: usize) -> Expected {
         Expected::new::<T>(len, Law::Any)
     }
 

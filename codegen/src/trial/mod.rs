@@ -42,11 +42,11 @@ mod run;
 mod shipped;
 mod survey;
 
-pub use case::{BufferId, Pass, Trial};
+pub use case::{BufferId, Trial, TrialArg};
 pub use draw::Draw;
-pub use element::Element;
+pub use element::TrialElement;
 pub use expect::{Bound, Compared, Expected, Mismatch};
-pub use run::Outcome;
+pub use run::TrialOutcome;
 pub use shipped::Shipped;
 pub use survey::survey;
 

@@ -1,6 +1,6 @@
 //! A trial on a device.
 
-use super::case::{BufferId, Memory, Pass, Trial};
+use super::case::{BufferId, Trial, TrialArg, TrialBuffer};
 use super::expect::Compared;
 use crate::device::{Arg, Buffer, Device, DeviceError, Kernel, Stream, TensorMap, takes};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// How a trial ended that the device could run: every output against what it must be.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct TrialOutcome {
     /// The kernel's name.
     pub kernel: String,
     /// What is particular about the case.
@@ -19,7 +19,7 @@ pub struct Outcome {
     pub time: Duration,
 }
 
-impl Outcome {
+impl TrialOutcome {
     /// Whether every element is right.
     pub fn is_right(&self) -> bool {
         self.compared.iter().all(|output| output.first.is_none())
@@ -36,7 +36,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for TrialOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kernel)?;
         if !self.note.is_empty() {
@@ -60,8 +60,8 @@ impl Trial {
     ///
     /// # Errors
     /// When the device refuses the kernel, an argument or the launch, or fails; on the simulator,
-    /// also [`DeviceError::Fault`]. Wrong numbers are no error but in the [`Outcome`].
-    pub fn run(&self, device: &Device) -> Result<Outcome, DeviceError> {
+    /// also [`DeviceError::Fault`]. Wrong numbers are no error but in the [`TrialOutcome`].
+    pub fn run(&self, device: &Device) -> Result<TrialOutcome, DeviceError> {
         self.run_loaded(&device.load(&*self.kernel)?, &device.stream()?)
     }
 
@@ -70,8 +70,8 @@ impl Trial {
         let kernel = self.kernel.kernel();
         for (at, memory) in self.buffers.iter().enumerate() {
             let first = self.args.iter().position(|arg| match arg {
-                Pass::Pointer(buffer, _) | Pass::Map(buffer, _) => buffer.0 == at,
-                Pass::Scalar(_) | Pass::Bytes(_) => false,
+                TrialArg::Pointer(buffer, _) | TrialArg::Map(buffer, _) => buffer.0 == at,
+                TrialArg::Scalar(_) | TrialArg::Bytes(_) => false,
             });
             let passed = first.and_then(|index| Some((index, kernel.params.get(index)?.name.clone())));
             if passed.as_ref().is_none_or(|(_, name)| *name != memory.name) {
@@ -94,7 +94,7 @@ impl Trial {
     ///
     /// # Errors
     /// As [`Trial::run`].
-    pub fn run_loaded(&self, kernel: &Kernel, stream: &Stream) -> Result<Outcome, DeviceError> {
+    pub fn run_loaded(&self, kernel: &Kernel, stream: &Stream) -> Result<TrialOutcome, DeviceError> {
         self.check_names()?;
         let device = stream.device();
         let buffers = self.buffers.iter().map(|memory| place(stream, memory)).collect::<Result<Vec<_>, _>>()?;
@@ -105,11 +105,11 @@ impl Trial {
         let time = stream.record()?.since(&start)?;
         let judged = self.buffers.iter().zip(&buffers).filter(|(memory, _)| memory.after.is_judged());
         let compared = judged.map(|(memory, buffer)| compare(stream, memory, buffer)).collect::<Result<_, _>>()?;
-        Ok(Outcome { kernel: self.kernel.kernel().name.clone(), note: self.note.clone(), compared, time })
+        Ok(TrialOutcome { kernel: self.kernel.kernel().name.clone(), note: self.note.clone(), compared, time })
     }
 }
 
-fn place(stream: &Stream, memory: &Memory) -> Result<Buffer<u8>, DeviceError> {
+fn place(stream: &Stream, memory: &TrialBuffer) -> Result<Buffer<u8>, DeviceError> {
     match &memory.before {
         Some(bytes) => stream.buffer(bytes),
         None => {
@@ -139,19 +139,19 @@ impl Placed<'_> {
     }
 }
 
-fn on_device<'a>(device: &Device, buffers: &[Buffer<u8>], arg: &'a Pass) -> Result<Placed<'a>, DeviceError> {
+fn on_device<'a>(device: &Device, buffers: &[Buffer<u8>], arg: &'a TrialArg) -> Result<Placed<'a>, DeviceError> {
     Ok(match arg {
-        Pass::Scalar(value) => Placed::Plain(Arg::Scalar(*value)),
-        Pass::Bytes(bytes) => Placed::Plain(Arg::Bytes(bytes)),
-        Pass::Pointer(buffer, bytes) => {
+        TrialArg::Scalar(value) => Placed::Plain(Arg::Scalar(*value)),
+        TrialArg::Bytes(bytes) => Placed::Plain(Arg::Bytes(bytes)),
+        TrialArg::Pointer(buffer, bytes) => {
             let buffer = of(buffers, *buffer)?;
             Placed::Plain((&buffer.slice(*bytes as usize..buffer.len())?).into())
         }
-        Pass::Map(buffer, shape) => Placed::Map(device.tensor_map(of(buffers, *buffer)?, shape.clone())?),
+        TrialArg::Map(buffer, shape) => Placed::Map(device.tensor_map(of(buffers, *buffer)?, shape.clone())?),
     })
 }
 
-fn compare(stream: &Stream, memory: &Memory, buffer: &Buffer<u8>) -> Result<Compared, DeviceError> {
+fn compare(stream: &Stream, memory: &TrialBuffer, buffer: &Buffer<u8>) -> Result<Compared, DeviceError> {
     match stream.read(buffer) {
         Ok(found) => Ok(memory.after.judge(&memory.name, &found)),
         Err(DeviceError::Unwritten { offset, .. }) => Ok(memory.after.unwritten(&memory.name, offset as usize)),

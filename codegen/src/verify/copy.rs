@@ -3,18 +3,18 @@
 use super::arith::illegal;
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{AtomOp, CpBytes, CpCache};
-use crate::ir::{Addr, CopyOp, Operand, Slot, Stmt, Ty, TyClass};
+use crate::ir::{Addr, CopyOp, Operand, OperandSlot, Stmt, Ty, TyClass};
 
 /// Copies have the sizes and coordinates that the hardware copies. What operands of a name have in
 /// common is a rule of all rows with such an operand.
 pub(super) fn verify_copy(faults: &mut Faults<'_>, stmt: &Stmt, op: &CopyOp) {
     let (mut to, mut completes) = (None, None);
     op.visit(&mut |spec, slot| match (spec.name, slot) {
-        ("bytes", Slot::Use(bytes)) => sixteens(faults, stmt, bytes),
-        ("at", Slot::Uses(at)) => axes(faults, stmt, at),
-        ("multicast", Slot::Maybe(mask)) => receivers(faults, stmt, mask),
-        ("dst", Slot::Mem(addr)) => to = Some(addr),
-        ("bar", Slot::Mem(addr)) => completes = Some(addr),
+        ("bytes", OperandSlot::Use(bytes)) => sixteens(faults, stmt, bytes),
+        ("at", OperandSlot::Uses(at)) => axes(faults, stmt, at),
+        ("multicast", OperandSlot::Maybe(mask)) => receivers(faults, stmt, mask),
+        ("dst", OperandSlot::Mem(addr)) => to = Some(addr),
+        ("bar", OperandSlot::Mem(addr)) => completes = Some(addr),
         _ => {}
     });
     if let (Some(dst), Some(bar)) = (to, completes) {

@@ -6,7 +6,7 @@
 //! serialises every `wgmma` of the kernel.
 
 use super::{ErrorKind, Faults};
-use crate::ir::{Block, ControlOp, Inst, MmaOp, Op, Operand, Regs, Stmt, StmtId, ValueId};
+use crate::ir::{Block, ControlOp, Inst, MmaOp, Operand, Regs, Stmt, StmtId, StmtKind, ValueId};
 use std::collections::BTreeSet;
 
 /// The mistakes are reported once per statement.
@@ -14,16 +14,16 @@ pub(super) fn verify_flight(faults: &mut Faults<'_>) {
     let kernel = faults.kernel;
     let (mut uses, mut fragments) = (false, BTreeSet::new());
     kernel.walk(&mut |stmt| {
-        uses |= matches!(&stmt.op, Op::Inst(Inst::Mma(MmaOp::WgmmaSs { .. } | MmaOp::WgmmaRs { .. })));
-        if let Op::Inst(Inst::Mma(MmaOp::WgmmaRs { a, .. })) = &stmt.op {
+        uses |= matches!(&stmt.op, StmtKind::Inst(Inst::Mma(MmaOp::WgmmaSs { .. } | MmaOp::WgmmaRs { .. })));
+        if let StmtKind::Inst(Inst::Mma(MmaOp::WgmmaRs { a, .. })) = &stmt.op {
             fragments.extend(a.iter().filter_map(|operand| operand.as_value()));
         }
     });
     if !uses {
         return;
     }
-    let start = State { unfenced: true, ..State::default() };
-    let mut walk = Walk { faults, fragments, told: BTreeSet::new(), breaks: Vec::new() };
+    let start = PathState { unfenced: true, ..PathState::default() };
+    let mut walk = FlightWalk { faults, fragments, told: BTreeSet::new(), breaks: Vec::new() };
     let end = walk.block(&kernel.body, Some(start));
     if end.is_some_and(|state| !state.open.is_empty() || !state.groups.is_empty()) {
         faults.whole(ErrorKind::EndsInFlight);
@@ -32,7 +32,7 @@ pub(super) fn verify_flight(faults: &mut Faults<'_>) {
 
 /// What is known on a path.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct State {
+struct PathState {
     /// No fence was executed yet.
     unfenced: bool,
     /// Registers touched since the last fence.
@@ -48,8 +48,8 @@ struct State {
 /// More groups in flight than anybody keeps: older ones are merged.
 const DEEPEST: usize = 8;
 
-impl State {
-    fn join(mut self, other: State) -> State {
+impl PathState {
+    fn join(mut self, other: PathState) -> PathState {
         self.unfenced |= other.unfenced;
         add(&mut self.touched, &other.touched);
         self.fresh.extend(other.fresh);
@@ -92,23 +92,23 @@ fn add(to: &mut Vec<Regs>, from: &[Regs]) {
     }
 }
 
-fn meet(a: Option<State>, b: Option<State>) -> Option<State> {
+fn meet(a: Option<PathState>, b: Option<PathState>) -> Option<PathState> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.join(b)),
         (a, b) => a.or(b),
     }
 }
 
-struct Walk<'w, 'a> {
+struct FlightWalk<'w, 'a> {
     faults: &'w mut Faults<'a>,
     /// Values that some `wgmma` reads as A.
     fragments: BTreeSet<ValueId>,
     told: BTreeSet<StmtId>,
     /// What holds where each enclosing loop is left.
-    breaks: Vec<Option<State>>,
+    breaks: Vec<Option<PathState>>,
 }
 
-impl Walk<'_, '_> {
+impl FlightWalk<'_, '_> {
     fn tell(&mut self, stmt: &Stmt, kind: ErrorKind) {
         if self.told.insert(stmt.id) {
             self.faults.at(stmt, kind);
@@ -116,18 +116,18 @@ impl Walk<'_, '_> {
     }
 
     /// What holds after the block; `None` if its end is not reached.
-    fn block(&mut self, stmts: &Block, mut state: Option<State>) -> Option<State> {
+    fn block(&mut self, stmts: &Block, mut state: Option<PathState>) -> Option<PathState> {
         for stmt in stmts {
             let here = state?;
             state = match &stmt.op {
-                Op::Inst(inst) => self.instruction(stmt, inst, here),
-                Op::If { then, otherwise, .. } => {
+                StmtKind::Inst(inst) => self.instruction(stmt, inst, here),
+                StmtKind::If { then, otherwise, .. } => {
                     let taken = self.block(then, Some(here.clone()));
                     meet(taken, self.block(otherwise, Some(here)))
                 }
-                Op::For { body, .. } => self.repeat(body, here, true),
-                Op::Loop { body } => self.repeat(body, here, false),
-                Op::Break => {
+                StmtKind::For { body, .. } => self.repeat(body, here, true),
+                StmtKind::Loop { body } => self.repeat(body, here, false),
+                StmtKind::Break => {
                     if let Some(left) = self.breaks.last_mut() {
                         *left = meet(left.take(), Some(here));
                     }
@@ -138,7 +138,7 @@ impl Walk<'_, '_> {
         state
     }
 
-    fn repeat(&mut self, body: &Block, entry: State, counted: bool) -> Option<State> {
+    fn repeat(&mut self, body: &Block, entry: PathState, counted: bool) -> Option<PathState> {
         let mut head = entry;
         loop {
             self.breaks.push(None);
@@ -152,7 +152,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn instruction(&mut self, stmt: &Stmt, inst: &Inst, mut state: State) -> Option<State> {
+    fn instruction(&mut self, stmt: &Stmt, inst: &Inst, mut state: PathState) -> Option<PathState> {
         match inst {
             Inst::Mma(MmaOp::WgmmaFence {}) => {
                 (state.unfenced, state.touched, state.fresh) = (false, Vec::new(), BTreeSet::new());
@@ -185,7 +185,7 @@ impl Walk<'_, '_> {
     }
 
     /// A `wgmma`: its registers must be fenced, then they are in flight.
-    fn start(&mut self, stmt: &Stmt, acc: Regs, a: &[Operand], state: &mut State) {
+    fn start(&mut self, stmt: &Stmt, acc: Regs, a: &[Operand], state: &mut PathState) {
         if state.unfenced || state.touched.iter().any(|touched| touched.overlaps(acc)) {
             self.tell(stmt, ErrorKind::NotFenced { regs: acc.to_string() });
         }

@@ -1,7 +1,7 @@
 //! Limits of the target: how the kernel is launched, and what it takes.
 
 use super::{ErrorKind, Faults};
-use crate::ir::{Inst, Limit, Op, ParamKind, Stmt, Ty, ValueOp};
+use crate::ir::{Inst, Limit, ParamKind, Stmt, StmtKind, Ty, ValueOp};
 
 /// Threads, shared memory, parameters and cluster are within the target's limits.
 pub(super) fn verify_launch(faults: &mut Faults<'_>) {
@@ -70,7 +70,7 @@ fn verify_param_names(faults: &mut Faults<'_>) {
         let declares = |stmt: &&Stmt| {
             matches!(
                 &stmt.op,
-                Op::Inst(Inst::Value(ValueOp::Param { param, .. } | ValueOp::ParamPtr { param, .. }))
+                StmtKind::Inst(Inst::Value(ValueOp::Param { param, .. } | ValueOp::ParamPtr { param, .. }))
                     if param.index() == index
             )
         };

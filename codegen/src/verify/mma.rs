@@ -3,7 +3,7 @@
 use super::arith::{illegal, needs};
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{Major, RegCount, Sign};
-use crate::ir::{ControlOp, Elem, Knowledge, Known, Limit, MmaOp, Operand, Regs, Stmt, WgmmaAtom};
+use crate::ir::{ControlOp, Elem, Knowledge, KnownBits, Limit, MmaOp, Operand, Regs, Stmt, WgmmaAtom};
 
 /// Operands have the registers of the atom; descriptors that are known begin where their swizzle
 /// does.
@@ -75,7 +75,7 @@ fn wgmma(faults: &mut Faults<'_>, stmt: &Stmt, acc: Regs, atom: WgmmaAtom, signs
 
 /// An operand of `wgmma` begins in the first row of its swizzle's pattern, as far as its descriptor
 /// is known: the hardware permutes by the bits of the address, not of the distance from the tile.
-fn pattern(faults: &mut Faults<'_>, stmt: &Stmt, operand: &'static str, known: Known) {
+fn pattern(faults: &mut Faults<'_>, stmt: &Stmt, operand: &'static str, known: KnownBits) {
     let field = |at: u32, bits: u32| {
         let mask = ((1 << bits) - 1) << at;
         (known.mask & mask == mask).then_some((known.value & mask) >> at)

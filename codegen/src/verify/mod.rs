@@ -31,7 +31,7 @@ mod uniform;
 
 pub use error::{ErrorKind, VerifyError, VerifyErrors};
 
-use crate::ir::{Flag, Inst, Kernel, Knowledge, Op, Stmt, text};
+use crate::ir::{Flag, Inst, Kernel, Knowledge, Stmt, StmtKind, text};
 
 /// A kernel that passed every rule. Only [`verify`] makes one, and it cannot be changed.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,7 +144,7 @@ fn verify_refused(faults: &mut Faults<'_>) {
 fn verify_instructions(faults: &mut Faults<'_>) {
     let known = Knowledge::of(faults.kernel);
     for stmt in faults.statements() {
-        let Op::Inst(inst) = &stmt.op else { continue };
+        let StmtKind::Inst(inst) = &stmt.op else { continue };
         match inst {
             Inst::Arith(op) => arith::verify_arith(faults, stmt, op),
             Inst::Convert(op) => arith::verify_convert(faults, stmt, op),

@@ -3,7 +3,9 @@
 use super::arith::{illegal, needs};
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{BarId, BarScope, BarThreads, Scope};
-use crate::ir::{Addr, Inst, Knowledge, Limit, Needs, Op, Operand, SharedId, SharedKind, Space, Stmt, SyncOp, Ty};
+use crate::ir::{
+    Addr, Inst, Knowledge, Limit, Needs, Operand, SharedId, SharedKind, Space, Stmt, StmtKind, SyncOp, Ty,
+};
 use std::collections::BTreeSet;
 
 /// Barriers have legal ids and counts; scopes and spaces go together.
@@ -89,7 +91,7 @@ pub(super) fn verify_mbarriers(faults: &mut Faults<'_>) {
     let known = Knowledge::of(faults.kernel);
     let (mut initialised, mut used) = (BTreeSet::<SharedId>::new(), Vec::new());
     for stmt in faults.statements() {
-        let Op::Inst(inst) = &stmt.op else { continue };
+        let StmtKind::Inst(inst) = &stmt.op else { continue };
         for bar in inst.mbarriers() {
             let Some(origin) = known.addr(bar).place else { continue };
             let Some(alloc) = faults.kernel.alloc(origin.alloc) else { continue };

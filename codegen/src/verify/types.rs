@@ -3,8 +3,8 @@
 use super::error::spaces;
 use super::{ErrorKind, Faults};
 use crate::ir::{
-    Block, Inst, Kernel, Op, Operand, OperandSpec, ParamKind, Regs, Rule, Slot, Src, Stmt, StmtId, Ty, TyClass,
-    ValueId, ValueOp,
+    Block, Inst, Kernel, Operand, OperandSlot, OperandSpec, ParamKind, Regs, Rule, Src, Stmt, StmtId, StmtKind, Ty,
+    TyClass, ValueId, ValueOp,
 };
 use std::collections::BTreeSet;
 
@@ -45,13 +45,13 @@ fn block(faults: &mut Faults<'_>, stmts: &Block, scope: &mut Scope) {
     for stmt in stmts {
         faults.require(scope.numbers.insert(stmt.id), stmt, || ErrorKind::SameNumber { id: stmt.id });
         match &stmt.op {
-            Op::Inst(inst) => instruction(faults, stmt, inst, scope),
-            Op::If { cond, then, otherwise } => {
+            StmtKind::Inst(inst) => instruction(faults, stmt, inst, scope),
+            StmtKind::If { cond, then, otherwise } => {
                 read(faults, stmt, "cond", *cond, Some(Ty::Pred), scope);
                 block(faults, then, scope);
                 block(faults, otherwise, scope);
             }
-            Op::For { var, start, end, step, body } => {
+            StmtKind::For { var, start, end, step, body } => {
                 counted(faults, stmt, *var, [*start, *end, *step], scope);
                 let inner = scope.order.len();
                 write(faults, stmt, *var, scope);
@@ -60,12 +60,12 @@ fn block(faults: &mut Faults<'_>, stmts: &Block, scope: &mut Scope) {
                 scope.loops -= 1;
                 scope.close(inner);
             }
-            Op::Loop { body } => {
+            StmtKind::Loop { body } => {
                 scope.loops += 1;
                 block(faults, body, scope);
                 scope.loops -= 1;
             }
-            Op::Break => faults.require(scope.loops > 0, stmt, || ErrorKind::BreakOutsideLoop),
+            StmtKind::Break => faults.require(scope.loops > 0, stmt, || ErrorKind::BreakOutsideLoop),
         }
     }
     scope.close(outer);
@@ -94,20 +94,22 @@ fn instruction(faults: &mut Faults<'_>, stmt: &Stmt, inst: &Inst, scope: &mut Sc
     }
     let mut defs = Vec::new();
     inst.visit(&mut |spec, slot| match slot {
-        Slot::Def(value) => defs.push((spec, value)),
-        Slot::Defs(values) => defs.extend(values.iter().map(|&v| (spec, v))),
-        Slot::Use(operand) => read(faults, stmt, spec.name, operand, expected(spec, &args), scope),
-        Slot::Uses(list) => list.iter().for_each(|&o| read(faults, stmt, spec.name, o, expected(spec, &args), scope)),
-        Slot::Maybe(operand) => {
+        OperandSlot::Def(value) => defs.push((spec, value)),
+        OperandSlot::Defs(values) => defs.extend(values.iter().map(|&v| (spec, v))),
+        OperandSlot::Use(operand) => read(faults, stmt, spec.name, operand, expected(spec, &args), scope),
+        OperandSlot::Uses(list) => {
+            list.iter().for_each(|&o| read(faults, stmt, spec.name, o, expected(spec, &args), scope))
+        }
+        OperandSlot::Maybe(operand) => {
             if let Some(operand) = operand {
                 read(faults, stmt, spec.name, operand, expected(spec, &args), scope);
             }
         }
-        Slot::Mem(addr) => {
+        OperandSlot::Mem(addr) => {
             read(faults, stmt, spec.name, addr.base, None, scope);
             in_space(faults, stmt, spec, addr.base);
         }
-        Slot::Regs(regs) => registers(faults, stmt, spec, regs, &args),
+        OperandSlot::Regs(regs) => registers(faults, stmt, spec, regs, &args),
     });
     for (spec, value) in defs {
         has_type(faults, stmt, spec.name, value.into(), expected(spec, &args));
@@ -169,9 +171,9 @@ fn writer(kernel: &Kernel, value: ValueId) -> Option<Src> {
     let mut found = None;
     kernel.walk(&mut |stmt| {
         let writes = match &stmt.op {
-            Op::Inst(inst) => inst.defs().contains(&value),
-            Op::For { var, .. } => *var == value,
-            Op::If { .. } | Op::Loop { .. } | Op::Break => false,
+            StmtKind::Inst(inst) => inst.defs().contains(&value),
+            StmtKind::For { var, .. } => *var == value,
+            StmtKind::If { .. } | StmtKind::Loop { .. } | StmtKind::Break => false,
         };
         if writes {
             found = found.or(Some(stmt.src));

@@ -1,9 +1,10 @@
 //! Who comes together: instructions for a warp, a warpgroup or a block stand where all its threads
 //! come.
 //!
-//! A conservative analysis. Each value has a [`Level`]: the largest group of threads in which it is
-//! known to be the same; each place in the text has one too, from the conditions around it. Levels
-//! only sink, so the walk is repeated until nothing changes. What is known of single values:
+//! A conservative analysis. Each value has a [`UniformLevel`]: the largest group of threads in
+//! which it is known to be the same; each place in the text has one too, from the conditions around
+//! it. Levels only sink, so the walk is repeated until nothing changes. What is known of single
+//! values:
 //!
 //! | value | level |
 //! |---|---|
@@ -22,36 +23,36 @@
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{BarId, Cmp, LdOrder, ShflMode, SpecialReg};
 use crate::ir::{
-    ArithOp, BitsOp, Block, Const, Flag, Inst, Kernel, MemOp, MmaOp, Op, Operand, Slot, Stmt, StmtId, SyncOp, Ty,
-    ValueId, ValueOp, WarpOp,
+    ArithOp, BitsOp, Block, Const, Flag, Inst, Kernel, MemOp, MmaOp, Operand, OperandSlot, Stmt, StmtId, StmtKind,
+    SyncOp, Ty, ValueId, ValueOp, WarpOp,
 };
 use std::collections::HashMap;
 
 /// The largest group of threads in which something is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
+enum UniformLevel {
     Lane,
     Warp,
     Warpgroup,
     Block,
 }
 
-impl Level {
+impl UniformLevel {
     fn noun(self) -> &'static str {
         match self {
-            Level::Lane => "lane",
-            Level::Warp => "warp",
-            Level::Warpgroup => "warpgroup",
-            Level::Block => "block",
+            UniformLevel::Lane => "lane",
+            UniformLevel::Warp => "warp",
+            UniformLevel::Warpgroup => "warpgroup",
+            UniformLevel::Block => "block",
         }
     }
 
     /// What splits at multiples of `threads` threads.
-    fn of_multiple(threads: u64) -> Level {
+    fn of_multiple(threads: u64) -> UniformLevel {
         match threads {
-            t if t.is_multiple_of(128) => Level::Warpgroup,
-            t if t.is_multiple_of(32) => Level::Warp,
-            _ => Level::Lane,
+            t if t.is_multiple_of(128) => UniformLevel::Warpgroup,
+            t if t.is_multiple_of(32) => UniformLevel::Warp,
+            _ => UniformLevel::Lane,
         }
     }
 }
@@ -59,12 +60,12 @@ impl Level {
 /// Why threads may part.
 #[derive(Clone, Debug)]
 struct Divergence {
-    level: Level,
+    level: UniformLevel,
     reason: String,
 }
 
 impl Divergence {
-    fn under(&self, level: Level, reason: impl FnOnce() -> String) -> Divergence {
+    fn under(&self, level: UniformLevel, reason: impl FnOnce() -> String) -> Divergence {
         if level < self.level { Divergence { level, reason: reason() } } else { self.clone() }
     }
 }
@@ -73,7 +74,7 @@ impl Divergence {
 pub(super) fn verify_uniform(faults: &mut Faults<'_>) {
     let kernel = faults.kernel;
     let mut levels = Levels::new(kernel);
-    let start = Divergence { level: Level::Block, reason: String::new() };
+    let start = Divergence { level: UniformLevel::Block, reason: String::new() };
     loop {
         levels.changed = false;
         levels.exited = start.clone();
@@ -85,7 +86,7 @@ pub(super) fn verify_uniform(faults: &mut Faults<'_>) {
     levels.exited = start.clone();
     let mut found = Vec::new();
     levels.block(&kernel.body, &start, &mut |levels, stmt, place| {
-        if let Op::Inst(inst) = &stmt.op
+        if let StmtKind::Inst(inst) = &stmt.op
             && let Some((needed, reason)) = levels.lacking(inst, place)
         {
             found.push((stmt, inst.row().mnemonic, needed, reason));
@@ -98,12 +99,12 @@ pub(super) fn verify_uniform(faults: &mut Faults<'_>) {
 
 struct Levels<'a> {
     kernel: &'a Kernel,
-    values: Vec<Level>,
-    vars: Vec<Level>,
+    values: Vec<UniformLevel>,
+    vars: Vec<UniformLevel>,
     /// Values that are the thread index shifted right by a number of bits.
     shifted: HashMap<ValueId, u32>,
     /// The level at which a loop is left.
-    loops: HashMap<StmtId, Level>,
+    loops: HashMap<StmtId, UniformLevel>,
     inside: Vec<StmtId>,
     /// What is left of the block after exits.
     exited: Divergence,
@@ -116,29 +117,29 @@ impl<'a> Levels<'a> {
     fn new(kernel: &'a Kernel) -> Levels<'a> {
         Levels {
             kernel,
-            values: vec![Level::Block; kernel.values.len()],
-            vars: vec![Level::Block; kernel.vars.len()],
+            values: vec![UniformLevel::Block; kernel.values.len()],
+            vars: vec![UniformLevel::Block; kernel.vars.len()],
             shifted: HashMap::new(),
             loops: HashMap::new(),
             inside: Vec::new(),
-            exited: Divergence { level: Level::Block, reason: String::new() },
+            exited: Divergence { level: UniformLevel::Block, reason: String::new() },
             changed: false,
         }
     }
 
-    fn of(&self, operand: Operand) -> Level {
-        operand.as_value().and_then(|v| self.values.get(v.index()).copied()).unwrap_or(Level::Block)
+    fn of(&self, operand: Operand) -> UniformLevel {
+        operand.as_value().and_then(|v| self.values.get(v.index()).copied()).unwrap_or(UniformLevel::Block)
     }
 
-    fn sink_value(&mut self, value: ValueId, level: Level) {
+    fn sink_value(&mut self, value: ValueId, level: UniformLevel) {
         if let Some(old) = self.values.get_mut(value.index()).filter(|old| level < **old) {
             *old = level;
             self.changed = true;
         }
     }
 
-    fn sink_loop(&mut self, id: StmtId, level: Level) {
-        let old = self.loops.entry(id).or_insert(Level::Block);
+    fn sink_loop(&mut self, id: StmtId, level: UniformLevel) {
+        let old = self.loops.entry(id).or_insert(UniformLevel::Block);
         if level < *old {
             *old = level;
             self.changed = true;
@@ -156,26 +157,26 @@ impl<'a> Levels<'a> {
 
     fn statement(&mut self, stmt: &'a Stmt, here: &Divergence, see: &mut See<'_, 'a>) {
         match &stmt.op {
-            Op::Inst(inst) => self.instruction(stmt, inst, here),
-            Op::If { cond, then, otherwise } => {
+            StmtKind::Inst(inst) => self.instruction(stmt, inst, here),
+            StmtKind::If { cond, then, otherwise } => {
                 let level = self.of(*cond);
                 let inner = here.under(level, || format!("condition {cond} of {} may differ within it", stmt.id));
                 self.block(then, &inner, see);
                 self.block(otherwise, &inner, see);
             }
-            Op::For { var, start, end, step, body } => {
+            StmtKind::For { var, start, end, step, body } => {
                 let bounds = [*start, *end, *step].map(|bound| self.of(bound));
-                let level = bounds.into_iter().fold(Level::Block, Level::min);
+                let level = bounds.into_iter().fold(UniformLevel::Block, UniformLevel::min);
                 self.sink_loop(stmt.id, level);
                 let inner = self.inside_loop(stmt, here);
                 self.sink_value(*var, inner.level);
                 self.repeat(stmt, body, &inner, see);
             }
-            Op::Loop { body } => {
+            StmtKind::Loop { body } => {
                 let inner = self.inside_loop(stmt, here);
                 self.repeat(stmt, body, &inner, see);
             }
-            Op::Break => {
+            StmtKind::Break => {
                 if let Some(&id) = self.inside.last() {
                     self.sink_loop(id, here.level);
                 }
@@ -185,7 +186,7 @@ impl<'a> Levels<'a> {
 
     /// Inside a loop, threads that left it are missing.
     fn inside_loop(&self, stmt: &Stmt, here: &Divergence) -> Divergence {
-        let level = self.loops.get(&stmt.id).copied().unwrap_or(Level::Block);
+        let level = self.loops.get(&stmt.id).copied().unwrap_or(UniformLevel::Block);
         here.under(level, || format!("loop {} may be left by some threads of it before others", stmt.id))
     }
 
@@ -216,12 +217,13 @@ impl<'a> Levels<'a> {
     }
 
     /// The level of what an instruction writes.
-    fn result(&self, inst: &Inst) -> Level {
-        let least = inst.uses().into_iter().map(|operand| self.of(operand)).fold(Level::Block, Level::min);
+    fn result(&self, inst: &Inst) -> UniformLevel {
+        let least =
+            inst.uses().into_iter().map(|operand| self.of(operand)).fold(UniformLevel::Block, UniformLevel::min);
         match inst {
             Inst::Value(op) => match op {
                 ValueOp::Special { reg, .. } => match reg {
-                    SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ | SpecialReg::Laneid => Level::Lane,
+                    SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ | SpecialReg::Laneid => UniformLevel::Lane,
                     SpecialReg::CtaidX
                     | SpecialReg::CtaidY
                     | SpecialReg::CtaidZ
@@ -232,10 +234,10 @@ impl<'a> Levels<'a> {
                     | SpecialReg::ClusterNctarank
                     | SpecialReg::ClusteridX
                     | SpecialReg::NclusteridX
-                    | SpecialReg::Smid => Level::Block,
+                    | SpecialReg::Smid => UniformLevel::Block,
                 },
-                ValueOp::Get { r, .. } => self.vars.get(r.var.index()).copied().unwrap_or(Level::Lane),
-                ValueOp::Clock { .. } => Level::Lane,
+                ValueOp::Get { r, .. } => self.vars.get(r.var.index()).copied().unwrap_or(UniformLevel::Lane),
+                ValueOp::Clock { .. } => UniformLevel::Lane,
                 ValueOp::Param { .. }
                 | ValueOp::ParamPtr { .. }
                 | ValueOp::Shared { .. }
@@ -246,15 +248,15 @@ impl<'a> Levels<'a> {
                 | ValueOp::Set { .. } => least,
             },
             Inst::Mem(MemOp::Ld { order: LdOrder::Weak, .. }) => least,
-            Inst::Mem(MemOp::Ld { .. } | MemOp::Atom { .. } | MemOp::Cas { .. }) => Level::Lane,
+            Inst::Mem(MemOp::Ld { .. } | MemOp::Atom { .. } | MemOp::Cas { .. }) => UniformLevel::Lane,
             Inst::Warp(op) => self.warp(op, least),
-            Inst::Sync(_) => Level::Lane,
-            Inst::Mma(MmaOp::LdMatrix { .. }) => Level::Lane,
+            Inst::Sync(_) => UniformLevel::Lane,
+            Inst::Mma(MmaOp::LdMatrix { .. }) => UniformLevel::Lane,
             Inst::Bits(BitsOp::Shr { a, n, .. }) => least.max(self.quotient(*a, n.as_const())),
             Inst::Arith(ArithOp::Div { a, b, .. }) => least.max(self.quotient(*a, log2(*b))),
             Inst::Arith(ArithOp::Setp { a, b, cmp: Cmp::Lt | Cmp::Ge, .. }) => match (self.shift(*a), b.as_const()) {
                 (Some(shift), Some(bound)) if bound.bits < 1 << 20 => {
-                    least.max(Level::of_multiple(bound.bits << shift))
+                    least.max(UniformLevel::of_multiple(bound.bits << shift))
                 }
                 _ => least,
             },
@@ -268,25 +270,25 @@ impl<'a> Levels<'a> {
         }
     }
 
-    fn warp(&self, op: &WarpOp, least: Level) -> Level {
+    fn warp(&self, op: &WarpOp, least: UniformLevel) -> UniformLevel {
         let threads = self.kernel.launch.threads_per_block();
         let all = if threads < 32 { (1 << threads) - 1 } else { u32::MAX };
         let full = |mask: &Operand| mask.as_const().is_some_and(|m| m.bits & u64::from(all) == u64::from(all));
-        let agreed = |mask: &Operand| if full(mask) { Level::Warp } else { Level::Lane };
+        let agreed = |mask: &Operand| if full(mask) { UniformLevel::Warp } else { UniformLevel::Lane };
         match op {
             WarpOp::Shfl { a, b, width, mask, mode, .. } => {
                 let one = *mode == ShflMode::Idx
-                    && self.of(*b) >= Level::Warp
+                    && self.of(*b) >= UniformLevel::Warp
                     && width.as_const().is_some_and(|w| w.bits == 32)
                     && full(mask);
-                self.of(*a).max(if one { Level::Warp } else { Level::Lane })
+                self.of(*a).max(if one { UniformLevel::Warp } else { UniformLevel::Lane })
             }
             WarpOp::Vote { mask, .. }
             | WarpOp::Ballot { mask, .. }
             | WarpOp::MatchAll { mask, .. }
             | WarpOp::Redux { mask, .. } => least.max(agreed(mask)),
             WarpOp::MatchAny { .. } | WarpOp::ActiveMask { .. } | WarpOp::Elect { .. } | WarpOp::SyncWarp { .. } => {
-                Level::Lane
+                UniformLevel::Lane
             }
         }
     }
@@ -296,10 +298,12 @@ impl<'a> Levels<'a> {
     }
 
     /// The level of the thread index, shifted by `bits` more.
-    fn quotient(&self, operand: Operand, bits: Option<Const>) -> Level {
+    fn quotient(&self, operand: Operand, bits: Option<Const>) -> UniformLevel {
         match (self.shift(operand), bits) {
-            (Some(shift), Some(bits)) if bits.bits < 16 => Level::of_multiple(1 << (u64::from(shift) + bits.bits)),
-            _ => Level::Lane,
+            (Some(shift), Some(bits)) if bits.bits < 16 => {
+                UniformLevel::of_multiple(1 << (u64::from(shift) + bits.bits))
+            }
+            _ => UniformLevel::Lane,
         }
     }
 
@@ -325,21 +329,21 @@ impl<'a> Levels<'a> {
     }
 
     /// The level that an instruction asks for and does not have, and why.
-    fn lacking(&self, inst: &Inst, place: &Divergence) -> Option<(Level, String)> {
+    fn lacking(&self, inst: &Inst, place: &Divergence) -> Option<(UniformLevel, String)> {
         let all = self.kernel.launch.threads_in_warps();
         let needed = if matches!(inst, Inst::Sync(SyncOp::BarSync { id: BarId(0), threads }) if threads.0 == all) {
-            Level::Block
+            UniformLevel::Block
         } else if inst.is(Flag::Warpgroup) {
-            Level::Warpgroup
+            UniformLevel::Warpgroup
         } else if inst.is(Flag::Warp) {
-            Level::Warp
+            UniformLevel::Warp
         } else {
             return None;
         };
         // A barrier of the whole block asks for its warps to be whole first: the smaller group is
         // the clearer report.
         if place.level < needed {
-            let group = if place.level < Level::Warp { needed.min(Level::Warp) } else { needed };
+            let group = if place.level < UniformLevel::Warp { needed.min(UniformLevel::Warp) } else { needed };
             return Some((group, place.reason.clone()));
         }
         self.differing(inst).map(|name| (needed, format!("operand `{name}` may differ within it")))
@@ -350,8 +354,8 @@ impl<'a> Levels<'a> {
         let mut differs = None;
         if inst.is(Flag::Warpgroup) {
             inst.visit(&mut |spec, slot| {
-                if let Slot::Use(operand) = slot
-                    && self.of(operand) < Level::Warpgroup
+                if let OperandSlot::Use(operand) = slot
+                    && self.of(operand) < UniformLevel::Warpgroup
                 {
                     differs = differs.or(Some(spec.name));
                 }

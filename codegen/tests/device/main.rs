@@ -14,14 +14,14 @@ use std::time::Duration;
 use tilewright_codegen::device::{
     Arg, Device, DeviceError, Kernel, Properties, PtxSource, Signature, TensorShape, Work, cuda,
 };
-use tilewright_codegen::ir::{Arch, Launch, Param, ParamKind, Space, Ty};
+use tilewright_codegen::ir::{Arch, LaunchBounds, Param, ParamKind, Space, Ty};
 use tilewright_layout::DType;
 
 fn signature(kinds: &[(&str, ParamKind)]) -> Signature {
     Signature {
         name: "kernel".into(),
         arch: Arch::Sm90a,
-        launch: Launch { threads: [128, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
+        launch: LaunchBounds { threads: [128, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
         params: kinds.iter().map(|&(name, kind)| Param { name: name.into(), kind, elements: Vec::new() }).collect(),
         dynamic_shared: 0,
         early: false,

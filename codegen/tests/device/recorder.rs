@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tilewright_codegen::device::backend::{
-    Allocation, Backend, Handle, InFlight, Loaded, MappedWords, PinnedBytes, Span, WordWidth, Words,
+    Allocation, AtomicWords, Backend, Handle, InFlight, Loaded, MappedWords, PinnedBytes, Span, WordWidth,
 };
-use tilewright_codegen::device::{Device, DeviceError, Facts, Properties, Signature, Source, TensorShape, Work};
+use tilewright_codegen::device::{Device, DeviceError, Facts, KernelSource, Properties, Signature, TensorShape, Work};
 
 /// A launch that was asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,8 +111,8 @@ impl MappedWords for Mapped {
         0x7000
     }
 
-    fn words(&self) -> Words<'_> {
-        if self.1.is_empty() { Words::Bits32(&self.0) } else { Words::Bits64(&self.1) }
+    fn words(&self) -> AtomicWords<'_> {
+        if self.1.is_empty() { AtomicWords::Bits32(&self.0) } else { AtomicWords::Bits64(&self.1) }
     }
 }
 
@@ -155,7 +155,7 @@ impl Backend for Recorder {
         Ok(Arc::new(mapped))
     }
 
-    fn load(&self, _: &dyn Source, signature: &Signature) -> Result<Loaded, DeviceError> {
+    fn load(&self, _: &dyn KernelSource, signature: &Signature) -> Result<Loaded, DeviceError> {
         let resident = u64::from(self.properties.sms) * 2;
         let facts = Facts { blocks_per_sm: 2, resident_blocks: resident, ..Facts::default() };
         Ok(Loaded { kernel: Handle::new(signature.name.clone()), facts })

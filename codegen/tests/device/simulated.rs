@@ -5,9 +5,9 @@ use super::both::CHECKS;
 use std::sync::Arc;
 use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::device::sim::{Options, Simulator, open};
-use tilewright_codegen::device::{Device, DeviceError, Kernel, PtxSource, Source, TensorShape};
+use tilewright_codegen::device::{Device, DeviceError, Kernel, KernelSource, PtxSource, TensorShape};
 use tilewright_codegen::ir::attr::Scope;
-use tilewright_codegen::ir::{Arch, Launch};
+use tilewright_codegen::ir::{Arch, LaunchBounds};
 use tilewright_codegen::sim::HostOrder;
 use tilewright_codegen::verify::verify;
 use tilewright_layout::DType;
@@ -17,7 +17,7 @@ fn small(seed: u64) -> Simulator {
     Simulator::new(Options { seed, sms: 2, ..Options::default() })
 }
 
-fn load(device: &Device, launch: Launch, build: impl Fn(&Builder)) -> Kernel {
+fn load(device: &Device, launch: LaunchBounds, build: impl Fn(&Builder)) -> Kernel {
     device.load(&verify(record("kernel", Arch::Sm90a, launch, build)).expect("it verifies")).expect("it loads")
 }
 

@@ -45,7 +45,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("wgmma.wait_group", "in every multiply of the corpus"),
 ];
 
-fn batch(rows: &[&'static tilewright_codegen::ir::Row], plans: &[Plan]) -> Batch {
+fn batch(rows: &[&'static tilewright_codegen::ir::InstRow], plans: &[Plan]) -> Batch {
     Batch::new(rows, plans).unwrap_or_else(|text| panic!("{text}"))
 }
 

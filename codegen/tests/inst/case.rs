@@ -3,13 +3,13 @@
 //! Convention: inputs are the global parameters before `out`, one element a thread; results go to
 //! `out`.
 
-use tilewright_codegen::build::{Arg, Builder, Global, Ptr, Scalar, Val, block, record};
-use tilewright_codegen::ir::{Arch, Kernel, Launch};
+use tilewright_codegen::build::{Builder, Global, IntoVal, Ptr, Scalar, Val, block, record};
+use tilewright_codegen::ir::{Arch, Kernel, LaunchBounds};
 
 /// One kernel, and where it runs.
 pub struct Case {
     pub name: &'static str,
-    pub launch: Launch,
+    pub launch: LaunchBounds,
     /// The first target in order of age that has it.
     pub since: Arch,
     /// The last, where a later one lacks it.
@@ -34,7 +34,7 @@ impl Case {
     }
 
     /// Replaces the launch.
-    pub fn launch(self, launch: Launch) -> Case {
+    pub fn launch(self, launch: LaunchBounds) -> Case {
         Case { launch, ..self }
     }
 
@@ -75,7 +75,7 @@ pub fn binary<'k, T: Scalar, U: Scalar>(
 }
 
 /// Keeps a predicate: `out = p ? 1 : 0`.
-pub fn keep<'k>(k: &'k Builder, name: &str, p: impl Arg<'k, bool>) {
+pub fn keep<'k>(k: &'k Builder, name: &str, p: impl IntoVal<'k, bool>) {
     let one: Val<'k, u32> = p.val(k).select(1u32, 0u32);
     out::<u32>(k, name).store(one);
 }

@@ -22,7 +22,7 @@ use case::Case;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use tilewright_codegen::assemble::Ptxas;
-use tilewright_codegen::ir::{Arch, Op, rows};
+use tilewright_codegen::ir::{Arch, StmtKind, rows};
 use tilewright_codegen::ptx;
 use tilewright_codegen::verify::{ErrorKind, verify};
 
@@ -50,7 +50,7 @@ fn every_instruction_has_a_case() {
     let mut covered = BTreeSet::new();
     for case in cases() {
         case.record(case.since).walk(&mut |stmt| {
-            if let Op::Inst(inst) = &stmt.op {
+            if let StmtKind::Inst(inst) = &stmt.op {
                 covered.insert(inst.row().mnemonic);
             }
         });

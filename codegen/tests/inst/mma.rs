@@ -2,7 +2,7 @@
 
 use crate::case::{Case, mine};
 use half::bf16;
-use tilewright_codegen::build::{Builder, Descriptor, F16x2, Operands, Scalar, SwizzleMode, Val, block};
+use tilewright_codegen::build::{Builder, Descriptor, F16x2, Scalar, SwizzleMode, Val, WgmmaOperands, block};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::ir::attr::{Major, Sign, Trans};
 use tilewright_codegen::ir::{Elem, MmaAtom, WgmmaAtom, WgmmaKind};
@@ -50,7 +50,7 @@ pub fn cases() -> Vec<Case> {
         wgmma_case("wgmma_choices", |k| {
             let tile = tile(k);
             let acc = k.regs(16, 0.0f32);
-            let how = Operands { sign_a: Sign::Minus, sign_b: Sign::Plus, major_a: Major::Mn, major_b: Major::Mn };
+            let how = WgmmaOperands { sign_a: Sign::Minus, sign_b: Sign::Plus, major_a: Major::Mn, major_b: Major::Mn };
             let atom = WgmmaAtom::new(32, WgmmaKind::F32_BF16_BF16).unwrap();
             k.wgmma_fence();
             acc.wgmma(atom, tile, tile, k.param::<u32>("scale").ne(0), how);
@@ -114,8 +114,8 @@ fn wgmma_in<T: Scalar>(k: &Builder, n: u32, kind: WgmmaKind) {
     let a: [Val<'_, u32>; 4] = std::array::from_fn(|i| x.at(128 * i).load());
     let acc = k.regs_unset::<T>(atom.acc_registers());
     k.wgmma_fence();
-    acc.wgmma(atom, tile, tile, false, Operands::K_MAJOR);
-    acc.wgmma_rs(atom, &a, tile, true, Operands::K_MAJOR);
+    acc.wgmma(atom, tile, tile, false, WgmmaOperands::K_MAJOR);
+    acc.wgmma_rs(atom, &a, tile, true, WgmmaOperands::K_MAJOR);
     k.wgmma_commit();
     k.wgmma_wait(0);
     for i in 0..acc.len() {

@@ -7,7 +7,7 @@
 use crate::cases;
 use crate::devices::{devices, named};
 use tilewright_codegen::device::{Arg, Device, DeviceError, sim};
-use tilewright_codegen::ir::{Arch, Const, Flag, Inst, Kernel, MmaOp, Op, ParamKind, Space, Ty};
+use tilewright_codegen::ir::{Arch, Const, Flag, Inst, Kernel, MmaOp, ParamKind, Space, StmtKind, Ty};
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::{Verified, verify};
 
@@ -65,7 +65,7 @@ fn one_and_a_half(ty: Ty) -> u64 {
 fn bounded(kernel: &Kernel) -> bool {
     let mut any = false;
     kernel.walk(&mut |stmt| {
-        any |= matches!(&stmt.op, Op::Inst(inst) if inst.is(Flag::Approx) || matches!(inst, Inst::Mma(MmaOp::MmaSync { .. })));
+        any |= matches!(&stmt.op, StmtKind::Inst(inst) if inst.is(Flag::Approx) || matches!(inst, Inst::Mma(MmaOp::MmaSync { .. })));
     });
     any
 }

@@ -36,7 +36,7 @@ pub fn cases() -> Vec<Case> {
             let sum = all.into_iter().fold(k.lit(0u32), |sum, reg| sum + k.special(reg));
             k.global::<u32>("out").at(k.tid()).store(sum);
         })
-        .launch(tilewright_codegen::ir::Launch { threads: [8, 4, 2], ..block(32) }),
+        .launch(tilewright_codegen::ir::LaunchBounds { threads: [8, 4, 2], ..block(32) }),
         Case::new("special_cluster", |k| {
             use SpecialReg::{ClusterCtarank, ClusterNctarank, ClusteridX, NclusteridX};
             let all = [ClusterCtarank, ClusterNctarank, ClusteridX, NclusteridX];

@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::gallery;
 use tilewright_codegen::ir::{Arch, Const, Kernel};
-use tilewright_codegen::sim::{Arg, Launch, Memory, Swizzle, TensorElem, TensorMap};
+use tilewright_codegen::sim::{Arg, Launch, Memory, TensorElem, TensorMapDescriptor, TensorSwizzle};
 
 /// What the memory must hold after a launch: the address of floats, the floats, and by how much
 /// they may differ.
@@ -136,7 +136,15 @@ fn tensor_tile() -> (Memory, Launch, Expect) {
     let (rows, columns) = (32u64, 64u64);
     let x = numbers((rows * columns) as usize);
     let (xp, y) = (memory.upload("x", &x), memory.alloc("y", x.len() * 4));
-    let map = |at| Arg::TensorMap(TensorMap::plain(at, TensorElem::F32, &[columns, rows], &[32, 32], Swizzle::None));
+    let map = |at| {
+        Arg::TensorMap(TensorMapDescriptor::plain(
+            at,
+            TensorElem::F32,
+            &[columns, rows],
+            &[32, 32],
+            TensorSwizzle::None,
+        ))
+    };
     let launch = Launch::new([2, 1, 1], vec![map(xp), map(y)]);
     (memory, launch, Expect::exact(y, x.iter().map(|v| 2.0 * v).collect()))
 }
@@ -156,7 +164,8 @@ fn mma_tile() -> (Memory, Launch, Expect) {
 }
 
 fn tile_map(address: u64, rows: u64, k: u64) -> Arg {
-    let map = TensorMap::plain(address, TensorElem::BF16, &[k, rows], &[64, rows as u32], Swizzle::B128);
+    let map =
+        TensorMapDescriptor::plain(address, TensorElem::BF16, &[k, rows], &[64, rows as u32], TensorSwizzle::B128);
     Arg::TensorMap(map)
 }
 

@@ -1,7 +1,7 @@
 //! Descriptors of `wgmma` operands, each off by the least step: 16 bytes.
 
 use super::{Io, Plant, plant};
-use tilewright_codegen::build::{Descriptor, Operands, SwizzleMode};
+use tilewright_codegen::build::{Descriptor, SwizzleMode, WgmmaOperands};
 use tilewright_codegen::ir::attr::ProxyFence;
 use tilewright_codegen::ir::{WgmmaAtom, WgmmaKind};
 
@@ -35,7 +35,7 @@ fn swizzled(io: &Io<'_>, wrong: bool) {
     let (a, b) = (tile.at(1024).at(8).descriptor(rows), tile.at_byte(padding).descriptor(rows));
     let acc = k.regs::<f32>(atom.acc_registers(), 0.0f32);
     k.wgmma_fence();
-    acc.wgmma(atom, a, b, true, Operands::K_MAJOR);
+    acc.wgmma(atom, a, b, true, WgmmaOperands::K_MAJOR);
     k.wgmma_commit();
     k.wgmma_wait(0);
     for i in 0..atom.acc_registers() {
@@ -57,7 +57,7 @@ fn multiply(io: &Io<'_>, [leading, stride, address]: [u32; 3]) {
     let a = a.descriptor(Descriptor { leading: RIGHT.leading + leading, stride: RIGHT.stride + stride, ..RIGHT });
     let b = b.at(address / 4).descriptor(RIGHT);
     k.wgmma_fence();
-    acc.wgmma(atom, a, b, true, Operands::K_MAJOR);
+    acc.wgmma(atom, a, b, true, WgmmaOperands::K_MAJOR);
     k.wgmma_commit();
     k.wgmma_wait(0);
     for i in 0..atom.acc_registers() {

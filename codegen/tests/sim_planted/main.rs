@@ -19,7 +19,7 @@ mod sim_cases;
 use std::collections::BTreeSet;
 use tilewright_codegen::build::Global;
 use tilewright_codegen::build::{Builder, Ptr, block, record};
-use tilewright_codegen::ir::{Arch, Kernel, Launch as Shape};
+use tilewright_codegen::ir::{Arch, Kernel, LaunchBounds as Shape};
 use tilewright_codegen::sim::{self, Arg, Fault, FaultKind, Launch, Memory, Outcome};
 use tilewright_codegen::verify::{Verified, verify};
 

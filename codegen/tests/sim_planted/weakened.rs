@@ -63,7 +63,7 @@ pub fn table() -> Vec<Row> {
             let inst = mutant.inst.split(" = ").last().unwrap_or_default();
             let word = inst.split(' ').next().unwrap_or_default();
             let stmt = kernel.stmt(mutant.stmt).expect("it is of the kernel");
-            let tilewright_codegen::ir::Op::Inst(of) = &stmt.op else { return false };
+            let tilewright_codegen::ir::StmtKind::Inst(of) = &stmt.op else { return false };
             if of.row().mnemonic != mnemonic || !word.starts_with(mnemonic) {
                 return false;
             }

@@ -10,7 +10,9 @@ mod tile;
 use devices::{devices, right};
 use half::{bf16, f16};
 use tile::{ROWS, Tile};
-use tilewright_codegen::build::{Builder, Bulk, F16x2, Operands, Ptr, Scalar, Shared, SwizzleMode, Val, block, record};
+use tilewright_codegen::build::{
+    Builder, Bulk, F16x2, Ptr, Scalar, Shared, SwizzleMode, Val, WgmmaOperands, block, record,
+};
 use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::attr::{Major, ProxyFence};
 use tilewright_codegen::ir::{Arch, Elem, WgmmaAtom, WgmmaKind};
@@ -95,7 +97,7 @@ fn store_words<T: Scalar>(k: &Builder, case: Case, a: Operand<'_>, b: Operand<'_
     let fragments: Vec<Vec<Val<'_, u32>>> = (0..steps).map(|step| fragment(k, a, depth, step)).collect();
     k.wgmma_fence();
     for step in 0..steps {
-        let how = Operands { major_a: case.majors[0], major_b: case.majors[1], ..Operands::K_MAJOR };
+        let how = WgmmaOperands { major_a: case.majors[0], major_b: case.majors[1], ..WgmmaOperands::K_MAJOR };
         let b = b.shared.at(at(b, step)).descriptor(b.tile.descriptor(depth));
         if case.registers {
             acc.wgmma_rs(atom, &fragments[step as usize], b, step > 0, how);

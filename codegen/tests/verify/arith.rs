@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use insta::assert_snapshot;
 use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Scalar, Val, block};
 use tilewright_codegen::ir::attr::{Clamp, Cmp, ReduxOp, Round, ShflMode, SpecialReg};
-use tilewright_codegen::ir::{Arch, Const, Inst, Op, Ty, ValueOp};
+use tilewright_codegen::ir::{Arch, Const, Inst, StmtKind, Ty, ValueOp};
 
 fn load<'k, T: Scalar>(k: &'k Builder) -> Val<'k, T> {
     k.global::<T>(&fresh_name()).at(k.tid()).load()
@@ -105,10 +105,10 @@ fn an_address_has_the_width_of_its_space() {
             let mut narrow = Vec::new();
             for stmt in &mut kernel.body {
                 match &mut stmt.op {
-                    Op::Inst(Inst::Value(ValueOp::PtrAdd { from, bytes, .. })) => {
+                    StmtKind::Inst(Inst::Value(ValueOp::PtrAdd { from, bytes, .. })) => {
                         (*from, *bytes) = (Ty::U64, Const::new(Ty::U64, 4).into());
                     }
-                    Op::Inst(Inst::Value(ValueOp::PtrBits { ty, d, .. })) => {
+                    StmtKind::Inst(Inst::Value(ValueOp::PtrBits { ty, d, .. })) => {
                         *ty = Ty::U64;
                         narrow.push(*d);
                     }

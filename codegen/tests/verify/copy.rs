@@ -5,7 +5,7 @@ use half::bf16;
 use insta::assert_snapshot;
 use tilewright_codegen::build::{Bulk, block};
 use tilewright_codegen::ir::attr::{AtomOp, CpBytes, CpCache};
-use tilewright_codegen::ir::{Arch, CopyOp, Inst, Op};
+use tilewright_codegen::ir::{Arch, CopyOp, Inst, StmtKind};
 
 #[test]
 fn cp_async_copies_what_it_can() {
@@ -106,8 +106,10 @@ fn a_load_completes_where_it_writes() {
             let mut own = None;
             for stmt in kernel.body.iter_mut().rev() {
                 match &mut stmt.op {
-                    Op::Inst(Inst::Sync(tilewright_codegen::ir::SyncOp::MbarArrive { bar, .. })) => own = Some(*bar),
-                    Op::Inst(Inst::Copy(CopyOp::BulkG2S { bar, .. })) => *bar = own.unwrap(),
+                    StmtKind::Inst(Inst::Sync(tilewright_codegen::ir::SyncOp::MbarArrive { bar, .. })) => {
+                        own = Some(*bar)
+                    }
+                    StmtKind::Inst(Inst::Copy(CopyOp::BulkG2S { bar, .. })) => *bar = own.unwrap(),
                     _ => {}
                 }
             }

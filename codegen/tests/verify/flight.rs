@@ -2,7 +2,7 @@
 
 use crate::twins;
 use insta::assert_snapshot;
-use tilewright_codegen::build::{Builder, Operands, RegArray, block};
+use tilewright_codegen::build::{Builder, RegArray, WgmmaOperands, block};
 use tilewright_codegen::ir::{Arch, WgmmaAtom, WgmmaKind};
 
 fn atom() -> WgmmaAtom {
@@ -10,7 +10,7 @@ fn atom() -> WgmmaAtom {
 }
 
 fn multiply<'k>(k: &'k Builder, acc: RegArray<'k, f32>) {
-    acc.wgmma(atom(), k.lit(0u64), k.lit(0u64), true, Operands::K_MAJOR);
+    acc.wgmma(atom(), k.lit(0u64), k.lit(0u64), true, WgmmaOperands::K_MAJOR);
 }
 
 fn said(build: impl Fn(&Builder, bool)) -> String {
@@ -56,7 +56,7 @@ fn fragments_of_a_are_fenced_too() {
         let before = std::array::from_fn::<_, 4, _>(|i| x.at(i).load());
         k.wgmma_fence();
         let a = if fault { std::array::from_fn::<_, 4, _>(|i| x.at(i).load()) } else { before };
-        acc.wgmma_rs(atom(), &a, k.lit(0u64), true, Operands::K_MAJOR);
+        acc.wgmma_rs(atom(), &a, k.lit(0u64), true, WgmmaOperands::K_MAJOR);
         k.wgmma_commit();
         k.wgmma_wait(0);
     });

@@ -14,11 +14,11 @@ mod uniform;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use tilewright_codegen::build::{Builder, record};
-use tilewright_codegen::ir::{Arch, Kernel, Launch};
+use tilewright_codegen::ir::{Arch, Kernel, LaunchBounds};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 /// The errors of the faulty twin, one a line: statement, then text. The valid twin must verify.
-pub fn twins(arch: Arch, launch: Launch, build: impl Fn(&Builder, bool)) -> String {
+pub fn twins(arch: Arch, launch: LaunchBounds, build: impl Fn(&Builder, bool)) -> String {
     let kernel = |fault: bool| record("twin", arch, launch.clone(), |k| build(k, fault));
     if let Err(errors) = verify(kernel(false)) {
         panic!("the valid twin is refused: {errors}");
@@ -27,7 +27,7 @@ pub fn twins(arch: Arch, launch: Launch, build: impl Fn(&Builder, bool)) -> Stri
 }
 
 /// As [`twins`], the fault made by hand in the recorded kernel.
-pub fn edited(arch: Arch, launch: Launch, build: impl Fn(&Builder), fault: impl FnOnce(&mut Kernel)) -> String {
+pub fn edited(arch: Arch, launch: LaunchBounds, build: impl Fn(&Builder), fault: impl FnOnce(&mut Kernel)) -> String {
     let mut kernel = record("twin", arch, launch, build);
     if let Err(errors) = verify(kernel.clone()) {
         panic!("the valid twin is refused: {errors}");

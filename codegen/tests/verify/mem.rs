@@ -7,7 +7,7 @@ use tilewright_codegen::build::{Bf16x2, F16x2, Load, Store, block};
 use tilewright_codegen::ir::attr::{
     AtomOp, AtomOrder, Eviction, LdCache, LdOrder, Prefetch, RedOrder, Scope, StCache, StOrder,
 };
-use tilewright_codegen::ir::{Arch, Inst, MemOp, Op};
+use tilewright_codegen::ir::{Arch, Inst, MemOp, StmtKind};
 
 #[test]
 fn a_vector_is_one_that_memory_has() {
@@ -128,8 +128,10 @@ fn mbarriers_are_not_data() {
             let mut swap = None;
             for stmt in &mut kernel.body {
                 match &mut stmt.op {
-                    Op::Inst(Inst::Sync(tilewright_codegen::ir::SyncOp::MbarInit { bar, .. })) => swap = Some(*bar),
-                    Op::Inst(Inst::Mem(MemOp::St { at, .. })) => *at = swap.unwrap(),
+                    StmtKind::Inst(Inst::Sync(tilewright_codegen::ir::SyncOp::MbarInit { bar, .. })) => {
+                        swap = Some(*bar)
+                    }
+                    StmtKind::Inst(Inst::Mem(MemOp::St { at, .. })) => *at = swap.unwrap(),
                     _ => {}
                 }
             }

@@ -3,9 +3,9 @@
 use crate::{edited, fresh_name, twins};
 use half::bf16;
 use insta::assert_snapshot;
-use tilewright_codegen::build::{Builder, Descriptor, Operands, SwizzleMode, Val, block};
+use tilewright_codegen::build::{Builder, Descriptor, SwizzleMode, Val, WgmmaOperands, block};
 use tilewright_codegen::ir::attr::{Major, RegCount, Sign, Trans};
-use tilewright_codegen::ir::{Arch, ControlOp, Inst, MmaAtom, Op, WgmmaAtom, WgmmaKind};
+use tilewright_codegen::ir::{Arch, ControlOp, Inst, MmaAtom, StmtKind, WgmmaAtom, WgmmaKind};
 
 fn words<const N: usize>(k: &Builder) -> [Val<'_, u32>; N] {
     std::array::from_fn(|i| k.global::<u32>(&fresh_name()).at(i).load())
@@ -53,8 +53,8 @@ fn a_row_of_matrices_has_1_2_or_4() {
 #[test]
 fn signs_and_majors_go_with_the_type() {
     let said = twins(Arch::Sm90a, block(128), |k, fault| {
-        let how = Operands { sign_a: Sign::Minus, major_b: Major::Mn, ..Operands::K_MAJOR };
-        let how = if fault { how } else { Operands::K_MAJOR };
+        let how = WgmmaOperands { sign_a: Sign::Minus, major_b: Major::Mn, ..WgmmaOperands::K_MAJOR };
+        let how = if fault { how } else { WgmmaOperands::K_MAJOR };
         let atom = WgmmaAtom::new(8, WgmmaKind::S32_S8_S8).unwrap();
         k.wgmma_fence();
         k.regs_unset::<i32>(4).wgmma(atom, k.lit(0u64), k.lit(0u64), false, how);
@@ -82,16 +82,16 @@ fn an_operand_of_wgmma_begins_where_its_swizzle_does() {
             let stage = stages.at((k.block_id() & 3) * 16384);
             let a = stage.at_byte(padding(bytes)).descriptor(how) + 1u64;
             let b = stages.at_byte(padding(3 * bytes) + 1024).descriptor(how);
-            acc.wgmma(atom, a, b, true, Operands::K_MAJOR);
+            acc.wgmma(atom, a, b, true, WgmmaOperands::K_MAJOR);
         }
         // With the base offset stated, the pattern begins there; without a swizzle there is none;
         // what a kernel loads is not known knows.
         let rows = Descriptor { swizzle: SwizzleMode::B128, leading: 16, stride: 1024 };
         let stated = stages.at(384).descriptor(rows) | 3 << 49;
         let plain = stages.at(16).descriptor(Descriptor { swizzle: SwizzleMode::None, ..rows });
-        acc.wgmma(atom, stated, plain, true, Operands::K_MAJOR);
+        acc.wgmma(atom, stated, plain, true, WgmmaOperands::K_MAJOR);
         let loaded = k.global::<u64>("x").load();
-        acc.wgmma(atom, loaded, plain, true, Operands::K_MAJOR);
+        acc.wgmma(atom, loaded, plain, true, WgmmaOperands::K_MAJOR);
         k.wgmma_commit();
         k.wgmma_wait(0);
     });
@@ -120,7 +120,7 @@ fn registers_are_asked_for_in_eights_and_stated_at_entry() {
         |kernel| {
             kernel.launch.min_blocks = None;
             for stmt in &mut kernel.body {
-                if let Op::Inst(Inst::Control(ControlOp::SetMaxNReg { count, .. })) = &mut stmt.op {
+                if let StmtKind::Inst(Inst::Control(ControlOp::SetMaxNReg { count, .. })) = &mut stmt.op {
                     *count = RegCount(250);
                 }
             }

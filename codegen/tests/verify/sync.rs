@@ -4,7 +4,7 @@ use crate::{edited, twins};
 use insta::assert_snapshot;
 use tilewright_codegen::build::block;
 use tilewright_codegen::ir::attr::{BarId, BarScope, BarThreads, Scope};
-use tilewright_codegen::ir::{Arch, Const, Inst, Op, SyncOp};
+use tilewright_codegen::ir::{Arch, Const, Inst, StmtKind, SyncOp};
 
 #[test]
 fn a_named_barrier_has_a_legal_id_and_count() {
@@ -56,11 +56,11 @@ fn data_is_no_mbarrier() {
         },
         |kernel| {
             let place = kernel.body.iter().find_map(|stmt| match &stmt.op {
-                Op::Inst(Inst::Mem(tilewright_codegen::ir::MemOp::St { at, .. })) => Some(*at),
+                StmtKind::Inst(Inst::Mem(tilewright_codegen::ir::MemOp::St { at, .. })) => Some(*at),
                 _ => None,
             });
             for stmt in &mut kernel.body {
-                if let Op::Inst(Inst::Sync(SyncOp::MbarInit { bar, .. })) = &mut stmt.op {
+                if let StmtKind::Inst(Inst::Sync(SyncOp::MbarInit { bar, .. })) = &mut stmt.op {
                     *bar = place.unwrap();
                 }
             }
@@ -88,7 +88,7 @@ fn a_far_mbarrier_is_operated_at_cluster_scope() {
         },
         |kernel| {
             for stmt in &mut kernel.body {
-                if let Op::Inst(Inst::Sync(SyncOp::MbarArrive { scope, count, .. })) = &mut stmt.op {
+                if let StmtKind::Inst(Inst::Sync(SyncOp::MbarArrive { scope, count, .. })) = &mut stmt.op {
                     (*scope, *count) = (BarScope::Cta, Const::u32(0).into());
                 }
             }
@@ -124,7 +124,7 @@ fn fields_are_checked_and_not_only_what_the_builder_writes() {
         block(32),
         |k| k.barrier(),
         |kernel| {
-            kernel.body[0].op = Op::Inst(SyncOp::BarSync { id: BarId(0), threads: BarThreads(0) }.into());
+            kernel.body[0].op = StmtKind::Inst(SyncOp::BarSync { id: BarId(0), threads: BarThreads(0) }.into());
         },
     );
     assert_snapshot!(said, @"`bar.sync 0 0`: threads at a barrier is 0: sm_80 allows 32 to 1024 threads, a multiple of 32");
@@ -142,7 +142,7 @@ fn arrivals_are_counted_one_by_one_before_sm_90() {
         },
         |kernel| {
             for stmt in &mut kernel.body {
-                if let Op::Inst(Inst::Sync(SyncOp::MbarArrive { count, .. })) = &mut stmt.op {
+                if let StmtKind::Inst(Inst::Sync(SyncOp::MbarArrive { count, .. })) = &mut stmt.op {
                     *count = Const::u32(2).into();
                 }
             }

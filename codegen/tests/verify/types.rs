@@ -4,7 +4,7 @@ use crate::{edited, twins};
 use insta::assert_snapshot;
 use tilewright_codegen::build::{Builder, block};
 use tilewright_codegen::ir::{
-    Arch, ArithOp, Const, Inst, Kernel, MemOp, Op, Operand, ParamId, Space, Ty, ValueId, ValueOp,
+    Arch, ArithOp, Const, Inst, Kernel, MemOp, Operand, ParamId, Space, StmtKind, Ty, ValueId, ValueOp,
 };
 
 /// Changes the first instruction that `change` accepts.
@@ -12,7 +12,7 @@ fn first(kernel: &mut Kernel, mut change: impl FnMut(&mut Inst) -> bool) {
     let mut done = false;
     kernel.edit(&mut |block| {
         for stmt in block {
-            if let Op::Inst(inst) = &mut stmt.op
+            if let StmtKind::Inst(inst) = &mut stmt.op
                 && !done
             {
                 done = change(inst);
@@ -102,7 +102,7 @@ fn a_parameter_has_a_name_of_its_own() {
 #[test]
 fn a_value_has_one_writer() {
     let said = edited(Arch::Sm80, block(32), sum, |kernel| {
-        let again = kernel.body.iter().find(|s| matches!(s.op, Op::Inst(Inst::Mem(MemOp::Ld { .. })))).cloned();
+        let again = kernel.body.iter().find(|s| matches!(s.op, StmtKind::Inst(Inst::Mem(MemOp::Ld { .. })))).cloned();
         let mut again = again.unwrap();
         again.id = tilewright_codegen::ir::StmtId(99);
         kernel.body.push(again);

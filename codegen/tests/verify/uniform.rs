@@ -2,7 +2,7 @@
 
 use crate::twins;
 use insta::assert_snapshot;
-use tilewright_codegen::build::{Operands, block};
+use tilewright_codegen::build::{WgmmaOperands, block};
 use tilewright_codegen::ir::attr::{Scope, Trans};
 use tilewright_codegen::ir::{Arch, WgmmaAtom, WgmmaKind};
 
@@ -88,7 +88,7 @@ fn wgmma_is_for_whole_warpgroups_and_the_same_for_each() {
         k.when(k.warp().lt(if fault { 3 } else { 4 }), || k.wgmma_fence());
         k.wgmma_fence();
         let place = if fault { k.tid().cast::<u64>() } else { (k.warp() / 4).cast::<u64>() };
-        acc.wgmma(atom, place, k.lit(0u64), true, Operands::K_MAJOR);
+        acc.wgmma(atom, place, k.lit(0u64), true, WgmmaOperands::K_MAJOR);
         k.wgmma_commit();
         k.wgmma_wait(0);
     });

@@ -5,13 +5,13 @@ use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 /// The result of attention over some of a row's tokens, for `N` dimensions of a head: largest score
 /// times `log₂e`, sum of the weights `2^(x − max)`, sums of values times weights.
 #[derive(Clone, Copy)]
-pub(crate) struct Partial<'k, const N: usize> {
+pub(crate) struct PartialAttention<'k, const N: usize> {
     pub max: Val<'k, f32>,
     pub sum: Val<'k, f32>,
     pub acc: [Val<'k, f32>; N],
 }
 
-impl<'k, const N: usize> Partial<'k, N> {
+impl<'k, const N: usize> PartialAttention<'k, N> {
     /// Partial results of different tokens of a row, in any order: `M = max m`, `Σ 2^(m − M)·sum`,
     /// `Σ 2^(m − M)·acc`. One without tokens has −∞ as its maximum and weighs nothing, beside
     /// others or alone.
@@ -19,15 +19,15 @@ impl<'k, const N: usize> Partial<'k, N> {
     /// # Panics
     /// If there are none.
     #[track_caller]
-    pub fn merge(partials: &[Partial<'k, N>]) -> Partial<'k, N> {
+    pub fn merge(partials: &[PartialAttention<'k, N>]) -> PartialAttention<'k, N> {
         let k = partials[0].max.builder();
         // Finite, so that of −∞ alone no difference is NaN.
         let max = partials.iter().fold(k.lit(f32::MIN), |max, partial| max.max(partial.max));
-        let none = Partial { max, sum: k.lit(0.0f32), acc: [k.lit(0.0f32); N] };
+        let none = PartialAttention { max, sum: k.lit(0.0f32), acc: [k.lit(0.0f32); N] };
         partials.iter().fold(none, |all, partial| {
             let weight = (partial.max - max).ex2();
             let acc = core::array::from_fn(|i| weight.fma(partial.acc[i], all.acc[i]));
-            Partial { max, sum: weight.fma(partial.sum, all.sum), acc }
+            PartialAttention { max, sum: weight.fma(partial.sum, all.sum), acc }
         })
     }
 
@@ -81,12 +81,12 @@ impl<'k> WarpParts<'k> {
     /// `N` dimensions of a head, from `column` on, merged over the warps. One without tokens has −∞
     /// as its maximum, which weighs nothing.
     #[track_caller]
-    pub fn merged<const N: usize>(&self, head: Val<'k, u32>, column: Val<'k, u32>) -> Partial<'k, N> {
+    pub fn merged<const N: usize>(&self, head: Val<'k, u32>, column: Val<'k, u32>) -> PartialAttention<'k, N> {
         let parts = (0..self.warps).map(|warp| {
             let line = self.line(self.k.lit(warp), head);
             let [max, sum] = line.at(self.dim).load_vec();
-            Partial { max, sum, acc: line.at(column).load_vec() }
+            PartialAttention { max, sum, acc: line.at(column).load_vec() }
         });
-        Partial::merge(&parts.collect::<Vec<_>>())
+        PartialAttention::merge(&parts.collect::<Vec<_>>())
     }
 }

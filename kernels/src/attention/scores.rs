@@ -10,7 +10,7 @@
 //!
 //! | type | holds | used by |
 //! |---|---|---|
-//! | [`ScoreModifier`] | values on the host | oracles, and [`split::Attention`](super::split::Attention) as constants |
+//! | [`ScoreModifier`] | values on the host | oracles, and [`split::SplitAttention`](super::split::SplitAttention) as constants |
 //! | [`ScoreVariant`] | which modifiers a kernel is recorded with | [`Decode`](super::decode::Decode), [`Prefill`](super::prefill::Prefill) |
 //! | [`ScoreFunction`] | values on the device, parameters of the launch | the bodies of these kernels |
 //!

@@ -7,7 +7,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::ScoreFunction;
 use super::softmax::{Rescaling, Softmax, a_fragment};
-use crate::kv::{Arrived, KvBuffer, KvBufferConfig, KvRings, OwnRing, Span, stream};
+use crate::kv::{Arrived, KvBuffer, KvBufferConfig, KvRings, OwnRing, TileSpan, stream};
 use crate::mma::{Accumulator, InputType};
 use crate::tile::RegisterTensor;
 
@@ -62,7 +62,7 @@ pub(super) struct WarpQueries<'q, 'k> {
 pub(super) fn attend<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     rings: KvRings<'_, K, V>,
-    span: Span<'k>,
+    span: TileSpan<'k>,
     queries: WarpQueries<'_, 'k>,
     mask: &dyn Fn(Val<'k, u32>, Accumulator<'k, f32>),
 ) -> (Softmax<'k>, Accumulator<'k, f32>) {

@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use super::{Run, add, gated};
+use super::{ElementRange, add, gated};
 use crate::activation::Activation;
 use crate::tile::{Float, Modes, StoredRun, StoredTensor};
 use crate::warps::ConsumerWarps;
@@ -32,14 +32,14 @@ fn kernel(
     arch: Arch,
     types: Types,
     [a, b]: [&str; 2],
-    op: impl for<'k> Fn(ConsumerWarps<'k>, Run<'k>, [StoredRun<'k>; 3]),
+    op: impl for<'k> Fn(ConsumerWarps<'k>, ElementRange<'k>, [StoredRun<'k>; 3]),
 ) -> Kernel {
     record(name, arch, block(WARPS * 32), |k: &Builder| {
         let n = k.param::<u32>("n");
         let arrays = [(a, types.a), (b, types.b), ("out", types.out)];
         let arrays = arrays.map(|(name, float)| StoredTensor::new(k.global(name), float, Modes::contiguous_run(n)));
         let first = k.block_id() * RUN;
-        let run = Run { first, end: (first + RUN).min(n), vector: types.vector };
+        let run = ElementRange { first, end: (first + RUN).min(n), vector: types.vector };
         op(ConsumerWarps::new(k, WARPS), run, arrays);
     })
 }

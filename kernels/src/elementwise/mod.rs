@@ -19,7 +19,7 @@ use crate::warps::ConsumerWarps;
 
 /// Elements `first..end` of arrays that are as long.
 #[derive(Clone, Copy)]
-pub struct Run<'k> {
+pub struct ElementRange<'k> {
     /// The first; a multiple of four where `vector` is 4.
     pub first: Val<'k, u32>,
     /// Behind the last.
@@ -28,7 +28,7 @@ pub struct Run<'k> {
     pub vector: u32,
 }
 
-impl<'k> Run<'k> {
+impl<'k> ElementRange<'k> {
     /// `out[i] = of(a[i], b[i])`.
     fn map(
         self,
@@ -58,12 +58,17 @@ impl<'k> Run<'k> {
 }
 
 /// `out[i] = activation(gate[i]) · up[i]`; `out`, the last of the arrays, may be one of the others.
-pub fn gated<'k>(team: ConsumerWarps<'k>, activation: Activation, run: Run<'k>, gate_up_out: [StoredRun<'k>; 3]) {
+pub fn gated<'k>(
+    team: ConsumerWarps<'k>,
+    activation: Activation,
+    run: ElementRange<'k>,
+    gate_up_out: [StoredRun<'k>; 3],
+) {
     run.map(team, gate_up_out, |gate, up| activation.apply(gate) * up);
 }
 
 /// `out[i] = a[i] + b[i]`, rounded once in f32 and once to the type of `out`, the last of the
 /// arrays, which may be one of the others.
-pub fn add<'k>(team: ConsumerWarps<'k>, run: Run<'k>, a_b_out: [StoredRun<'k>; 3]) {
+pub fn add<'k>(team: ConsumerWarps<'k>, run: ElementRange<'k>, a_b_out: [StoredRun<'k>; 3]) {
     run.map(team, a_b_out, |a, b| a + b);
 }

@@ -1,14 +1,14 @@
 //! Random lengths, types and alignments against the f64 oracle.
 
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
-use tilewright_codegen::trial::{Bound, BufferId, Draw, Pass, Shipped, Trial};
+use tilewright_codegen::trial::{Bound, BufferId, Draw, Shipped, Trial, TrialArg};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::launch::RUN;
 use super::{Types, add_all, gated_all};
 use crate::activation::Activation;
 use crate::naive;
-use crate::shipped::Entry;
+use crate::shipped::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
@@ -18,14 +18,14 @@ const SHOWN: Types = Types { a: Float::Bf16, b: Float::Bf16, out: Float::Bf16, v
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     vec![
-        Box::new(Entry {
+        Box::new(ShippedEntry {
             name: "silu_mul",
             needs: Needs::Sm80,
             record: |arch| gated_all(arch, Activation::Silu, SHOWN),
             // The exponent is rounded, 8 units at most; then ex2, sum, quotient and product.
             draw: |arch, seed| gated_trial(arch, seed, Gates { activation: Activation::Silu, most: 10.0, units: 24.0 }),
         }),
-        Box::new(Entry {
+        Box::new(ShippedEntry {
             name: "gelu_tanh_mul",
             needs: Needs::Sm80,
             record: |arch| gated_all(arch, Activation::GeluTanh, SHOWN),
@@ -34,7 +34,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
                 gated_trial(arch, seed, Gates { activation: Activation::GeluTanh, most: 4.0, units: 64.0 })
             },
         }),
-        Box::new(Entry {
+        Box::new(ShippedEntry {
             name: "add",
             needs: Needs::Sm80,
             record: |arch| add_all(arch, SHOWN),
@@ -86,6 +86,6 @@ fn trial(
     let a = stored::input(&mut trial, names[0], types.a, &a);
     let b = stored::input(&mut trial, names[1], types.b, &b);
     let out = stored::output(&mut trial, "out", types.out, &out, bound);
-    let from = |buffer: BufferId, float: Float| Pass::Pointer(buffer, u64::from(skip * float.bytes()));
+    let from = |buffer: BufferId, float: Float| TrialArg::Pointer(buffer, u64::from(skip * float.bytes()));
     Ok(trial.pass(n).pass(from(a, types.a)).pass(from(b, types.b)).pass(from(out, types.out)))
 }

@@ -9,7 +9,7 @@ use super::{EmbedShape, TableOrder, embed_rows};
 use crate::gemv::{Strip, pack};
 use crate::naive;
 use crate::norm::SLOT;
-use crate::shipped::Entry;
+use crate::shipped::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
@@ -18,7 +18,7 @@ const STAGE_BYTES: u32 = 16384;
 
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
-    vec![Box::new(Entry {
+    vec![Box::new(ShippedEntry {
         name: "embed",
         needs: Needs::Sm80,
         record: |arch| {

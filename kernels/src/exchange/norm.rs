@@ -99,7 +99,7 @@ pub fn sum_rms_norm(arch: Arch, shape: SumNormShape) -> Kernel {
         let weight = Array::new(k.global::<u8>("weight"), shape.weight);
         let out: Copies = each("out", shape.copies, shape.out).into_iter().collect();
         early(k);
-        let rows = Rows { k, shape, x, parts, weight, out };
+        let rows = SumNormArrays { k, shape, x, parts, weight, out };
         match shape.vector() {
             8 => rows.run::<8>(),
             4 => rows.run::<4>(),
@@ -109,7 +109,7 @@ pub fn sum_rms_norm(arch: Arch, shape: SumNormShape) -> Kernel {
 }
 
 /// The arrays of a launch.
-struct Rows<'k> {
+struct SumNormArrays<'k> {
     k: &'k Builder,
     shape: SumNormShape,
     x: Array<'k>,
@@ -118,7 +118,7 @@ struct Rows<'k> {
     out: Copies<'k>,
 }
 
-impl<'k> Rows<'k> {
+impl<'k> SumNormArrays<'k> {
     /// The block's row, by `N` elements at a time.
     fn run<const N: usize>(self) {
         let k = self.k;

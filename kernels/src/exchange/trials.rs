@@ -6,7 +6,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{PartsShape, ResidualAdd, SumNormShape, sum_parts, sum_rms_norm};
 use crate::naive;
-use crate::shipped::Entry;
+use crate::shipped::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
@@ -24,7 +24,7 @@ const SHOWN: SumNormShape = SumNormShape {
 
 /// The kernels of this module that one device runs.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
-    let parts = Entry {
+    let parts = ShippedEntry {
         name: "sum_parts",
         needs: Needs::Sm80,
         record: |arch| {
@@ -34,13 +34,13 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         },
         draw: parts_trial,
     };
-    let norm = Entry {
+    let norm = ShippedEntry {
         name: "sum_rms_norm",
         needs: Needs::Sm80,
         record: |arch| sum_rms_norm(arch, SHOWN),
         draw: |arch, seed| norm_trial(arch, seed, ResidualAdd::BeforeNorm),
     };
-    let post_norm = Entry {
+    let post_norm = ShippedEntry {
         name: "sum_post_norm",
         needs: Needs::Sm80,
         record: |arch| sum_rms_norm(arch, SumNormShape { out: Float::F32, residual: ResidualAdd::AfterNorm, ..SHOWN }),

@@ -12,14 +12,14 @@ pub const EXPERTS: usize = 8;
 /// Rows of a warp.
 const ROWS: usize = 16;
 /// Where a warp has them: four of a lane, each of two rows spread over a quad.
-type Scores<'k> = RegisterTensor<'k, f32, FragmentC<atoms::SM80_16x8x16_F32BF16BF16F32_TN>>;
+type ExpertScores<'k> = RegisterTensor<'k, f32, FragmentC<atoms::SM80_16x8x16_F32BF16BF16F32_TN>>;
 
 /// `y[i, :] = softmax(x[i, :])`, rows of 8: 64 rows a block of 128 threads, 16 a warp. Parameters:
 /// `x`, `y` (f32, aligned to 8 bytes).
 pub fn expert_weights(k: &Builder) {
     let first = (k.block_id() * 4 + k.warp()) * (ROWS * EXPERTS) as u32;
     let tile = |name| LayoutTensor::new(k.global::<f32>(name).at(first), RowMajor::<ROWS, EXPERTS>::default());
-    let scores = Scores::load_fragment(Index::lane(k), tile("x"));
+    let scores = ExpertScores::load_fragment(Index::lane(k), tile("x"));
     let most = scores.reduce_across(|a, b| a.max(b));
     let powers = scores.zip_rows(&most, |score, most| ((score - most) * LOG2_E).ex2());
     let sums = powers.reduce_across(|a, b| a + b);

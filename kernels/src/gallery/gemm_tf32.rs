@@ -9,11 +9,11 @@ use tilewright_layout::typed::{KMajor, OperandTile, Within};
 const TILE: u32 = 64;
 const DEPTH: u32 = 32;
 /// Three stages of an operand, swizzled rows of 128 bytes.
-type Stages = OperandTile<KMajor, 32, 192, 32>;
+type OperandStages = OperandTile<KMajor, 32, 192, 32>;
 /// One of them.
-type Operand = Within<Stages, 64, 32>;
+type WarpOperand = Within<OperandStages, 64, 32>;
 /// Four warps of 32×32.
-type Product<'k> = TiledMma<'k, MmaSync<Tf32>, Operand, Operand, AtomLayout<2, 2>>;
+type Tf32Mma<'k> = TiledMma<'k, MmaSync<Tf32>, WarpOperand, WarpOperand, AtomLayout<2, 2>>;
 
 /// `D = A·Bᵀ` of f32, 64×64 of D a block of 128 threads. Operands are rounded to tf32, so that D
 /// differs from the product of the f32s by Σ|aᵢbᵢ| · 2⁻¹⁰ and what the sums lose. Parameters: `m`,
@@ -27,7 +27,7 @@ pub fn gemm_tf32(k: &Builder) {
     let sides = operands.map(|(name, stages, rows, stride, tile)| {
         let modes = Modes::row_major([rows.into(), depth.into()], stride).vectors(4);
         let strip = LayoutTensor::new(k.global::<f32>(name), modes).range(0, tile * TILE, TILE);
-        let stages = LayoutTensor::<f32, Stages, _>::shared(k, stages);
+        let stages = LayoutTensor::<f32, OperandStages, _>::shared(k, stages);
         let around = || stages.tiles_around::<64, 32>(k, Along::Rows, 0.into());
         (strip.parts_along(1, DEPTH).start(), around(), around())
     });
@@ -42,7 +42,7 @@ pub fn gemm_tf32(k: &Builder) {
     };
     fetch();
     fetch();
-    let product = Product::new(k);
+    let product = Tf32Mma::new(k);
     k.for_step(0u32, depth, DEPTH, |_| {
         k.cp_async_wait(1);
         k.barrier();
@@ -56,8 +56,8 @@ pub fn gemm_tf32(k: &Builder) {
             (a, b.iter().map(|b| b.map(rounded)).collect::<Vec<_>>())
         };
         let mut here = load(0);
-        for step in 1..=Product::STEPS {
-            let next = (step < Product::STEPS).then(|| load(step));
+        for step in 1..=Tf32Mma::STEPS {
+            let next = (step < Tf32Mma::STEPS).then(|| load(step));
             product.mma(&here.0, &here.1);
             here = next.unwrap_or(here);
         }

@@ -4,7 +4,7 @@ use crate::tile::prelude::*;
 use tilewright_layout::typed::{RowMajor, Swizzle, Swizzled};
 
 /// 32×32 elements, spread over the banks both by rows and by columns.
-type Tile = Swizzled<Swizzle<5, 0, 5>, RowMajor<32, 32>>;
+type TransposeTile = Swizzled<Swizzle<5, 0, 5>, RowMajor<32, 32>>;
 
 /// `y[j, i] = x[i, j]`, 32×32 elements a block of the grid. Parameters: `m`, `n`, `x_stride`,
 /// `y_stride`, `x` (f32, m rows of n), `y` (n rows of m).
@@ -15,7 +15,7 @@ pub fn transpose(k: &Builder) {
     let across = (n + 31) / 32;
     let place = [k.block_id() / across, k.block_id() % across].map(Index::any);
 
-    let (all, tile) = (ThreadGroup::block(k), LayoutTensor::<f32, Tile, _>::shared(k, "tile"));
+    let (all, tile) = (ThreadGroup::block(k), LayoutTensor::<f32, TransposeTile, _>::shared(k, "tile"));
     all.copy(x.clipped_tile([32, 32], place), tile);
     k.barrier();
     all.copy(tile, y.permute([1, 0]).clipped_tile([32, 32], place));

@@ -4,20 +4,20 @@
 //! a stage is read while the others are on their way. Any stride and alignment will do; vectors are
 //! as wide as the problem promises.
 
-use super::finish::Output;
+use super::finish::GemmOutput;
 use super::raster::Raster;
-use super::store::{MakeSink, ResultTiles, Results, Store};
+use super::store::{GemmResults, MakeSink, ResultStore, ResultTiles};
 use super::tiling::Tiles;
 use crate::mma::{AtomLayout, InputType, MmaSync, TiledMma};
 use crate::ring::{GroupRing, StageTile};
 use crate::tile::{Index, LayoutTensor, Modes, ThreadGroup};
 use tilewright_codegen::build::{Builder, Ptr, Val, block};
-use tilewright_codegen::ir::Launch;
+use tilewright_codegen::ir::LaunchBounds;
 use tilewright_layout::swizzle::canonical::Major;
 
 /// Tuning parameters of a kernel beside its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Config {
+pub struct AmpereConfig {
     /// Stages of the ring.
     pub stages: u32,
     /// Rows of tiles that are computed together.
@@ -31,24 +31,26 @@ pub struct Config {
 }
 
 /// The product of a block: eight warps, two down and four across.
-pub(super) type Product<'k, F, T> = TiledMma<'k, MmaSync<F>, <T as Tiles>::A, <T as Tiles>::B, AtomLayout<2, 4>>;
+pub(super) type BlockMma<'k, F, T> = TiledMma<'k, MmaSync<F>, <T as Tiles>::A, <T as Tiles>::B, AtomLayout<2, 4>>;
 
 /// Threads of the kernel.
-pub fn launch<F: InputType, T: Tiles>() -> Launch {
-    block(Product::<F, T>::THREADS)
+pub fn launch<F: InputType, T: Tiles>() -> LaunchBounds {
+    block(BlockMma::<F, T>::THREADS)
 }
 
 /// Names the ring.
-enum Operands {}
+enum AmpereRing {}
 
 /// Parameters: A, B; M, N, K; strides of A and of B; rows and columns of tiles, splits; then those
 /// of the store.
-pub fn gemm<F: InputType, D: Output, T: Tiles>(k: &Builder, config: Config, store: Store) {
-    product::<F, T>(k, config, &|extents| Results::<F::Sum, D>::parameters(k, ResultTiles::of::<T>(), store, extents));
+pub fn gemm<F: InputType, D: GemmOutput, T: Tiles>(k: &Builder, config: AmpereConfig, store: ResultStore) {
+    product::<F, T>(k, config, &|extents| {
+        GemmResults::<F::Sum, D>::parameters(k, ResultTiles::of::<T>(), store, extents)
+    });
 }
 
 /// The product, whatever becomes of the sums.
-fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: MakeSink<'_, 'k, F::Sum>) {
+fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: AmpereConfig, results: MakeSink<'_, 'k, F::Sum>) {
     let a = k.global::<F::Stored>("a");
     let b = k.global::<F::Stored>("b");
     let [m, n, depth, a_stride, b_stride] = k.u32_params(["m", "n", "k", "a_stride", "b_stride"]);
@@ -74,7 +76,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
 
     let tiles = (StageTile::<F::Stored, T::A>::typed(), StageTile::<F::Stored, T::B>::typed());
     let threads = ThreadGroup::block(k);
-    let mut ring = GroupRing::new::<Operands, _>(k, tiles, config.stages, |step, (a_tile, b_tile)| {
+    let mut ring = GroupRing::new::<AmpereRing, _>(k, tiles, config.stages, |step, (a_tile, b_tile)| {
         let along = Index::any(begin + step);
         let a = a.clipped_tile([T::M, T::K], [place.row.into(), along]);
         let b = b.clipped_tile([T::N, T::K], [place.column.into(), along]);
@@ -83,7 +85,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
             threads.copy_async(b, b_tile);
         });
     });
-    let product = Product::<F, T>::new(k);
+    let product = BlockMma::<F, T>::new(k);
     let totals = config.two_level.then(|| product.sums().like(k));
     totals.iter().for_each(|total| total.clear(k));
     k.moving().for_(begin, end, |_| {

@@ -4,10 +4,10 @@
 //! plus what it costs to begin and, where the contraction is split, to add the shares up. The rates
 //! are an H100's; where another device has other ones, the order of the rows is mostly the same.
 
-use super::hopper::Config;
-use super::plan::Choice;
-use super::problem::Problem;
-use super::table::{Shape, WarpShape};
+use super::hopper::HopperConfig;
+use super::plan::HopperChoice;
+use super::problem::GemmProblem;
+use super::table::{HopperShape, WarpShape};
 use crate::mma::{InputType, Width};
 use tilewright_layout::view::Along;
 
@@ -30,20 +30,20 @@ const LEAST_STEPS: u32 = 4;
 const MOST_SPLITS: u32 = 16;
 
 /// How much of the peak a shape's main loop reaches, as measured.
-const fn efficiency(shape: Shape) -> f64 {
+const fn efficiency(shape: HopperShape) -> f64 {
     match shape {
-        Shape::M128N256 => 0.96,
-        Shape::M128N224 => 0.93,
-        Shape::M128N192 => 0.92,
-        Shape::M256N128 => 0.94,
-        Shape::M128N128 => 0.80,
-        Shape::M128N112 => 0.75,
-        Shape::M64N128 => 0.50,
+        HopperShape::M128N256 => 0.96,
+        HopperShape::M128N224 => 0.93,
+        HopperShape::M128N192 => 0.92,
+        HopperShape::M256N128 => 0.94,
+        HopperShape::M128N128 => 0.80,
+        HopperShape::M128N112 => 0.75,
+        HopperShape::M64N128 => 0.50,
     }
 }
 
 /// Estimates the cycles of a shape on a number of multiprocessors.
-fn cycles<F: InputType>(problem: &Problem, shape: Shape, splits: u32, multiprocessors: u32) -> f64 {
+fn cycles<F: InputType>(problem: &GemmProblem, shape: HopperShape, splits: u32, multiprocessors: u32) -> f64 {
     let [m, n] = shape.tile();
     let k = F::Width::DEPTH;
     let bytes = F::BITS as f64 / 8.0;
@@ -69,13 +69,13 @@ fn cycles<F: InputType>(problem: &Problem, shape: Shape, splits: u32, multiproce
 ///
 /// ```
 /// use half::bf16;
-/// use tilewright_kernels::gemm::{Choice, Problem, Shape, choose, predict};
-/// let problem = Problem::new(4096, 4096, 4096);
+/// use tilewright_kernels::gemm::{HopperChoice, GemmProblem, HopperShape, choose, predict};
+/// let problem = GemmProblem::new(4096, 4096, 4096);
 /// let best = choose::<bf16>(&problem, 132);
-/// let other = Choice { shape: Shape::M64N128, ..best };
+/// let other = HopperChoice { shape: HopperShape::M64N128, ..best };
 /// assert!(predict::<bf16>(&problem, &best, 132) < predict::<bf16>(&problem, &other, 132));
 /// ```
-pub fn predict<F: InputType>(problem: &Problem, choice: &Choice, multiprocessors: u32) -> f64 {
+pub fn predict<F: InputType>(problem: &GemmProblem, choice: &HopperChoice, multiprocessors: u32) -> f64 {
     let most = most_stages(choice.shape);
     match choice.config.stages {
         2.. if choice.config.stages <= most => {
@@ -87,7 +87,7 @@ pub fn predict<F: InputType>(problem: &Problem, choice: &Choice, multiprocessors
 }
 
 /// Stages that fit shared memory.
-fn most_stages(shape: Shape) -> u32 {
+fn most_stages(shape: HopperShape) -> u32 {
     let (stage, staged) = shape.bytes();
     ((SHARED - staged) / stage).min(8)
 }
@@ -96,14 +96,14 @@ fn most_stages(shape: Shape) -> u32 {
 ///
 /// ```
 /// use half::bf16;
-/// use tilewright_kernels::gemm::{Problem, Shape, choose};
-/// assert_eq!(choose::<bf16>(&Problem::new(8192, 8192, 8192), 132).shape, Shape::M128N256);
-/// assert_eq!(choose::<bf16>(&Problem::new(128, 14336, 4096), 132).shape, Shape::M128N112);
+/// use tilewright_kernels::gemm::{GemmProblem, HopperShape, choose};
+/// assert_eq!(choose::<bf16>(&GemmProblem::new(8192, 8192, 8192), 132).shape, HopperShape::M128N256);
+/// assert_eq!(choose::<bf16>(&GemmProblem::new(128, 14336, 4096), 132).shape, HopperShape::M128N112);
 /// ```
-pub fn choose<F: InputType>(problem: &Problem, multiprocessors: u32) -> Choice {
-    let mut best = (f64::INFINITY, Shape::M128N128, 1);
+pub fn choose<F: InputType>(problem: &GemmProblem, multiprocessors: u32) -> HopperChoice {
+    let mut best = (f64::INFINITY, HopperShape::M128N128, 1);
     let two_level = problem.two_level::<F>();
-    for &shape in Shape::ALL.iter().filter(|shape| !two_level || shape.holds_two_levels()) {
+    for &shape in HopperShape::ALL.iter().filter(|shape| !two_level || shape.holds_two_levels()) {
         let halves = problem.epilogue.gated.is_some() && !(shape.tile()[1] / 2).is_multiple_of(shape.staged());
         let steps = problem.k.div_ceil(F::Width::DEPTH);
         let possible = |splits: &u32| *splits == 1 || (splits - 1) * steps.div_ceil(*splits) < steps;
@@ -117,19 +117,19 @@ pub fn choose<F: InputType>(problem: &Problem, multiprocessors: u32) -> Choice {
     let (_, shape, splits) = best;
     let tall = problem.m.div_ceil(shape.tile()[0]) >= 8;
     let (cluster, group) = if tall { (2, 8) } else { (1, 8) };
-    let config = Config { stages: most_stages(shape), cluster, along: Along::Rows, group, two_level };
-    Choice { shape, config, splits }
+    let config = HopperConfig { stages: most_stages(shape), cluster, along: Along::Rows, group, two_level };
+    HopperChoice { shape, config, splits }
 }
 
 /// The tiles over `mma.sync`, and the shares of the contraction.
 ///
 /// ```
 /// use half::bf16;
-/// use tilewright_kernels::gemm::{Problem, WarpShape, choose_warps};
-/// assert_eq!(choose_warps::<bf16>(&Problem::new(4096, 4096, 4096), 108), (WarpShape::M128N128, 1));
-/// assert_eq!(choose_warps::<bf16>(&Problem::new(64, 64, 4096), 108), (WarpShape::M64N64, 16));
+/// use tilewright_kernels::gemm::{GemmProblem, WarpShape, choose_warps};
+/// assert_eq!(choose_warps::<bf16>(&GemmProblem::new(4096, 4096, 4096), 108), (WarpShape::M128N128, 1));
+/// assert_eq!(choose_warps::<bf16>(&GemmProblem::new(64, 64, 4096), 108), (WarpShape::M64N64, 16));
 /// ```
-pub fn choose_warps<F: InputType>(problem: &Problem, multiprocessors: u32) -> (WarpShape, u32) {
+pub fn choose_warps<F: InputType>(problem: &GemmProblem, multiprocessors: u32) -> (WarpShape, u32) {
     let tiles = |shape: WarpShape| {
         let [m, n] = shape.tile();
         problem.m.div_ceil(m) * problem.b_rows().div_ceil(n)
@@ -144,22 +144,22 @@ pub fn choose_warps<F: InputType>(problem: &Problem, multiprocessors: u32) -> (W
 
 #[cfg(test)]
 mod tests {
-    use super::{Shape, choose};
+    use super::{HopperShape, choose};
     use crate::activation::Activation;
-    use crate::gemm::{Epilogue, Problem};
+    use crate::gemm::{Epilogue, GemmProblem};
     use half::bf16;
 
     #[test]
     fn the_measured_best_is_chosen() {
         let best = [
-            ([8192, 8192, 8192], Shape::M128N256, 2),
-            ([4096, 4096, 4096], Shape::M128N256, 2),
-            ([4096, 14336, 4096], Shape::M128N256, 2),
-            ([512, 14336, 4096], Shape::M128N224, 1),
-            ([128, 14336, 4096], Shape::M128N112, 1),
+            ([8192, 8192, 8192], HopperShape::M128N256, 2),
+            ([4096, 4096, 4096], HopperShape::M128N256, 2),
+            ([4096, 14336, 4096], HopperShape::M128N256, 2),
+            ([512, 14336, 4096], HopperShape::M128N224, 1),
+            ([128, 14336, 4096], HopperShape::M128N112, 1),
         ];
         for ([m, n, k], shape, cluster) in best {
-            let choice = choose::<bf16>(&Problem::new(m, n, k), 132);
+            let choice = choose::<bf16>(&GemmProblem::new(m, n, k), 132);
             assert_eq!((choice.shape, choice.config.cluster, choice.splits), (shape, cluster, 1), "{m}x{n}x{k}");
             assert!(choice.config.stages >= 4, "{m}x{n}x{k}: {} stages", choice.config.stages);
         }
@@ -167,15 +167,15 @@ mod tests {
 
     #[test]
     fn a_long_contraction_of_a_small_result_is_split() {
-        assert!(choose::<bf16>(&Problem::new(128, 512, 16384), 132).splits > 4);
-        assert_eq!(choose::<bf16>(&Problem::new(128, 512, 64), 132).splits, 1, "one step cannot be shared");
+        assert!(choose::<bf16>(&GemmProblem::new(128, 512, 16384), 132).splits > 4);
+        assert_eq!(choose::<bf16>(&GemmProblem::new(128, 512, 64), 132).splits, 1, "one step cannot be shared");
     }
 
     #[test]
     fn a_gate_takes_tiles_that_halve() {
         let gated = Epilogue { gated: Some(Activation::Silu), ..Epilogue::default() };
         for (m, n, k) in [(512, 14336, 4096), (128, 14336, 4096), (1, 8, 8), (8192, 8192, 8192)] {
-            let choice = choose::<bf16>(&Problem::new(m, n, k).epilogue(gated), 132);
+            let choice = choose::<bf16>(&GemmProblem::new(m, n, k).epilogue(gated), 132);
             let half = choice.shape.tile()[1] / 2;
             assert!(choice.splits > 1 || half.is_multiple_of(choice.shape.staged()), "{m}x{n}x{k}: {choice:?}");
         }

@@ -1,16 +1,16 @@
 //! The operands of a product at random, the oracle, and how far a result may be off.
 
-use super::{Choice, Operand, Output, Problem, Refusal, Step, hopper_steps};
+use super::{GemmOutput, GemmProblem, GemmRefusal, HopperChoice, OperandLayout, PlannedLaunch, hopper_steps};
 use crate::activation::SoftCap;
 use crate::mma::{E4M3, E5M2, InputType};
 use crate::naive;
 use core::ops::Range;
 use half::{bf16, f16};
-use tilewright_codegen::trial::{Draw, Element};
+use tilewright_codegen::trial::{Draw, TrialElement};
 use tilewright_layout::swizzle::canonical::Major;
 
 /// An input type that the host draws and reads.
-pub trait Drawn: InputType<Stored: Element> {
+pub trait Drawn: InputType<Stored: TrialElement> {
     /// The nearest number that memory holds; of NaN, what stands out most.
     const NEAREST: fn(f64) -> Self::Stored;
     /// What it is worth.
@@ -19,7 +19,7 @@ pub trait Drawn: InputType<Stored: Element> {
     const RANGE: f64;
     /// [`hopper_steps`] with results of bf16. As a function of its own it is compiled once, not in
     /// every crate that times it.
-    const HOPPER_STEPS: fn(&Problem, Choice, u32) -> Result<Vec<Step>, Refusal>;
+    const HOPPER_STEPS: fn(&GemmProblem, HopperChoice, u32) -> Result<Vec<PlannedLaunch>, GemmRefusal>;
 }
 
 macro_rules! drawn {
@@ -28,8 +28,8 @@ macro_rules! drawn {
             const NEAREST: fn(f64) -> Self::Stored = $nearest;
             const VALUE: fn(Self::Stored) -> f64 = $value;
             const RANGE: f64 = $range;
-            const HOPPER_STEPS: fn(&Problem, Choice, u32) -> Result<Vec<Step>, Refusal> = {
-                fn steps(problem: &Problem, choice: Choice, multiprocessors: u32) -> Result<Vec<Step>, Refusal> {
+            const HOPPER_STEPS: fn(&GemmProblem, HopperChoice, u32) -> Result<Vec<PlannedLaunch>, GemmRefusal> = {
+                fn steps(problem: &GemmProblem, choice: HopperChoice, multiprocessors: u32) -> Result<Vec<PlannedLaunch>, GemmRefusal> {
                     hopper_steps::<$F, bf16>(problem, choice, multiprocessors)
                 }
                 steps
@@ -47,7 +47,7 @@ drawn! {
 }
 
 /// A type of results that the host rounds.
-pub trait Rounded: Output + Element {
+pub trait Rounded: GemmOutput + TrialElement {
     /// The nearest number to one that is rounded to f32 first, as the kernels do it.
     const ROUND: fn(f64) -> Self;
     /// The largest relative error of rounding.
@@ -90,9 +90,9 @@ pub type Near = (f64, f64);
 impl<F: Drawn, D: Rounded> Data<F, D> {
     /// Random numbers within [`Drawn::RANGE`], scales that bring them to about 1; what lies between
     /// the lines of an operand is NaN where there is one, which no result may show.
-    pub fn draw(problem: &Problem, draw: &mut Draw) -> Data<F, D> {
+    pub fn draw(problem: &GemmProblem, draw: &mut Draw) -> Data<F, D> {
         let [a, b, c] = problem.sizes();
-        let mut fill = |operand: Operand, rows: u32, len: usize| {
+        let mut fill = |operand: OperandLayout, rows: u32, len: usize| {
             let line = if operand.major == Major::K { problem.k } else { rows } as usize;
             // Few bits make few exponents: all of them shall come up.
             let power = if F::BITS == 8 { 3 } else { 1 };
@@ -115,8 +115,8 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
     /// and for the sum so far at each instruction's K, in any order, so that a sum is off by at
     /// most `(K + K/16 + 2)·CUT·Σ|aᵢbᵢ|` to first order. With two-level accumulation K there is
     /// that of a stage, and the sum of the stages in f32 adds `2⁻²⁴·Σ|aᵢbᵢ|` each.
-    pub fn sums(&self, problem: &Problem, range: Range<u32>) -> Vec<Near> {
-        let at = |data: &[F::Stored], operand: Operand, row: usize, k: usize| {
+    pub fn sums(&self, problem: &GemmProblem, range: Range<u32>) -> Vec<Near> {
+        let at = |data: &[F::Stored], operand: OperandLayout, row: usize, k: usize| {
             let stride = operand.stride as usize;
             (F::VALUE)(data[if operand.major == Major::K { row * stride + k } else { k * stride + row }])
         };
@@ -133,12 +133,12 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
     }
 
     /// The result, m × n, and by how much each element may be off.
-    pub fn expected(&self, problem: &Problem) -> Vec<Near> {
+    pub fn expected(&self, problem: &GemmProblem) -> Vec<Near> {
         self.finished(problem, &self.sums(problem, 0..problem.k))
     }
 
     /// The sums of each share of the contraction, whose steps are `step` long.
-    pub fn shares(&self, problem: &Problem, splits: u32, step: u32) -> Vec<Near> {
+    pub fn shares(&self, problem: &GemmProblem, splits: u32, step: u32) -> Vec<Near> {
         let share = problem.k.div_ceil(step).div_ceil(splits) * step;
         (0..splits).flat_map(|s| self.sums(problem, s * share..((s + 1) * share).min(problem.k))).collect()
     }
@@ -149,7 +149,7 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
     /// the error of both its sums ([`slope`](crate::activation::Activation::slope)) and adds that of
     /// its function ([`error`](crate::activation::Activation::error)), a soft cap, and the rounding
     /// of the result, [`Rounded::UNIT`] of its size.
-    pub fn finished(&self, problem: &Problem, sums: &[Near]) -> Vec<Near> {
+    pub fn finished(&self, problem: &GemmProblem, sums: &[Near]) -> Vec<Near> {
         let columns = problem.n as usize;
         let width = problem.b_rows() as usize;
         let scale = if problem.epilogue.scaled { f64::from(self.scales[0] * self.scales[1]) } else { 1.0 };
@@ -185,8 +185,8 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
 
     /// The result bit for bit, where it is certain: sums of integers, multiplied by a scale at
     /// most.
-    pub fn exactly(&self, problem: &Problem) -> Option<Vec<D>> {
-        let Problem { epilogue, .. } = *problem;
+    pub fn exactly(&self, problem: &GemmProblem) -> Option<Vec<D>> {
+        let GemmProblem { epilogue, .. } = *problem;
         if F::CUT > 0.0 || epilogue.bias || epilogue.gated.is_some() || epilogue.soft_cap.is_some() || epilogue.residual
         {
             return None;

@@ -8,14 +8,14 @@ use crate::mma::OutputType;
 use crate::tile::{Index, LayoutTensor, Modes};
 
 /// A type of results.
-pub trait Output: OutputType {
+pub trait GemmOutput: OutputType {
     /// Its name.
     const NAME: &'static str;
 }
 
 macro_rules! outputs {
     ($($D:ty: $name:literal;)+) => { $(
-        impl Output for $D {
+        impl GemmOutput for $D {
             const NAME: &'static str = $name;
         }
     )+ };
@@ -47,7 +47,7 @@ pub struct Epilogue {
 
 /// The operands of an [`Epilogue`] in a kernel.
 #[derive(Clone, Copy)]
-pub struct Finish<'k, D> {
+pub struct EpilogueOperands<'k, D> {
     k: &'k Builder,
     scale: Option<Val<'k, f32>>,
     bias: Option<Ptr<'k, Global, D>>,
@@ -58,11 +58,11 @@ pub struct Finish<'k, D> {
     soft_cap: Option<SoftCap>,
 }
 
-impl<'k, D: Output> Finish<'k, D> {
+impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
     /// Declares the parameters that the epilogue needs: `a_scale` and `b_scale`, then `bias`, then
     /// `residual` and its `residual_stride`.
     #[track_caller]
-    pub fn parameters(k: &'k Builder, epilogue: Epilogue, extents: [Val<'k, u32>; 2]) -> Finish<'k, D> {
+    pub fn parameters(k: &'k Builder, epilogue: Epilogue, extents: [Val<'k, u32>; 2]) -> EpilogueOperands<'k, D> {
         let scale = epilogue.scaled.then(|| {
             let [a, b] = ["a_scale", "b_scale"].map(|name| k.global::<f32>(name).load());
             a * b
@@ -73,7 +73,7 @@ impl<'k, D: Output> Finish<'k, D> {
             LayoutTensor::new(base, Modes::row_major(extents.map(Index::any), k.param::<u32>("residual_stride")))
         });
         let Epilogue { gated, soft_cap, .. } = epilogue;
-        Finish { k, scale, bias, residual, extents, gated, soft_cap }
+        EpilogueOperands { k, scale, bias, residual, extents, gated, soft_cap }
     }
 
     /// Whether B has gates.

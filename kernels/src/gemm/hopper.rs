@@ -7,20 +7,20 @@
 //! following group has begun. While they store a tile of the result, the stages of the next are
 //! filled.
 
-use super::finish::Output;
+use super::finish::GemmOutput;
 use super::raster::{Raster, TileCoord};
-use super::store::{MakeSink, ResultTiles, Results, Store};
+use super::store::{GemmResults, MakeSink, ResultStore, ResultTiles};
 use super::tiling::Tiles;
 use crate::mma::{InputType, TiledMma, Wgmma};
 use crate::ring::{Consumers, Ring, Shape, StageTile, by, start};
 use crate::tile::{Index, Share};
 use tilewright_codegen::build::{Builder, Bulk, Val, block};
-use tilewright_codegen::ir::Launch;
+use tilewright_codegen::ir::LaunchBounds;
 use tilewright_layout::view::Along;
 
 /// Tuning parameters of a kernel beside its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Config {
+pub struct HopperConfig {
     /// Stages of the ring.
     pub stages: u32,
     /// Blocks of a cluster.
@@ -35,7 +35,7 @@ pub struct Config {
     pub two_level: bool,
 }
 
-impl Config {
+impl HopperConfig {
     /// Tiles of a cluster, down the rows and across the columns.
     pub const fn extents(self) -> [u32; 2] {
         match self.along {
@@ -46,18 +46,20 @@ impl Config {
 }
 
 /// Threads and clusters of the kernel.
-pub fn launch<T: Tiles>(config: Config) -> Launch {
+pub fn launch<T: Tiles>(config: HopperConfig) -> LaunchBounds {
     block(128 * (T::CONSUMERS + 1)).cluster(config.cluster).min_blocks(1)
 }
 
 /// Parameters: tensor maps of A and B; M, N, K, rows of clusters, columns of tiles, splits; then
 /// those of the store.
-pub fn gemm<F: InputType, D: Output, T: Tiles>(k: &Builder, config: Config, store: Store) {
-    product::<F, T>(k, config, &|extents| Results::<F::Sum, D>::parameters(k, ResultTiles::of::<T>(), store, extents));
+pub fn gemm<F: InputType, D: GemmOutput, T: Tiles>(k: &Builder, config: HopperConfig, store: ResultStore) {
+    product::<F, T>(k, config, &|extents| {
+        GemmResults::<F::Sum, D>::parameters(k, ResultTiles::of::<T>(), store, extents)
+    });
 }
 
 /// The product, whatever becomes of the sums.
-fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: MakeSink<'_, 'k, F::Sum>) {
+fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: HopperConfig, results: MakeSink<'_, 'k, F::Sum>) {
     let a_map = k.tensor_map("a");
     let b_map = k.tensor_map("b");
     let [m, n, depth, rows, columns, splits] = k.u32_params(["m", "n", "k", "rows", "columns", "splits"]);
@@ -65,7 +67,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
     let fetcher = k.tid().eq(128 * T::CONSUMERS);
     let tiles = (StageTile::<F::Stored, T::A>::typed(), StageTile::<F::Stored, T::B>::typed());
     let shape = Shape::stages(config.stages).consumers(Consumers::Warpgroups(T::CONSUMERS)).cluster(config.cluster);
-    let (mut producer, consumer) = start(k, Ring::bulk::<Operands>(k, tiles, shape)).split();
+    let (mut producer, consumer) = start(k, Ring::bulk::<HopperRing>(k, tiles, shape)).split();
 
     let rank = k.cluster_rank();
     let cluster = k.block_id() / config.cluster;
@@ -153,7 +155,7 @@ fn corner<'k>(place: TileCoord<'k>, extents: [u32; 2], rank: Val<'k, u32>, tile:
 }
 
 /// Names the ring.
-enum Operands {}
+enum HopperRing {}
 
 /// Copies that go to every block of the cluster.
 fn everyone(k: &Builder, cluster: u32) -> Bulk<'_> {

@@ -3,8 +3,8 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `problem` | [`Problem`]: what is multiplied, where it lies, and the epilogue |
-//! | `tiling`, `table` | tiles as types; the [`Shape`]s that are shipped, a row each |
+//! | `problem` | [`GemmProblem`]: what is multiplied, where it lies, and the epilogue |
+//! | `tiling`, `table` | tiles as types; the [`HopperShape`]s that are shipped, a row each |
 //! | `hopper` | the kernel of sm_90a: tensor maps, a ring, two warpgroups, blocks that stay for many tiles |
 //! | `ampere` | the kernel from sm_80 on: `cp.async`, `ldmatrix`, `mma.sync`; any stride and alignment |
 //! | `raster` | the order of the tiles |
@@ -17,9 +17,9 @@
 //! ```
 //! use half::bf16;
 //! use tilewright_codegen::ir::Arch;
-//! use tilewright_kernels::gemm::{Problem, Target, plan};
-//! let target = Target { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
-//! let steps = plan::<bf16, bf16>(&Problem::new(512, 14336, 4096), target)?;
+//! use tilewright_kernels::gemm::{GemmProblem, GemmDevice, plan};
+//! let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
+//! let steps = plan::<bf16, bf16>(&GemmProblem::new(512, 14336, 4096), target)?;
 //! assert_eq!((steps.len(), steps[0].kernel.name.as_str()), (1, "gemm_bf16_128x224x64"));
 //! # Ok::<(), tilewright_kernels::gemm::Refusal>(())
 //! ```
@@ -40,18 +40,18 @@ mod table;
 mod tiling;
 mod trial;
 
-pub use ampere::{Config as WarpConfig, gemm as warps, launch as warps_launch};
+pub use ampere::{AmpereConfig as WarpConfig, gemm as warps, launch as warps_launch};
 pub use choose::{choose, choose_warps, predict};
 pub use data::{Data, Drawn, Near, Rounded};
-pub use finish::{Epilogue, Finish, Output};
-pub use hopper::{Config, gemm as hopper, launch as hopper_launch};
+pub use finish::{Epilogue, EpilogueOperands, GemmOutput};
+pub use hopper::{HopperConfig, gemm as hopper, launch as hopper_launch};
 pub use plan::{
-    Argument, Buffer, Choice, Refusal, Step, Target, WarpChoice, hopper_step, hopper_steps, plan, reduce_step,
-    warp_step,
+    Argument, GemmBuffer, GemmDevice, GemmRefusal, HopperChoice, PlannedLaunch, WarpChoice, hopper_step, hopper_steps,
+    plan, reduce_step, warp_step,
 };
-pub use problem::{Operand, Problem};
+pub use problem::{GemmProblem, OperandLayout};
 pub use reduce::{launch as reduce_launch, reduce};
-pub use store::Store;
-pub use table::{Facts, Shape, WarpShape};
+pub use store::ResultStore;
+pub use table::{Facts, HopperShape, WarpShape};
 pub use tiling::{Tiles, Tiling};
 pub use trial::ShippedGemm;

@@ -1,25 +1,25 @@
 //! From a problem to launches: which kernel, which grid, which arguments.
 
 use super::choose::{choose, choose_warps};
-use super::finish::Output;
-use super::hopper::Config;
-use super::problem::{Operand, Problem};
-use super::store::Store;
-use super::table::{Shape, WarpShape};
+use super::finish::GemmOutput;
+use super::hopper::HopperConfig;
+use super::problem::{GemmProblem, OperandLayout};
+use super::store::ResultStore;
+use super::table::{HopperShape, WarpShape};
 use super::{ampere, reduce};
 use crate::mma::{InputType, MissingAtom, Width};
 use thiserror::Error;
 use tilewright_codegen::build::record;
 use tilewright_codegen::device::{Outside, Promotion, TensorShape, TileSwizzle};
 use tilewright_codegen::ir::{Arch, Kernel};
-use tilewright_codegen::trial::Element;
+use tilewright_codegen::trial::TrialElement;
 use tilewright_layout::DType;
 use tilewright_layout::swizzle::TensorBoxes;
 use tilewright_layout::swizzle::canonical::{Major, SwizzleWidth};
 
 /// A buffer that a launch names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Buffer {
+pub enum GemmBuffer {
     /// The A operand.
     A,
     /// The B operand.
@@ -42,16 +42,16 @@ pub enum Buffer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// A tensor map over a buffer.
-    Map(Buffer, TensorShape),
+    Map(GemmBuffer, TensorShape),
     /// A buffer's address.
-    Pointer(Buffer),
+    Pointer(GemmBuffer),
     /// A number.
     Number(u32),
 }
 
 /// A kernel with its grid and arguments.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct PlannedLaunch {
     /// The kernel, not yet verified.
     pub kernel: Kernel,
     /// Blocks.
@@ -62,18 +62,18 @@ pub struct Step {
 
 /// Tiles, tuning and splits of a product on sm_90a.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Choice {
+pub struct HopperChoice {
     /// The tiles.
-    pub shape: Shape,
+    pub shape: HopperShape,
     /// Stages, cluster, raster.
-    pub config: Config,
+    pub config: HopperConfig,
     /// Shares of the contraction.
     pub splits: u32,
 }
 
 /// Why a kernel cannot compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum GemmRefusal {
     /// An extent of 0, or one that a stride does not span.
     #[error("{what} is {found}; at least {least} is needed")]
     TooSmall {
@@ -117,7 +117,7 @@ pub enum Refusal {
     #[error("{shape:?} stages {staged} columns, which do not divide the half of its {columns} that a gate leaves")]
     GatedShape {
         /// The tiles.
-        shape: Shape,
+        shape: HopperShape,
         /// Columns that are staged at a time.
         staged: u32,
         /// Columns of a tile.
@@ -143,7 +143,7 @@ pub enum Refusal {
     )]
     TwoLevel {
         /// The tiles.
-        shape: Shape,
+        shape: HopperShape,
     },
     /// Tiles whose sums leave no registers for turning operands around.
     #[error("the registers of {shape:?} do not hold {input} operands that are not contiguous along K; take M64N64")]
@@ -164,8 +164,8 @@ pub enum Refusal {
 }
 
 /// Checks what holds for every kernel.
-fn check(problem: &Problem) -> Result<(), Refusal> {
-    let line = |operand: Operand, rows: u32| if operand.major == Major::K { problem.k } else { rows };
+fn check(problem: &GemmProblem) -> Result<(), GemmRefusal> {
+    let line = |operand: OperandLayout, rows: u32| if operand.major == Major::K { problem.k } else { rows };
     let bounds = [
         ("M", problem.m, 1),
         ("N", problem.n, 1),
@@ -175,9 +175,9 @@ fn check(problem: &Problem) -> Result<(), Refusal> {
         ("the stride of C", problem.c_stride, problem.n),
     ];
     match bounds.into_iter().find(|(_, found, least)| found < least) {
-        Some((what, found, least)) => Err(Refusal::TooSmall { what, found, least }),
+        Some((what, found, least)) => Err(GemmRefusal::TooSmall { what, found, least }),
         None if u64::from(problem.m) * u64::from(problem.b_rows()) > u64::from(u32::MAX) => {
-            Err(Refusal::TooLarge { m: problem.m, n: problem.b_rows() })
+            Err(GemmRefusal::TooLarge { m: problem.m, n: problem.b_rows() })
         }
         None => Ok(()),
     }
@@ -188,106 +188,120 @@ fn check(problem: &Problem) -> Result<(), Refusal> {
 /// them.
 ///
 /// # Errors
-/// [`Refusal`].
-pub fn hopper_step<F: InputType<Stored: Element>, D: Output + Element>(
-    problem: &Problem,
-    choice: Choice,
+/// [`GemmRefusal`].
+pub fn hopper_step<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
+    problem: &GemmProblem,
+    choice: HopperChoice,
     multiprocessors: u32,
-) -> Result<Step, Refusal> {
+) -> Result<PlannedLaunch, GemmRefusal> {
     check(problem)?;
-    let Choice { shape, config, splits } = choice;
+    let HopperChoice { shape, config, splits } = choice;
     least_stages(config.stages)?;
     let multiple = 128 / F::BITS as u32;
-    for (what, Operand { major, stride }) in [("A", problem.a), ("B", problem.b)] {
+    for (what, OperandLayout { major, stride }) in [("A", problem.a), ("B", problem.b)] {
         if !stride.is_multiple_of(multiple) {
-            return Err(Refusal::Unaligned { what, stride, multiple });
+            return Err(GemmRefusal::Unaligned { what, stride, multiple });
         }
         if F::BITS == 8 && major != Major::K {
-            return Err(Refusal::Order { what, input: F::NAME });
+            return Err(GemmRefusal::Order { what, input: F::NAME });
         }
     }
     if config.two_level && !shape.holds_two_levels() {
-        return Err(Refusal::TwoLevel { shape });
+        return Err(GemmRefusal::TwoLevel { shape });
     }
     if problem.epilogue.gated.is_some() && problem.b.major != Major::K {
-        return Err(Refusal::GatedOrder);
+        return Err(GemmRefusal::GatedOrder);
     }
     let [tile_m, tile_n] = shape.tile();
     let tile_k = F::Width::DEPTH;
     shares(problem.k.div_ceil(tile_k), splits)?;
     let epilogue = problem.epilogue;
     let store = match splits {
-        2.. => Store::Partials,
+        2.. => ResultStore::Partials,
         // A tensor map's store writes whole 16 bytes at the end of a row: what lies between two
         // rows would be lost.
         _ if [problem.c_stride, problem.n].iter().all(|n| n.is_multiple_of(8)) && D::pack().is_some() => {
-            Store::Tiles(epilogue)
+            ResultStore::Tiles(epilogue)
         }
-        _ => Store::Elements(epilogue),
+        _ => ResultStore::Elements(epilogue),
     };
     let columns = tile_n;
     let staged = shape.staged();
-    if epilogue.gated.is_some() && store == Store::Tiles(epilogue) && !(columns / 2).is_multiple_of(staged) {
-        return Err(Refusal::GatedShape { shape, staged, columns });
+    if epilogue.gated.is_some() && store == ResultStore::Tiles(epilogue) && !(columns / 2).is_multiple_of(staged) {
+        return Err(GemmRefusal::GatedShape { shape, staged, columns });
     }
     let (record, facts) = shape.build::<F, D>([problem.a.major, problem.b.major]);
-    let gated = epilogue.gated.is_some() && store != Store::Partials;
+    let gated = epilogue.gated.is_some() && store != ResultStore::Partials;
     let [down, across] = config.extents();
     let parts = if gated { down.max(2) } else { down };
     for (blocks, boxes) in [(across, facts.boxes[0]), (parts, facts.boxes[1])] {
         let lines = boxes.lines as u32;
         if !matches!(blocks, 1 | 2 | 4 | 8) || !lines.is_multiple_of(8 * blocks) {
-            return Err(Refusal::Cluster { blocks, lines });
+            return Err(GemmRefusal::Cluster { blocks, lines });
         }
     }
     let rows = problem.m.div_ceil(tile_m * down);
     let width = if gated { tile_n / 2 } else { tile_n };
     // Partial sums of a gated product are those of all of B's rows; the gate is applied when they
     // are added up.
-    let n = if store == Store::Partials { problem.b_rows() } else { problem.n };
+    let n = if store == ResultStore::Partials { problem.b_rows() } else { problem.n };
     let columns = n.div_ceil(width * across);
     let mut arguments = vec![
-        map(Buffer::A, <F::Stored as Element>::DTYPE, problem.a, [problem.m, problem.k], facts.boxes[0], across),
-        map(Buffer::B, <F::Stored as Element>::DTYPE, problem.b, [problem.b_rows(), problem.k], facts.boxes[1], parts),
+        map(
+            GemmBuffer::A,
+            <F::Stored as TrialElement>::DTYPE,
+            problem.a,
+            [problem.m, problem.k],
+            facts.boxes[0],
+            across,
+        ),
+        map(
+            GemmBuffer::B,
+            <F::Stored as TrialElement>::DTYPE,
+            problem.b,
+            [problem.b_rows(), problem.k],
+            facts.boxes[1],
+            parts,
+        ),
     ];
     arguments.extend([problem.m, n, problem.k, rows, columns, splits].map(Argument::Number));
     arguments.extend(match store {
-        Store::Tiles(_) => {
-            let c = Operand { major: Major::K, stride: problem.c_stride };
-            vec![map(Buffer::C, D::DTYPE, c, [problem.m, problem.n], facts.boxes[2], 1)]
+        ResultStore::Tiles(_) => {
+            let c = OperandLayout { major: Major::K, stride: problem.c_stride };
+            vec![map(GemmBuffer::C, D::DTYPE, c, [problem.m, problem.n], facts.boxes[2], 1)]
         }
-        Store::Elements(_) => vec![Argument::Pointer(Buffer::C), Argument::Number(problem.c_stride)],
-        Store::Partials => vec![Argument::Pointer(Buffer::Partials)],
+        ResultStore::Elements(_) => vec![Argument::Pointer(GemmBuffer::C), Argument::Number(problem.c_stride)],
+        ResultStore::Partials => vec![Argument::Pointer(GemmBuffer::Partials)],
     });
-    if store != Store::Partials {
+    if store != ResultStore::Partials {
         arguments.extend(epilogue_arguments(problem));
     }
     let clusters = (rows * columns * splits).min(multiprocessors / config.cluster).max(1);
     let name = format!("gemm_{}_{tile_m}x{tile_n}x{tile_k}", F::NAME);
-    Ok(Step { kernel: record(&name, config, store), grid: clusters * config.cluster, arguments })
+    Ok(PlannedLaunch { kernel: record(&name, config, store), grid: clusters * config.cluster, arguments })
 }
 
 /// The launches that compute a product on sm_90a with those tiles: [`hopper_step`], followed by the
 /// reduction where the contraction is split.
 ///
 /// # Errors
-/// [`Refusal`].
-pub fn hopper_steps<F: InputType<Stored: Element>, D: Output + Element>(
-    problem: &Problem,
-    choice: Choice,
+/// [`GemmRefusal`].
+pub fn hopper_steps<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
+    problem: &GemmProblem,
+    choice: HopperChoice,
     multiprocessors: u32,
-) -> Result<Vec<Step>, Refusal> {
+) -> Result<Vec<PlannedLaunch>, GemmRefusal> {
     with_reduction::<F, D>(hopper_step::<F, D>(problem, choice, multiprocessors)?, problem, choice.splits, Arch::Sm90a)
 }
 
 /// A step, followed by the reduction where it leaves partial sums.
-fn with_reduction<F: InputType, D: Output>(
-    step: Step,
-    problem: &Problem,
+fn with_reduction<F: InputType, D: GemmOutput>(
+    step: PlannedLaunch,
+    problem: &GemmProblem,
     splits: u32,
     arch: Arch,
-) -> Result<Vec<Step>, Refusal> {
-    let partial = step.arguments.contains(&Argument::Pointer(Buffer::Partials));
+) -> Result<Vec<PlannedLaunch>, GemmRefusal> {
+    let partial = step.arguments.contains(&Argument::Pointer(GemmBuffer::Partials));
     let reduction = partial.then(|| reduce_step::<F, D>(problem, splits, arch)).transpose()?;
     Ok([step].into_iter().chain(reduction).collect())
 }
@@ -315,65 +329,73 @@ pub struct WarpChoice {
 /// is split or the epilogue gated, it leaves partial sums for [`reduce_step`].
 ///
 /// # Errors
-/// [`Refusal`].
-pub fn warp_step<F: InputType<Stored: Element>, D: Output + Element>(
-    problem: &Problem,
+/// [`GemmRefusal`].
+pub fn warp_step<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
+    problem: &GemmProblem,
     choice: WarpChoice,
-) -> Result<Step, Refusal> {
+) -> Result<PlannedLaunch, GemmRefusal> {
     check(problem)?;
     let WarpChoice { shape, stages, group, splits, arch, aligned, two_level } = choice;
     least_stages(stages)?;
     if shape == WarpShape::M128N128 && problem.transposes_bytes::<F>() {
-        return Err(Refusal::TransposedBytes { shape, input: F::NAME });
+        return Err(GemmRefusal::TransposedBytes { shape, input: F::NAME });
     }
     let [tile_m, tile_n] = shape.tile();
     let tile_k = F::Width::DEPTH;
     shares(problem.k.div_ceil(tile_k), splits)?;
     let store = if splits > 1 || problem.epilogue.gated.is_some() {
-        Store::Partials
+        ResultStore::Partials
     } else {
-        Store::Elements(problem.epilogue)
+        ResultStore::Elements(problem.epilogue)
     };
     let n = problem.b_rows();
-    let vector = |operand: Operand, rows: u32, aligned: u32| {
+    let vector = |operand: OperandLayout, rows: u32, aligned: u32| {
         let line = if operand.major == Major::K { problem.k } else { rows };
         let widest = 128 / F::BITS as u32;
         1 << [line, operand.stride, aligned, widest].into_iter().map(u32::trailing_zeros).min().unwrap_or(0)
     };
     let vectors = [vector(problem.a, problem.m, aligned[0]), vector(problem.b, n, aligned[1])];
-    let config = ampere::Config { stages, group, majors: [problem.a.major, problem.b.major], vectors, two_level };
+    let config = ampere::AmpereConfig { stages, group, majors: [problem.a.major, problem.b.major], vectors, two_level };
     let rows = problem.m.div_ceil(tile_m);
     let columns = n.div_ceil(tile_n);
-    let mut arguments = vec![Argument::Pointer(Buffer::A), Argument::Pointer(Buffer::B)];
+    let mut arguments = vec![Argument::Pointer(GemmBuffer::A), Argument::Pointer(GemmBuffer::B)];
     let numbers = [problem.m, n, problem.k, problem.a.stride, problem.b.stride, rows, columns, splits];
     arguments.extend(numbers.map(Argument::Number));
-    if store == Store::Partials {
-        arguments.push(Argument::Pointer(Buffer::Partials));
+    if store == ResultStore::Partials {
+        arguments.push(Argument::Pointer(GemmBuffer::Partials));
     } else {
-        arguments.extend([Argument::Pointer(Buffer::C), Argument::Number(problem.c_stride)]);
+        arguments.extend([Argument::Pointer(GemmBuffer::C), Argument::Number(problem.c_stride)]);
         arguments.extend(epilogue_arguments(problem));
     }
     let name = format!("gemm_{}_{tile_m}x{tile_n}x{tile_k}_warps", F::NAME);
-    Ok(Step { kernel: shape.record::<F, D>(&name, arch, config, store)?, grid: rows * columns * splits, arguments })
+    Ok(PlannedLaunch {
+        kernel: shape.record::<F, D>(&name, arch, config, store)?,
+        grid: rows * columns * splits,
+        arguments,
+    })
 }
 
 /// The launch that makes the result of partial sums.
 ///
 /// # Errors
-/// [`Refusal`].
-pub fn reduce_step<F: InputType, D: Output>(problem: &Problem, splits: u32, arch: Arch) -> Result<Step, Refusal> {
+/// [`GemmRefusal`].
+pub fn reduce_step<F: InputType, D: GemmOutput>(
+    problem: &GemmProblem,
+    splits: u32,
+    arch: Arch,
+) -> Result<PlannedLaunch, GemmRefusal> {
     check(problem)?;
     let epilogue = problem.epilogue;
     let kernel = record("gemm_reduce", arch, reduce::launch(), |k| reduce::reduce::<F::Sum, D>(k, epilogue));
-    let mut arguments = vec![Argument::Pointer(Buffer::Partials), Argument::Pointer(Buffer::C)];
+    let mut arguments = vec![Argument::Pointer(GemmBuffer::Partials), Argument::Pointer(GemmBuffer::C)];
     arguments.extend([problem.c_stride, problem.m, problem.n, splits].map(Argument::Number));
     arguments.extend(epilogue_arguments(problem));
-    Ok(Step { kernel, grid: (problem.m * problem.n).div_ceil(256).min(4096), arguments })
+    Ok(PlannedLaunch { kernel, grid: (problem.m * problem.n).div_ceil(256).min(4096), arguments })
 }
 
 /// The device that a product is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct GemmDevice {
     /// The device's architecture.
     pub arch: Arch,
     /// Its multiprocessors.
@@ -386,23 +408,28 @@ pub struct Target {
 /// device and the strides allow it, over `mma.sync` elsewhere.
 ///
 /// # Errors
-/// [`Refusal`], for what no kernel computes.
-pub fn plan<F: InputType<Stored: Element>, D: Output + Element>(
-    problem: &Problem,
-    target: Target,
-) -> Result<Vec<Step>, Refusal> {
-    let Target { arch, multiprocessors, aligned } = target;
+/// [`GemmRefusal`], for what no kernel computes.
+pub fn plan<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
+    problem: &GemmProblem,
+    target: GemmDevice,
+) -> Result<Vec<PlannedLaunch>, GemmRefusal> {
+    let GemmDevice { arch, multiprocessors, aligned } = target;
     let by_maps = match (arch, aligned.is_multiple_of(16)) {
         (Arch::Sm90a, true) => {
             let choice = choose::<F>(problem, multiprocessors);
             hopper_step::<F, D>(problem, choice, multiprocessors).map(|step| (step, choice.splits))
         }
-        _ => Err(Refusal::GatedOrder),
+        _ => Err(GemmRefusal::GatedOrder),
     };
     let (step, splits) = match by_maps {
         Ok(planned) => planned,
         // What a tensor map cannot describe, vectors of cp.async and single elements can.
-        Err(Refusal::Unaligned { .. } | Refusal::Order { .. } | Refusal::GatedOrder | Refusal::GatedShape { .. }) => {
+        Err(
+            GemmRefusal::Unaligned { .. }
+            | GemmRefusal::Order { .. }
+            | GemmRefusal::GatedOrder
+            | GemmRefusal::GatedShape { .. },
+        ) => {
             check(problem)?;
             let (shape, splits) = choose_warps::<F>(problem, multiprocessors);
             let elements = aligned * 8 / F::BITS as u32;
@@ -423,28 +450,28 @@ pub fn plan<F: InputType<Stored: Element>, D: Output + Element>(
 }
 
 /// A stage is read while the next one is filled.
-fn least_stages(found: u32) -> Result<(), Refusal> {
-    if found < 2 { Err(Refusal::TooSmall { what: "the number of stages", found, least: 2 }) } else { Ok(()) }
+fn least_stages(found: u32) -> Result<(), GemmRefusal> {
+    if found < 2 { Err(GemmRefusal::TooSmall { what: "the number of stages", found, least: 2 }) } else { Ok(()) }
 }
 
 /// Every share of the contraction has a step.
-fn shares(steps: u32, splits: u32) -> Result<(), Refusal> {
+fn shares(steps: u32, splits: u32) -> Result<(), GemmRefusal> {
     if splits == 0 || (splits - 1) * steps.div_ceil(splits) >= steps {
-        return Err(Refusal::Splits { splits, steps });
+        return Err(GemmRefusal::Splits { splits, steps });
     }
     Ok(())
 }
 
-fn epilogue_arguments(problem: &Problem) -> Vec<Argument> {
+fn epilogue_arguments(problem: &GemmProblem) -> Vec<Argument> {
     let mut arguments = Vec::new();
     if problem.epilogue.scaled {
-        arguments.extend([Buffer::AScale, Buffer::BScale].map(Argument::Pointer));
+        arguments.extend([GemmBuffer::AScale, GemmBuffer::BScale].map(Argument::Pointer));
     }
     if problem.epilogue.bias {
-        arguments.push(Argument::Pointer(Buffer::Bias));
+        arguments.push(Argument::Pointer(GemmBuffer::Bias));
     }
     if problem.epilogue.residual {
-        arguments.extend([Argument::Pointer(Buffer::Residual), Argument::Number(problem.c_stride)]);
+        arguments.extend([Argument::Pointer(GemmBuffer::Residual), Argument::Number(problem.c_stride)]);
     }
     arguments
 }
@@ -452,9 +479,9 @@ fn epilogue_arguments(problem: &Problem) -> Vec<Argument> {
 /// The tensor map of a matrix (rows, columns) whose tiles have these boxes, their lines divided
 /// into `parts`.
 fn map(
-    buffer: Buffer,
+    buffer: GemmBuffer,
     dtype: DType,
-    operand: Operand,
+    operand: OperandLayout,
     [rows, columns]: [u32; 2],
     boxes: TensorBoxes,
     parts: u32,

@@ -6,7 +6,7 @@ use tilewright_layout::swizzle::canonical::Major;
 
 /// A matrix in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Operand {
+pub struct OperandLayout {
     /// Which index is contiguous.
     pub major: Major,
     /// Elements from one line to the next.
@@ -18,7 +18,7 @@ pub struct Operand {
 /// B is held as (n, k): a weight `[N, K]` as checkpoints store it is K-major, a row-major `[K, N]`
 /// is MN-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Problem {
+pub struct GemmProblem {
     /// Rows of the result.
     pub m: u32,
     /// Columns of the result.
@@ -26,9 +26,9 @@ pub struct Problem {
     /// The contraction.
     pub k: u32,
     /// The A operand, (m, k).
-    pub a: Operand,
+    pub a: OperandLayout,
     /// The B operand, (n, k); (2n, k) where the epilogue is gated.
-    pub b: Operand,
+    pub b: OperandLayout,
     /// Elements from one row of the result to the next.
     pub c_stride: u32,
     /// What is done to the sums.
@@ -38,38 +38,38 @@ pub struct Problem {
     pub fast: bool,
 }
 
-impl Problem {
+impl GemmProblem {
     /// Compact matrices, both operands K-major, no epilogue.
     ///
     /// ```
-    /// use tilewright_kernels::gemm::Problem;
-    /// let problem = Problem::new(128, 14336, 4096);
+    /// use tilewright_kernels::gemm::GemmProblem;
+    /// let problem = GemmProblem::new(128, 14336, 4096);
     /// assert_eq!((problem.a.stride, problem.c_stride), (4096, 14336));
     /// ```
-    pub fn new(m: u32, n: u32, k: u32) -> Problem {
-        let operand = Operand { major: Major::K, stride: k };
-        Problem { m, n, k, a: operand, b: operand, c_stride: n, epilogue: Epilogue::default(), fast: false }
+    pub fn new(m: u32, n: u32, k: u32) -> GemmProblem {
+        let operand = OperandLayout { major: Major::K, stride: k };
+        GemmProblem { m, n, k, a: operand, b: operand, c_stride: n, epilogue: Epilogue::default(), fast: false }
     }
 
     /// Sets the orders of the operands, which stay compact.
     #[must_use]
-    pub fn orders(self, a: Major, b: Major) -> Problem {
+    pub fn orders(self, a: Major, b: Major) -> GemmProblem {
         let columns = self.b_rows();
-        let operand = |major, rows| Operand { major, stride: if major == Major::K { self.k } else { rows } };
-        Problem { a: operand(a, self.m), b: operand(b, columns), ..self }
+        let operand = |major, rows| OperandLayout { major, stride: if major == Major::K { self.k } else { rows } };
+        GemmProblem { a: operand(a, self.m), b: operand(b, columns), ..self }
     }
 
     /// Sets the epilogue; B stays compact.
     #[must_use]
-    pub fn epilogue(self, epilogue: Epilogue) -> Problem {
-        let problem = Problem { epilogue, ..self };
+    pub fn epilogue(self, epilogue: Epilogue) -> GemmProblem {
+        let problem = GemmProblem { epilogue, ..self };
         problem.orders(self.a.major, self.b.major)
     }
 
     /// Keeps sums in the tensor cores: no two-level accumulation.
     #[must_use]
-    pub fn fast(self) -> Problem {
-        Problem { fast: true, ..self }
+    pub fn fast(self) -> GemmProblem {
+        GemmProblem { fast: true, ..self }
     }
 
     /// Whether sums are two-level accumulation: f32 registers take in what a stage makes.
@@ -90,7 +90,7 @@ impl Problem {
 
     /// Elements that A, B and C take in memory.
     pub fn sizes(&self) -> [usize; 3] {
-        let size = |operand: Operand, rows: u32| {
+        let size = |operand: OperandLayout, rows: u32| {
             let (lines, line) = if operand.major == Major::K { (rows, self.k) } else { (self.k, rows) };
             (lines as usize - 1) * operand.stride as usize + line as usize
         };

@@ -1,24 +1,24 @@
 //! Adds up the shares of a split contraction, and finishes the sums.
 
-use super::finish::{Epilogue, Finish, Output};
+use super::finish::{Epilogue, EpilogueOperands, GemmOutput};
 use super::store::SUMS;
 use crate::tile::{Index, LayoutTensor, Modes};
 use tilewright_codegen::build::{Builder, Number, Numeric, block};
-use tilewright_codegen::ir::Launch;
+use tilewright_codegen::ir::LaunchBounds;
 
 /// Threads of the kernel; each makes elements of the result, a grid's stride apart.
-pub fn launch() -> Launch {
+pub fn launch() -> LaunchBounds {
     block(256)
 }
 
 /// Parameters: partial sums \[splits, m, n\] (2n where gated), c, `c_stride`, m, n, splits; then
 /// those of the epilogue. The shares are added in their order, so that the result does not depend
 /// on who was first.
-pub fn reduce<S: Number + Numeric, D: Output>(k: &Builder, epilogue: Epilogue) {
+pub fn reduce<S: Number + Numeric, D: GemmOutput>(k: &Builder, epilogue: Epilogue) {
     let partials = k.global_of("partials", &SUMS).cast::<S>();
     let c = k.global::<D>("c");
     let [stride, m, n, splits] = ["c_stride", "m", "n", "splits"].map(|name| k.param::<u32>(name));
-    let finish = Finish::<D>::parameters(k, epilogue, [m, n]);
+    let finish = EpilogueOperands::<D>::parameters(k, epilogue, [m, n]);
     let width = if epilogue.gated.is_some() { n * 2 } else { n };
     let result = LayoutTensor::new(c, Modes::row_major([m.into(), n.into()], stride));
     let next = k.var(k.block_id() * k.threads() + k.tid());

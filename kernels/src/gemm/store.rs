@@ -1,8 +1,8 @@
 //! Where the sums go: by tensor map through shared memory, element by element, or as partial sums.
 
-use super::finish::{Epilogue, Finish, Output};
+use super::finish::{Epilogue, EpilogueOperands, GemmOutput};
 use super::tiling::Tiles;
-use crate::mma::{Accumulator, OutputType, Pack, Pair, store_pairs};
+use crate::mma::{Accumulator, OutputType, Pack, RegisterPair, store_pairs};
 use crate::tile::{Index, LayoutTensor, Modes, Share, boxes};
 use tilewright_codegen::build::{Builder, Global, Param, Ptr, Scalar, Shared, TensorMap, Val};
 use tilewright_codegen::ir::Ty;
@@ -16,7 +16,7 @@ pub(super) const SUMS: [Ty; 2] = [Ty::F32, Ty::S32];
 
 /// How the result is written to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Store {
+pub enum ResultStore {
     /// By tensor map, in tiles that were staged in shared memory; the map clips them at the edges.
     Tiles(Epilogue),
     /// Element by element, each with its predicate: for results that no tensor map describes.
@@ -26,12 +26,12 @@ pub enum Store {
     Partials,
 }
 
-impl Store {
+impl ResultStore {
     /// The epilogue that is applied before.
     pub fn epilogue(self) -> Epilogue {
         match self {
-            Store::Tiles(epilogue) | Store::Elements(epilogue) => epilogue,
-            Store::Partials => Epilogue::default(),
+            ResultStore::Tiles(epilogue) | ResultStore::Elements(epilogue) => epilogue,
+            ResultStore::Partials => Epilogue::default(),
         }
     }
 }
@@ -95,9 +95,9 @@ impl ResultTiles {
 }
 
 /// The result's side of a kernel.
-pub(super) struct Results<'k, S, D> {
+pub(super) struct GemmResults<'k, S, D> {
     k: &'k Builder,
-    finish: Finish<'k, D>,
+    finish: EpilogueOperands<'k, D>,
     extents: [Val<'k, u32>; 2],
     to: To<'k, S, D>,
     tiles: ResultTiles,
@@ -120,7 +120,7 @@ fn part<'k, T: Scalar>(
     whole.range(0, row.into(), rows).range(1, column.into(), columns)
 }
 
-impl<'k, S: OutputType, D: Output> Sink<'k, S> for Results<'k, S, D> {
+impl<'k, S: OutputType, D: GemmOutput> Sink<'k, S> for GemmResults<'k, S, D> {
     fn columns(&self) -> u32 {
         if self.finish.gated() { self.tiles.columns / 2 } else { self.tiles.columns }
     }
@@ -168,30 +168,30 @@ impl<'k, S: OutputType, D: Output> Sink<'k, S> for Results<'k, S, D> {
     }
 }
 
-impl<'k, S: OutputType, D: Output> Results<'k, S, D> {
+impl<'k, S: OutputType, D: GemmOutput> GemmResults<'k, S, D> {
     /// Declares `c` (a tensor map; a pointer and `c_stride`; a pointer to partial sums) and the
     /// epilogue's parameters.
     #[track_caller]
     pub(super) fn parameters(
         k: &'k Builder,
         tiles: ResultTiles,
-        store: Store,
+        store: ResultStore,
         extents: [Val<'k, u32>; 2],
     ) -> Box<dyn Sink<'k, S> + 'k> {
         let to: To<'k, S, D> = match (store, D::pack()) {
-            (Store::Tiles(_), Some(pack)) => {
+            (ResultStore::Tiles(_), Some(pack)) => {
                 let map = k.tensor_map("c");
                 let staged = k.shared_aligned("c", tiles.consumers * tiles.buffers * tiles.stage(), 1024);
                 To::Tiles { map, staged, pack }
             }
-            (Store::Tiles(_) | Store::Elements(_), _) => {
+            (ResultStore::Tiles(_) | ResultStore::Elements(_), _) => {
                 let base = k.global("c");
                 To::Elements { base, stride: k.param("c_stride") }
             }
-            (Store::Partials, _) => To::Partials(k.global_of("partials", &SUMS).cast()),
+            (ResultStore::Partials, _) => To::Partials(k.global_of("partials", &SUMS).cast()),
         };
-        let finish = Finish::parameters(k, store.epilogue(), extents);
-        Box::new(Results::<S, D> { k, finish, extents, to, tiles })
+        let finish = EpilogueOperands::parameters(k, store.epilogue(), extents);
+        Box::new(GemmResults::<S, D> { k, finish, extents, to, tiles })
     }
 
     /// Stages the tile by columns, a warpgroup's buffers in turn, and sends them off.
@@ -234,7 +234,13 @@ impl<'k, S: OutputType, D: Output> Results<'k, S, D> {
 
     /// One of a pair of results, whose first sum stands at `corner` of the whole result.
     #[track_caller]
-    fn value(&self, sums: Accumulator<'k, S>, pair: Pair<'k>, i: u32, corner: [Val<'k, u32>; 2]) -> Val<'k, f32> {
+    fn value(
+        &self,
+        sums: Accumulator<'k, S>,
+        pair: RegisterPair<'k>,
+        i: u32,
+        corner: [Val<'k, u32>; 2],
+    ) -> Val<'k, f32> {
         // Summed up as the masks of the store are, so that both are the same numbers.
         let [row, column] = corner.map(Index::any);
         let at = || [row + pair.row, column + pair.column + i].map(|at| at.get(self.k));

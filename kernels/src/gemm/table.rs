@@ -1,9 +1,9 @@
 //! The tiles that are shipped for sm_90a, a row each, and the kernels that they make.
 
 use super::ampere;
-use super::finish::Output;
-use super::hopper::{Config, gemm, launch};
-use super::store::Store;
+use super::finish::GemmOutput;
+use super::hopper::{HopperConfig, gemm, launch};
+use super::store::ResultStore;
 use super::tiling::{Tiles, Tiling};
 use crate::mma::{InputType, MissingAtom};
 use crate::tile::boxes;
@@ -65,12 +65,12 @@ impl WarpShape {
     ///
     /// # Errors
     /// [`MissingAtom`] where the architecture cannot multiply such operands.
-    pub(super) fn record<F: InputType, D: Output>(
+    pub(super) fn record<F: InputType, D: GemmOutput>(
         self,
         name: &str,
         arch: Arch,
-        config: ampere::Config,
-        store: Store,
+        config: ampere::AmpereConfig,
+        store: ResultStore,
     ) -> Result<Kernel, MissingAtom> {
         let kernel = match self {
             WarpShape::M128N128 => by_majors!(config.majors, warps::<F, D>, 128, 128, 2, 64, 128),
@@ -80,21 +80,21 @@ impl WarpShape {
     }
 }
 
-fn warps<F: InputType, D: Output, T: Tiles>(
+fn warps<F: InputType, D: GemmOutput, T: Tiles>(
     name: &str,
     arch: Arch,
-    config: ampere::Config,
-    store: Store,
+    config: ampere::AmpereConfig,
+    store: ResultStore,
 ) -> Result<Kernel, MissingAtom> {
-    ampere::Product::<F, T>::on(arch)?;
+    ampere::BlockMma::<F, T>::on(arch)?;
     Ok(record(name, arch, ampere::launch::<F, T>(), |k| ampere::gemm::<F, D, T>(k, config, store)))
 }
 
 /// Records a kernel of that name.
-pub(super) type Record = fn(&str, Config, Store) -> Kernel;
+pub(super) type Record = fn(&str, HopperConfig, ResultStore) -> Kernel;
 
-fn entry<F: InputType, D: Output, T: Tiles>() -> (Record, Facts) {
-    let record = |name: &str, config: Config, store: Store| {
+fn entry<F: InputType, D: GemmOutput, T: Tiles>() -> (Record, Facts) {
+    let record = |name: &str, config: HopperConfig, store: ResultStore| {
         record(name, Arch::Sm90a, launch::<T>(config), |k| gemm::<F, D, T>(k, config, store))
     };
     let boxes = [boxes::<F::Stored, T::A>(), boxes::<F::Stored, T::B>(), boxes::<u16, T::C>()];
@@ -105,42 +105,42 @@ macro_rules! shapes {
     ($($(#[$doc:meta])+ $Name:ident = $m:literal $n:literal by $w:literal rows $r:literal staged $s:literal;)+) => {
         /// The tiles of a kernel on sm_90a.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Shape {
+        pub enum HopperShape {
             $($(#[$doc])+ $Name,)+
         }
 
-        impl Shape {
+        impl HopperShape {
             /// Every shape.
-            pub const ALL: &'static [Shape] = &[$(Shape::$Name),+];
+            pub const ALL: &'static [HopperShape] = &[$(HopperShape::$Name),+];
 
             /// Rows and columns of a tile.
             pub const fn tile(self) -> [u32; 2] {
-                match self { $(Shape::$Name => [$m, $n],)+ }
+                match self { $(HopperShape::$Name => [$m, $n],)+ }
             }
 
             /// Columns of the result that are staged at a time.
             pub const fn staged(self) -> u32 {
-                match self { $(Shape::$Name => $s,)+ }
+                match self { $(HopperShape::$Name => $s,)+ }
             }
 
             /// Warpgroups that multiply.
             pub const fn consumers(self) -> u32 {
-                match self { $(Shape::$Name => $w,)+ }
+                match self { $(HopperShape::$Name => $w,)+ }
             }
 
             /// Bytes of shared memory of a stage, and of what is staged of the result.
             pub const fn bytes(self) -> (u32, u32) {
-                match self { $(Shape::$Name => (($m + $n) * 128, if $s == $n { 1 } else { 2 } * $m * $s * 2),)+ }
+                match self { $(HopperShape::$Name => (($m + $n) * 128, if $s == $n { 1 } else { 2 } * $m * $s * 2),)+ }
             }
 
             /// Whether a thread's registers hold the sums twice, as two-level accumulation needs.
             pub const fn holds_two_levels(self) -> bool {
-                match self { $(Shape::$Name => 2 * $n * $r / 128 <= MOST_SUMS,)+ }
+                match self { $(HopperShape::$Name => 2 * $n * $r / 128 <= MOST_SUMS,)+ }
             }
 
             /// The kernel for operands of those orders, and what the host must know of it.
-            pub(super) fn build<F: InputType, D: Output>(self, majors: [Major; 2]) -> (Record, Facts) {
-                let entry = match self { $(Shape::$Name => by_majors!(majors, entry::<F, D>, $m, $n, $w, $r, $s),)+ };
+            pub(super) fn build<F: InputType, D: GemmOutput>(self, majors: [Major; 2]) -> (Record, Facts) {
+                let entry = match self { $(HopperShape::$Name => by_majors!(majors, entry::<F, D>, $m, $n, $w, $r, $s),)+ };
                 entry()
             }
         }

@@ -1,13 +1,13 @@
 //! Trials of the kernels: problems at random for each kernel that is shipped.
 
 use super::data::{Data, Drawn, Near, Rounded};
-use super::plan::{Argument, Buffer, Choice, Step, WarpChoice, hopper_step, reduce_step, warp_step};
-use super::{Config, Epilogue, Operand, Problem, Shape, WarpShape};
+use super::plan::{Argument, GemmBuffer, HopperChoice, PlannedLaunch, WarpChoice, hopper_step, reduce_step, warp_step};
+use super::{Epilogue, GemmProblem, HopperConfig, HopperShape, OperandLayout, WarpShape};
 use crate::activation::{Activation, SoftCap};
 use crate::mma::{E4M3, E5M2, Width};
 use half::{bf16, f16};
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
-use tilewright_codegen::trial::{Bound, BufferId, Draw, Element, Expected, Shipped, Trial};
+use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Shipped, Trial, TrialElement};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::view::Along;
@@ -16,12 +16,12 @@ use tilewright_layout::view::Along;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShippedGemm {
     name: &'static str,
-    kind: Kind,
-    inputs: Inputs,
+    kind: GemmCaseKind,
+    inputs: GemmInputs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum GemmCaseKind {
     Hopper,
     Warps,
     Reduce,
@@ -29,7 +29,7 @@ enum Kind {
 
 /// What is multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Inputs {
+enum GemmInputs {
     /// bf16 and f16.
     Half,
     /// E4M3 and E5M2.
@@ -39,9 +39,9 @@ enum Inputs {
 }
 
 /// A problem, and the launch that computes it or a part of it.
-struct Case {
-    problem: Problem,
-    step: Step,
+struct GemmCase {
+    problem: GemmProblem,
+    step: PlannedLaunch,
     /// Shares of the contraction, and the length of a step of it.
     splits: u32,
     depth: u32,
@@ -65,17 +65,17 @@ impl Functions {
 impl ShippedGemm {
     /// The kernels.
     pub const ALL: [ShippedGemm; 7] = [
-        ShippedGemm { name: "gemm", kind: Kind::Hopper, inputs: Inputs::Half },
-        ShippedGemm { name: "gemm_fp8", kind: Kind::Hopper, inputs: Inputs::Float8 },
-        ShippedGemm { name: "gemm_s8", kind: Kind::Hopper, inputs: Inputs::Int8 },
-        ShippedGemm { name: "gemm_warps", kind: Kind::Warps, inputs: Inputs::Half },
-        ShippedGemm { name: "gemm_fp8_warps", kind: Kind::Warps, inputs: Inputs::Float8 },
-        ShippedGemm { name: "gemm_s8_warps", kind: Kind::Warps, inputs: Inputs::Int8 },
-        ShippedGemm { name: "gemm_reduce", kind: Kind::Reduce, inputs: Inputs::Half },
+        ShippedGemm { name: "gemm", kind: GemmCaseKind::Hopper, inputs: GemmInputs::Half },
+        ShippedGemm { name: "gemm_fp8", kind: GemmCaseKind::Hopper, inputs: GemmInputs::Float8 },
+        ShippedGemm { name: "gemm_s8", kind: GemmCaseKind::Hopper, inputs: GemmInputs::Int8 },
+        ShippedGemm { name: "gemm_warps", kind: GemmCaseKind::Warps, inputs: GemmInputs::Half },
+        ShippedGemm { name: "gemm_fp8_warps", kind: GemmCaseKind::Warps, inputs: GemmInputs::Float8 },
+        ShippedGemm { name: "gemm_s8_warps", kind: GemmCaseKind::Warps, inputs: GemmInputs::Int8 },
+        ShippedGemm { name: "gemm_reduce", kind: GemmCaseKind::Reduce, inputs: GemmInputs::Half },
     ];
 
     /// A problem that the kernel computes, and the launch that does it.
-    fn case<F: Drawn, D: Rounded>(self, arch: Arch, draw: &mut Draw, functions: Functions) -> Case {
+    fn case<F: Drawn, D: Rounded>(self, arch: Arch, draw: &mut Draw, functions: Functions) -> GemmCase {
         loop {
             let problem = self.problem(draw, functions);
             // Three stages fit wherever the kernel runs.
@@ -88,33 +88,33 @@ impl ShippedGemm {
             let shares = (1..=most.min(steps)).rev().find(|n| (n - 1) * steps.div_ceil(*n) < steps).unwrap_or(1);
             let pick = |draw: &mut Draw, count: usize| draw.between(0..=count as u32 - 1) as usize;
             let splits = match self.kind {
-                Kind::Reduce => most,
+                GemmCaseKind::Reduce => most,
                 _ if problem.epilogue == Epilogue::default() => shares,
                 _ => 1,
             };
             let step = match self.kind {
-                Kind::Hopper => {
-                    let shape = Shape::ALL[pick(draw, Shape::ALL.len())];
+                GemmCaseKind::Hopper => {
+                    let shape = HopperShape::ALL[pick(draw, HopperShape::ALL.len())];
                     let along = [Along::Rows, Along::Columns][pick(draw, 2)];
-                    let config = Config { stages, cluster: draw.between(1..=2), along, group, two_level };
-                    hopper_step::<F, D>(&problem, Choice { shape, config, splits }, 6)
+                    let config = HopperConfig { stages, cluster: draw.between(1..=2), along, group, two_level };
+                    hopper_step::<F, D>(&problem, HopperChoice { shape, config, splits }, 6)
                 }
-                Kind::Warps => {
+                GemmCaseKind::Warps => {
                     let shape = WarpShape::ALL[pick(draw, WarpShape::ALL.len())];
                     let choice = WarpChoice { shape, stages, group, splits, arch, aligned: [8, 8], two_level };
                     warp_step::<F, D>(&problem, choice)
                 }
-                Kind::Reduce => reduce_step::<F, D>(&problem, most, arch),
+                GemmCaseKind::Reduce => reduce_step::<F, D>(&problem, most, arch),
             };
             // Not every order, gate and two-level accumulation goes with every tile: another
             // problem, then.
             if let Ok(step) = step {
-                return Case { problem, step, splits, depth };
+                return GemmCase { problem, step, splits, depth };
             }
         }
     }
 
-    fn problem(self, draw: &mut Draw, functions: Functions) -> Problem {
+    fn problem(self, draw: &mut Draw, functions: Functions) -> GemmProblem {
         let mut extent = |most: u32| match draw.between(0..=3) {
             0 => draw.between(1..=9),
             1 => 16 * draw.between(1..=most / 16),
@@ -124,28 +124,29 @@ impl ShippedGemm {
         let n = extent(300);
         let k = extent(320);
         let mut flag = || draw.between(0..=1) == 1;
-        let scaled = self.inputs != Inputs::Half && flag();
-        let [bias, gated, residual] = [flag(), flag() && self.kind != Kind::Warps, flag()];
+        let scaled = self.inputs != GemmInputs::Half && flag();
+        let [bias, gated, residual] = [flag(), flag() && self.kind != GemmCaseKind::Warps, flag()];
         let gated = gated.then_some(functions.activation);
         let epilogue = Epilogue { scaled, bias, gated, soft_cap: functions.soft_cap, residual };
         let plain = Epilogue { scaled, ..Epilogue::default() };
         let epilogue = if flag() { epilogue } else { plain };
         let majors = [0; 2].map(|_| match (self.kind, self.inputs) {
-            (Kind::Hopper, Inputs::Float8 | Inputs::Int8) => Major::K,
+            (GemmCaseKind::Hopper, GemmInputs::Float8 | GemmInputs::Int8) => Major::K,
             _ if flag() => Major::K,
             _ => Major::Mn,
         });
-        let problem = Problem::new(m, n, k).epilogue(epilogue).orders(majors[0], majors[1]);
-        let problem = Problem { fast: flag(), ..problem };
-        let multiple = if self.kind == Kind::Warps { draw.between(1..=8) } else { 16 };
-        let apart = |operand: Operand| Operand { stride: operand.stride.next_multiple_of(multiple), ..operand };
-        Problem { a: apart(problem.a), b: apart(problem.b), ..problem }
+        let problem = GemmProblem::new(m, n, k).epilogue(epilogue).orders(majors[0], majors[1]);
+        let problem = GemmProblem { fast: flag(), ..problem };
+        let multiple = if self.kind == GemmCaseKind::Warps { draw.between(1..=8) } else { 16 };
+        let apart =
+            |operand: OperandLayout| OperandLayout { stride: operand.stride.next_multiple_of(multiple), ..operand };
+        GemmProblem { a: apart(problem.a), b: apart(problem.b), ..problem }
     }
 
     fn trial<F: Drawn, D: Rounded>(self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
         let mut draw = Draw::new(seed);
         let functions = Functions::draw(&mut Draw::new(!seed));
-        let Case { problem, step, splits, depth } = self.case::<F, D>(arch, &mut draw, functions);
+        let GemmCase { problem, step, splits, depth } = self.case::<F, D>(arch, &mut draw, functions);
         let data = Data::<F, D>::draw(&problem, &mut draw);
         let note = format!("{} to {}, {problem:?}, {splits} shares", F::NAME, D::NAME);
         let mut trial = Trial::new(verify(step.kernel)?, step.grid).note(note);
@@ -153,24 +154,24 @@ impl ShippedGemm {
         let shares: Vec<f32> = draw.floats(len, |v| v as f32);
         for argument in step.arguments {
             trial = argument.pass(trial, |trial, buffer| match (buffer, self.kind) {
-                (Buffer::A, _) => trial.input("a", &data.a),
-                (Buffer::B, _) => trial.input("b", &data.b),
-                (Buffer::AScale, _) => trial.input("a_scale", &data.scales[..1]),
-                (Buffer::BScale, _) => trial.input("b_scale", &data.scales[1..]),
-                (Buffer::Bias, _) => trial.input("bias", &data.bias),
-                (Buffer::Residual, _) => trial.input("residual", &data.residual),
-                (Buffer::Partials, Kind::Reduce) => trial.input("partials", &shares),
-                (Buffer::Partials, _) if F::CUT == 0.0 => {
+                (GemmBuffer::A, _) => trial.input("a", &data.a),
+                (GemmBuffer::B, _) => trial.input("b", &data.b),
+                (GemmBuffer::AScale, _) => trial.input("a_scale", &data.scales[..1]),
+                (GemmBuffer::BScale, _) => trial.input("b_scale", &data.scales[1..]),
+                (GemmBuffer::Bias, _) => trial.input("bias", &data.bias),
+                (GemmBuffer::Residual, _) => trial.input("residual", &data.residual),
+                (GemmBuffer::Partials, GemmCaseKind::Reduce) => trial.input("partials", &shares),
+                (GemmBuffer::Partials, _) if F::CUT == 0.0 => {
                     let sums = data.shares(&problem, splits, depth).into_iter();
                     trial.output("partials", Expected::exact(&sums.map(|(sum, _)| sum as i32).collect::<Vec<i32>>()))
                 }
-                (Buffer::Partials, _) => {
+                (GemmBuffer::Partials, _) => {
                     trial.output("partials", near::<f32>(data.shares(&problem, splits, depth), 0.0))
                 }
-                (Buffer::C, Kind::Reduce) => {
+                (GemmBuffer::C, GemmCaseKind::Reduce) => {
                     trial.output("c", near::<D>(data.finished(&problem, &added(&shares, splits)), D::UNIT))
                 }
-                (Buffer::C, _) => {
+                (GemmBuffer::C, _) => {
                     let expected = match data.exactly(&problem) {
                         Some(exactly) => Expected::exact(&exactly),
                         None => near::<D>(data.expected(&problem), D::UNIT),
@@ -185,7 +186,7 @@ impl ShippedGemm {
 
 impl Argument {
     /// Passes it to a trial, of whose buffers `buffer` makes the one that it names.
-    pub(crate) fn pass(self, mut trial: Trial, buffer: impl FnOnce(&mut Trial, Buffer) -> BufferId) -> Trial {
+    pub(crate) fn pass(self, mut trial: Trial, buffer: impl FnOnce(&mut Trial, GemmBuffer) -> BufferId) -> Trial {
         match self {
             Argument::Number(number) => trial.pass(number),
             Argument::Pointer(named) => {
@@ -201,7 +202,7 @@ impl Argument {
 }
 
 /// Elements near values, a part of the bounds relative.
-fn near<T: Element>(values: Vec<Near>, relative: f64) -> Expected {
+fn near<T: TrialElement>(values: Vec<Near>, relative: f64) -> Expected {
     let absolute = values.iter().map(|(value, bound)| bound - relative * value.abs()).fold(0.0, f64::max);
     let values: Vec<f64> = values.into_iter().map(|(value, _)| value).collect();
     Expected::near::<T>(&values, Bound { absolute, relative })
@@ -221,9 +222,9 @@ impl Shipped for ShippedGemm {
 
     fn needs(&self) -> Needs {
         match (self.kind, self.inputs) {
-            (Kind::Hopper, _) => Needs::Sm90a,
-            (Kind::Warps, Inputs::Float8) => Needs::Sm89,
-            (Kind::Warps | Kind::Reduce, _) => Needs::Sm80,
+            (GemmCaseKind::Hopper, _) => Needs::Sm90a,
+            (GemmCaseKind::Warps, GemmInputs::Float8) => Needs::Sm89,
+            (GemmCaseKind::Warps | GemmCaseKind::Reduce, _) => Needs::Sm80,
         }
     }
 
@@ -231,24 +232,24 @@ impl Shipped for ShippedGemm {
         let draw = &mut Draw::new(0);
         let functions = Functions::default();
         let case = match self.inputs {
-            Inputs::Half => self.case::<bf16, bf16>(arch, draw, functions),
-            Inputs::Float8 => self.case::<E4M3, bf16>(arch, draw, functions),
-            Inputs::Int8 => self.case::<i8, bf16>(arch, draw, functions),
+            GemmInputs::Half => self.case::<bf16, bf16>(arch, draw, functions),
+            GemmInputs::Float8 => self.case::<E4M3, bf16>(arch, draw, functions),
+            GemmInputs::Int8 => self.case::<i8, bf16>(arch, draw, functions),
         };
         case.step.kernel
     }
 
     fn draw(&self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
         match (self.inputs, seed % 4) {
-            (Inputs::Half, 0 | 2) => self.trial::<bf16, bf16>(arch, seed),
-            (Inputs::Half, 1) => self.trial::<f16, f16>(arch, seed),
-            (Inputs::Half, _) => self.trial::<bf16, f32>(arch, seed),
-            (Inputs::Float8, 0) => self.trial::<E4M3, bf16>(arch, seed),
-            (Inputs::Float8, 1) => self.trial::<E5M2, bf16>(arch, seed),
-            (Inputs::Float8, 2) => self.trial::<E4M3, f32>(arch, seed),
-            (Inputs::Float8, _) => self.trial::<E5M2, f32>(arch, seed),
-            (Inputs::Int8, 0 | 2) => self.trial::<i8, f32>(arch, seed),
-            (Inputs::Int8, _) => self.trial::<i8, bf16>(arch, seed),
+            (GemmInputs::Half, 0 | 2) => self.trial::<bf16, bf16>(arch, seed),
+            (GemmInputs::Half, 1) => self.trial::<f16, f16>(arch, seed),
+            (GemmInputs::Half, _) => self.trial::<bf16, f32>(arch, seed),
+            (GemmInputs::Float8, 0) => self.trial::<E4M3, bf16>(arch, seed),
+            (GemmInputs::Float8, 1) => self.trial::<E5M2, bf16>(arch, seed),
+            (GemmInputs::Float8, 2) => self.trial::<E4M3, f32>(arch, seed),
+            (GemmInputs::Float8, _) => self.trial::<E5M2, f32>(arch, seed),
+            (GemmInputs::Int8, 0 | 2) => self.trial::<i8, f32>(arch, seed),
+            (GemmInputs::Int8, _) => self.trial::<i8, bf16>(arch, seed),
         }
     }
 }

@@ -209,7 +209,7 @@ pub(super) const fn common_divisor(a: u32, b: u32) -> u32 {
 
 /// Which operand of the MMA weights are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum WeightSide {
     /// The m16 operand: rows 0 to 7 are a step of the strip's rows, rows 8 to 15 the next step of
     /// the same. Lane l has sums of feature l / 4, whose activations are the columns 0 to 3 of the
     /// first step, and 4 to 7 of the second.
@@ -227,21 +227,21 @@ pub enum Side {
     Pair,
 }
 
-impl Side {
+impl WeightSide {
     /// Accumulators of a group: where activations are the m16 operand the instructions of a step
     /// take turns, so that none waits for the one before.
     pub(super) fn chains(self) -> u32 {
         match self {
-            Side::A | Side::Pair => 1,
-            Side::B | Side::Half => 2,
+            WeightSide::A | WeightSide::Pair => 1,
+            WeightSide::B | WeightSide::Half => 2,
         }
     }
 
     /// Steps that an instruction takes together.
     pub fn steps(self) -> u32 {
         match self {
-            Side::A => 2,
-            Side::B | Side::Half | Side::Pair => 1,
+            WeightSide::A => 2,
+            WeightSide::B | WeightSide::Half | WeightSide::Pair => 1,
         }
     }
 }
@@ -250,15 +250,15 @@ impl Side {
 #[derive(Clone, Copy)]
 pub struct Factors<'k> {
     /// The scales of the features whose sums this lane has.
-    scales: Numbers<'k>,
+    scales: FeatureValues<'k>,
     /// The zeros of the same.
-    zeros: Option<Numbers<'k>>,
+    zeros: Option<FeatureValues<'k>>,
 }
 
 /// Numbers of the one or two features that a lane has sums of: of 16 bits as they are, until they
 /// are used.
 #[derive(Clone, Copy)]
-enum Numbers<'k> {
+enum FeatureValues<'k> {
     /// As they are.
     Wide([Val<'k, f32>; 2]),
     /// One as it is.
@@ -269,41 +269,41 @@ enum Numbers<'k> {
     One(Float, Val<'k, u32>),
 }
 
-impl<'k> Numbers<'k> {
+impl<'k> FeatureValues<'k> {
     /// Loads those of eight neighbouring numbers that a lane has features of.
     #[track_caller]
-    fn load(float: Float, at: Ptr<'k, Shared, u8>, side: Side) -> Numbers<'k> {
+    fn load(float: Float, at: Ptr<'k, Shared, u8>, side: WeightSide) -> FeatureValues<'k> {
         let lane = Index::lane(at.builder());
         let at = match side {
-            Side::A | Side::Pair => at.at((lane / 4 * float.bytes()).get(at.builder())),
-            Side::B | Side::Half => at.at((lane % 4 * (2 * float.bytes())).get(at.builder())),
+            WeightSide::A | WeightSide::Pair => at.at((lane / 4 * float.bytes()).get(at.builder())),
+            WeightSide::B | WeightSide::Half => at.at((lane % 4 * (2 * float.bytes())).get(at.builder())),
         };
         match (float, side) {
-            (Float::F32, Side::A | Side::Pair) => Numbers::OneWide(at.cast::<f32>().load()),
-            (Float::F32, Side::B | Side::Half) => Numbers::Wide(at.cast::<f32>().load_vec()),
-            (_, Side::A | Side::Pair) => Numbers::One(float, at.cast::<u16>().load().cast()),
-            (_, Side::B | Side::Half) => Numbers::Two(float, at.cast::<u32>().load()),
+            (Float::F32, WeightSide::A | WeightSide::Pair) => FeatureValues::OneWide(at.cast::<f32>().load()),
+            (Float::F32, WeightSide::B | WeightSide::Half) => FeatureValues::Wide(at.cast::<f32>().load_vec()),
+            (_, WeightSide::A | WeightSide::Pair) => FeatureValues::One(float, at.cast::<u16>().load().cast()),
+            (_, WeightSide::B | WeightSide::Half) => FeatureValues::Two(float, at.cast::<u32>().load()),
         }
     }
 
     /// Those that a lane has features of, where lane l was given those of the rows 2·(l / 8) and
     /// the next.
     #[track_caller]
-    fn of_word(float: Float, word: Val<'k, u32>, side: Side) -> Numbers<'k> {
+    fn of_word(float: Float, word: Val<'k, u32>, side: WeightSide) -> FeatureValues<'k> {
         let lane = word.builder().lane();
         match side {
-            Side::A | Side::Pair => Numbers::One(float, word >> (lane / 4 % 2 * 16u32)),
-            Side::B | Side::Half => Numbers::Two(float, word.shfl_idx(lane % 4 * 8u32)),
+            WeightSide::A | WeightSide::Pair => FeatureValues::One(float, word >> (lane / 4 % 2 * 16u32)),
+            WeightSide::B | WeightSide::Half => FeatureValues::Two(float, word.shfl_idx(lane % 4 * 8u32)),
         }
     }
 
     /// Replaces each word by what `word` gives.
-    fn map(self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> Numbers<'k> {
+    fn map(self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> FeatureValues<'k> {
         match self {
-            Numbers::OneWide(one) => Numbers::OneWide(word(one.bits()).bits()),
-            Numbers::Wide(both) => Numbers::Wide(both.map(|number| word(number.bits()).bits())),
-            Numbers::Two(float, both) => Numbers::Two(float, word(both)),
-            Numbers::One(float, one) => Numbers::One(float, word(one)),
+            FeatureValues::OneWide(one) => FeatureValues::OneWide(word(one.bits()).bits()),
+            FeatureValues::Wide(both) => FeatureValues::Wide(both.map(|number| word(number.bits()).bits())),
+            FeatureValues::Two(float, both) => FeatureValues::Two(float, word(both)),
+            FeatureValues::One(float, one) => FeatureValues::One(float, word(one)),
         }
     }
 
@@ -311,15 +311,15 @@ impl<'k> Numbers<'k> {
     #[track_caller]
     fn get(self) -> [Val<'k, f32>; 2] {
         match self {
-            Numbers::Wide(both) => both,
-            Numbers::OneWide(one) => [one; 2],
-            Numbers::Two(Float::F16, both) => {
+            FeatureValues::Wide(both) => both,
+            FeatureValues::OneWide(one) => [one; 2],
+            FeatureValues::Two(Float::F16, both) => {
                 let (a, b) = both.bits::<F16x2>().split();
                 [a.cast(), b.cast()]
             }
-            Numbers::Two(_, both) => [(both << 16u32).bits(), (both & 0xffff_0000u32).bits()],
-            Numbers::One(Float::F16, one) => [one.bits::<F16x2>().split().0.cast(); 2],
-            Numbers::One(_, one) => [(one << 16u32).bits(); 2],
+            FeatureValues::Two(_, both) => [(both << 16u32).bits(), (both & 0xffff_0000u32).bits()],
+            FeatureValues::One(Float::F16, one) => [one.bits::<F16x2>().split().0.cast(); 2],
+            FeatureValues::One(_, one) => [(one << 16u32).bits(); 2],
         }
     }
 }
@@ -333,8 +333,13 @@ impl<'k> Factors<'k> {
     /// Factors of words that were loaded before: of 16 bits, of the rows 2·(l / 8) and the next in
     /// lane l.
     #[track_caller]
-    pub(super) fn of_words(codes: Codes, side: Side, scales: Val<'k, u32>, zeros: Option<Val<'k, u32>>) -> Factors<'k> {
-        let of = |float| move |word| Numbers::of_word(float, word, side);
+    pub(super) fn of_words(
+        codes: Codes,
+        side: WeightSide,
+        scales: Val<'k, u32>,
+        zeros: Option<Val<'k, u32>>,
+    ) -> Factors<'k> {
+        let of = |float| move |word| FeatureValues::of_word(float, word, side);
         Factors { scales: of(codes.scale)(scales), zeros: zeros.map(of(Float::Bf16)) }
     }
 
@@ -347,7 +352,7 @@ impl<'k> Factors<'k> {
     /// Their zeros, where groups have their own.
     #[track_caller]
     pub(super) fn zeros(self) -> Option<[Val<'k, f32>; 2]> {
-        self.zeros.map(Numbers::get)
+        self.zeros.map(FeatureValues::get)
     }
 }
 
@@ -365,7 +370,7 @@ impl Strip {
 
     /// Runs of steps of a tile whose products are summed by themselves: steps that share factors
     /// and, where weights are the A operand, at least two; halves of a step where these are groups.
-    pub(super) fn parts(self, side: Side) -> u32 {
+    pub(super) fn parts(self, side: WeightSide) -> u32 {
         if self.is_halved() { 2 * self.steps() } else { self.steps() / self.run().max(side.steps()) }
     }
 
@@ -375,7 +380,7 @@ impl Strip {
     pub(super) fn factors<'k>(
         self,
         codes: Codes,
-        side: Side,
+        side: WeightSide,
         at: Ptr<'k, Shared, u8>,
         tile: Index<'k>,
     ) -> Vec<Factors<'k>> {
@@ -388,10 +393,10 @@ impl Strip {
         let zeros = self.zeros_at() - self.scales_at();
         let factors = |run: u32| {
             let group = first + run;
-            let scales = Numbers::load(codes.scale, at.at((group * bytes).get(k)), side);
+            let scales = FeatureValues::load(codes.scale, at.at((group * bytes).get(k)), side);
             let zeros = codes.zeros.then(|| {
                 let at = at.at((group * (2 * Strip::ROWS) + zeros).get(k));
-                Numbers::load(Float::Bf16, at, side)
+                FeatureValues::load(Float::Bf16, at, side)
             });
             Factors { scales, zeros }
         };

@@ -1,11 +1,11 @@
 //! The kernel on a block: one warp fetches weights, one fetches activations, the others multiply.
 
 use super::packed::DEPTH;
-use super::product::{Chains, Fragment, Packed, WarpTile, multiply as multiply_tiles};
-use super::tiles::{Plan, Vectors, Weights};
+use super::product::{Chains, Fragment, LaneCodes, WarpTile, multiply as multiply_tiles};
+use super::tiles::{ActivationRing, GemvPlan, WeightRing};
 use super::{Octets, Strip};
 use crate::mma::Accumulator;
-use crate::ring::{BulkSource, ByBulk, Consumer, Producer, StageTile, View, in_pieces};
+use crate::ring::{BulkSource, ByBulk, Consumer, Producer, StageTile, StageView, in_pieces};
 use crate::tile::{Index, place};
 use crate::warps::sum_of_warps;
 use half::bf16;
@@ -15,14 +15,14 @@ use tilewright_layout::Layout;
 use tilewright_layout::typed::StaticLayout;
 
 /// The contents of a stage of either ring.
-pub type Stage = (StageTile<bf16, Layout>,);
+pub type GemvStage = (StageTile<bf16, Layout>,);
 
 /// The work of a block: strips `first` to `first + count` of weights as [`Strip::layout`] has them.
 #[derive(Clone, Copy)]
-pub struct Task<'k> {
+pub struct GemvTask<'k> {
     /// The weights, from strip 0 on.
     pub weights: Ptr<'k, Global, bf16>,
-    /// The vectors, [`Plan::x_pitch`] apart.
+    /// The vectors, [`GemvPlan::x_pitch`] apart.
     pub x: Ptr<'k, Global, bf16>,
     /// The first strip.
     pub first: Val<'k, u32>,
@@ -32,13 +32,18 @@ pub struct Task<'k> {
 
 /// The strips of a task in groups: `body` takes a group's first strip, counted from the task's, and
 /// its size.
-fn groups<'k>(k: &'k Builder, plan: &Plan, task: Task<'k>, body: impl FnOnce(Val<'k, u32>, Val<'k, u32>)) {
+fn groups<'k>(k: &'k Builder, plan: &GemvPlan, task: GemvTask<'k>, body: impl FnOnce(Val<'k, u32>, Val<'k, u32>)) {
     k.moving().for_step(0, task.count, plan.group, |start| body(start, (task.count - start).min(plan.group)));
 }
 
 /// Fetches weights, by one thread: of each group stage 0 of every strip, then stage 1 of every
 /// strip, and so on.
-pub fn fetch_weights<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Weights, Stage, ByBulk>, task: Task<'k>) {
+pub fn fetch_weights<'k>(
+    k: &'k Builder,
+    plan: &GemvPlan,
+    ring: &mut Producer<'k, WeightRing, GemvStage, ByBulk>,
+    task: GemvTask<'k>,
+) {
     let how = Bulk::default().policy(k.policy(Eviction::First));
     let (strip, elements) = (plan.strip, plan.strip.bytes() / 2);
     groups(k, plan, task, |start, strips| {
@@ -53,7 +58,12 @@ pub fn fetch_weights<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, We
 }
 
 /// Fetches activations, by one thread: for each group all of k.
-pub fn fetch_vectors<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Vectors, Stage, ByBulk>, task: Task<'k>) {
+pub fn fetch_vectors<'k>(
+    k: &'k Builder,
+    plan: &GemvPlan,
+    ring: &mut Producer<'k, ActivationRing, GemvStage, ByBulk>,
+    task: GemvTask<'k>,
+) {
     let strip = plan.strip;
     groups(k, plan, task, |_, _| {
         k.moving().for_(0, strip.stages(), |s| {
@@ -75,15 +85,15 @@ pub fn fetch_vectors<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Ve
 }
 
 /// The ends of the rings where stages are read.
-pub struct Inputs<'k> {
+pub struct GemvInputs<'k> {
     /// Weights.
-    pub weights: Consumer<'k, Weights, Stage>,
+    pub weights: Consumer<'k, WeightRing, GemvStage>,
     /// Activations.
-    pub vectors: Consumer<'k, Vectors, Stage>,
+    pub vectors: Consumer<'k, ActivationRing, GemvStage>,
 }
 
 /// Room for the warps' sums of two strips.
-pub fn room<'k>(k: &'k Builder, plan: &Plan) -> Ptr<'k, Shared, f32> {
+pub fn room<'k>(k: &'k Builder, plan: &GemvPlan) -> Ptr<'k, Shared, f32> {
     k.shared_aligned("sums", 2 * plan.strip.warps() * plan.warp_sums(), 128)
 }
 
@@ -91,10 +101,10 @@ pub fn room<'k>(k: &'k Builder, plan: &Plan) -> Ptr<'k, Shared, f32> {
 /// the sum.
 pub fn multiply<'k>(
     k: &'k Builder,
-    plan: &Plan,
-    inputs: &mut Inputs<'k>,
+    plan: &GemvPlan,
+    inputs: &mut GemvInputs<'k>,
     room: Ptr<'k, Shared, f32>,
-    task: Task<'k>,
+    task: GemvTask<'k>,
     epilogue: impl Fn([Val<'k, u32>; 2], Val<'k, f32>),
 ) {
     let strip = plan.strip;
@@ -113,7 +123,7 @@ pub fn multiply<'k>(
                 k.moving().when(strips.gt(u), || {
                     let weights = inputs.weights.wait();
                     let (w,) = weights.tiles();
-                    let packed: Vec<Packed> = tiles.iter().map(|tile| tile.load(strip, w.base())).collect();
+                    let packed: Vec<LaneCodes> = tiles.iter().map(|tile| tile.load(strip, w.base())).collect();
                     let meets = |i: u32| kept.get(i as usize).cloned().unwrap_or_else(|| load(&tiles[i as usize]));
                     multiply_tiles(k, packed.into_iter(), meets, sums(u));
                     // Behind the products: the fence of a release waits for what was read, which
@@ -158,7 +168,12 @@ fn tiles<'k>(k: &'k Builder, strip: Strip, s: Val<'k, u32>) -> Vec<WarpTile<'k>>
 
 /// The activations that meet this lane's weights of a tile. Vectors beyond the batch repeat the
 /// last one: no result looks at their sums.
-fn fragments<'k>(k: &'k Builder, plan: &Plan, tile: Index<'k>, x: View<'k, bf16, Layout>) -> Vec<Fragment<'k>> {
+fn fragments<'k>(
+    k: &'k Builder,
+    plan: &GemvPlan,
+    tile: Index<'k>,
+    x: StageView<'k, bf16, Layout>,
+) -> Vec<Fragment<'k>> {
     const LANES: Layout = Octets::LAYOUT.right_inverse();
     let place = place(&LANES, Index::lane(k));
     let vector = place % Strip::ROWS;
@@ -176,7 +191,7 @@ fn fragments<'k>(k: &'k Builder, plan: &Plan, tile: Index<'k>, x: View<'k, bf16,
 /// Adds the warps' sums of a strip: `each` takes vector and row, and their sum.
 fn add_warps<'k>(
     k: &'k Builder,
-    plan: &Plan,
+    plan: &GemvPlan,
     room: Ptr<'k, Shared, f32>,
     sums: Chains<'k>,
     side: Var<'k, u32>,

@@ -1,8 +1,8 @@
 //! The standalone kernel.
 
 use super::Strip;
-use super::device::{Inputs, Task, fetch_vectors, fetch_weights, multiply, room};
-use super::tiles::{Plan, Vectors, Weights};
+use super::device::{GemvInputs, GemvTask, fetch_vectors, fetch_weights, multiply, room};
+use super::tiles::{ActivationRing, GemvPlan, WeightRing};
 use crate::ring::{Ring, start};
 use half::bf16;
 use tilewright_codegen::build::{Builder, Val, block, record};
@@ -22,11 +22,11 @@ pub struct Epilogue {
 /// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])`, for a grid of any number of
 /// blocks, best one for each multiprocessor.
 ///
-/// Parameters: n, w as [`pack`](super::pack) orders it, x\[batch, [`Plan::x_pitch`]\] with zeros
-/// beyond k, y\[batch, n\], then bias\[n\] and residual\[batch, n\] where the epilogue has them.
-/// Weights are fetched before the grids before this one have ended; nothing else is touched until
-/// then.
-pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
+/// Parameters: n, w as [`pack`](super::pack) orders it, x\[batch, [`GemvPlan::x_pitch`]\] with
+/// zeros beyond k, y\[batch, n\], then bias\[n\] and residual\[batch, n\] where the epilogue has
+/// them. Weights are fetched before the grids before this one have ended; nothing else is touched
+/// until then.
+pub fn gemv(arch: Arch, plan: &GemvPlan, epilogue: Epilogue) -> Kernel {
     let stage = (plan.stage(),);
     let x_stage = (plan.x_stage(),);
     let warps = plan.strip.warps();
@@ -40,15 +40,16 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
         let bias = epilogue.bias.then(|| k.global::<bf16>("bias"));
         let residual = epilogue.residual.then(|| k.global_of("residual", &of_result));
 
-        let rings = (Ring::bulk::<Weights>(k, stage, plan.ring()), Ring::bulk::<Vectors>(k, x_stage, plan.x_ring()));
+        let rings =
+            (Ring::bulk::<WeightRing>(k, stage, plan.ring()), Ring::bulk::<ActivationRing>(k, x_stage, plan.x_ring()));
         let (weights_ring, vectors_ring) = start(k, rings);
         k.grid_launch();
         let (mut fill_weights, weights_full) = weights_ring.split();
         let (mut fill_vectors, vectors_full) = vectors_ring.split();
-        let mut inputs = Inputs { weights: weights_full, vectors: vectors_full };
+        let mut inputs = GemvInputs { weights: weights_full, vectors: vectors_full };
         let room = room(k, plan);
         let (first, count) = share(k, (n + (Strip::ROWS - 1)) / Strip::ROWS);
-        let task = Task { weights, x, first, count };
+        let task = GemvTask { weights, x, first, count };
         let store = |[m, row]: [Val<'_, u32>; 2], sum: Val<'_, f32>| {
             k.when(row.lt(n), || {
                 let at = m * n + row;

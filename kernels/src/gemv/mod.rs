@@ -3,19 +3,19 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `packed` | the order of packed weights, and the packer that walks it: [`Tile`], [`Strip`], [`Packer`] |
+//! | `packed` | the order of packed weights, and the packer that walks it: [`WeightTile`], [`Strip`], [`Packer`] |
 //! | `codes` | quantised weights: how strips, stages and factors of groups lie, [`Codes`] |
 //! | `convert` | codes to numbers that tensor cores take, in registers |
 //! | `number` | single numbers of packed codes |
 //! | `packer` | quantised matrices into stages and back: [`CodePacker`] |
 //! | `product` | tiles of a stage times activations, wherever these come from: [`product::multiply`] |
-//! | `tiles` | every size of the standalone kernel: [`Plan`] |
+//! | `tiles` | every size of the standalone kernel: [`GemvPlan`] |
 //! | `device` | the kernel on a block: [`fetch_weights`], [`fetch_vectors`], [`multiply`] |
 //! | `launch` | the standalone kernel: [`gemv`] |
 //! | [`hopper`] | the standalone kernel of sm_90a for 17 vectors and more, by `wgmma` |
 //! | [`linear`] | linear layers as tasks of a persistent kernel |
 //! | `deal` | where the stages of a stream lie: in order, or dealt round the SMs: [`Deal`] |
-//! | `trial` | shapes with inputs and what must come out: [`Case`] |
+//! | `trial` | shapes with inputs and what must come out: [`GemvCase`] |
 //!
 //! The weights are the n8 operand of `mma.m16n8k16`, the activations the m16 operand, so a batch of
 //! 16 costs the bytes of a batch of 1. Weights were packed once: eight rows make a strip, a strip
@@ -47,13 +47,13 @@ pub mod product;
 mod tiles;
 mod trial;
 
-pub use codes::{Codes, CodesError, Factors, Side};
+pub use codes::{Codes, CodesError, Factors, WeightSide};
 pub use convert::Terms;
 pub use deal::Deal;
-pub use device::{Inputs, Stage, Task, fetch_vectors, fetch_weights, multiply, room};
+pub use device::{GemvInputs, GemvStage, GemvTask, fetch_vectors, fetch_weights, multiply, room};
 pub use launch::{Epilogue, gemv};
 pub(crate) use packed::DEPTH;
-pub use packed::{Octets, Packer, Strip, StripError, Tile, pack};
+pub use packed::{Octets, Packer, Strip, StripError, WeightTile, pack};
 pub use packer::{CodePacker, QuantRow};
-pub use tiles::{Plan, PlanError, Tuning, Vectors, Weights};
-pub use trial::{Case, shipped};
+pub use tiles::{ActivationRing, GemvPlan, GemvTuning, PlanError, WeightRing};
+pub use trial::{GemvCase, shipped};

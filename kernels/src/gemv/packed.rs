@@ -3,7 +3,7 @@
 //!
 //! | word | what it is |
 //! |---|---|
-//! | [`Tile`] | eight rows by 32 of k: what a warp reads by one load of 16 bytes a lane, two matrix instructions' worth |
+//! | [`WeightTile`] | eight rows by 32 of k: what a warp reads by one load of 16 bytes a lane, two matrix instructions' worth |
 //! | [`Strip`] | eight rows with all of their k: tile after tile |
 //! | stage | consecutive tiles of a strip: what a ring brings at once |
 //!
@@ -23,7 +23,7 @@ use super::codes::{Codes, common_divisor};
 use crate::tile::{Index, place};
 
 /// A tile of weights, (row, k) to element.
-pub type Tile = RowMajor<8, 32>;
+pub type WeightTile = RowMajor<8, 32>;
 
 /// The lane of each eight elements of a tile, (row, octet) to lane: lane `4·row + octet` has k =
 /// 8·octet to 8·octet + 7 of its row, of the weights and of the activations alike, so that every
@@ -46,7 +46,9 @@ const MOST_K: u32 = 1 << 20;
 /// Lane to the element of a tile that its eight begin with.
 const LANES: Layout = {
     let firsts = modes(&[leaf(8, 1), leaf(4, 8 * 8)]);
-    Layout::constant(Layout::constant(Tile::LAYOUT.composition(&firsts)).composition(&Octets::LAYOUT.right_inverse()))
+    Layout::constant(
+        Layout::constant(WeightTile::LAYOUT.composition(&firsts)).composition(&Octets::LAYOUT.right_inverse()),
+    )
 };
 
 pub(super) const fn leaf(extent: u32, stride: u32) -> Layout {
@@ -338,7 +340,7 @@ impl Strip {
 
     /// The layout of a number of strips of a number of tiles: (row, k) to element.
     pub(super) fn packed(self, strips: u32, tiles: u32) -> Layout {
-        let tile = self.codes.map_or(Tile::LAYOUT, Codes::tile);
+        let tile = self.codes.map_or(WeightTile::LAYOUT, Codes::tile);
         Layout::constant(tile.blocked_product(&modes(&[leaf(strips, tiles), leaf(tiles, 1)])))
     }
 

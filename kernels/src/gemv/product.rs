@@ -8,7 +8,7 @@
 use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
-use super::codes::{Codes, Factors, Side};
+use super::codes::{Codes, Factors, WeightSide};
 use super::convert::Terms;
 use super::{Strip, convert};
 use crate::mma::Accumulator;
@@ -47,7 +47,7 @@ pub struct WarpTile<'k> {
 
 /// A lane's eight weights of a tile, as they are packed.
 #[derive(Clone, Copy)]
-pub struct Packed<'k> {
+pub struct LaneCodes<'k> {
     codes: [Val<'k, u32>; 4],
     /// Of blocks, the scales of this lane's: a byte for each step.
     blocks: Option<Val<'k, u32>>,
@@ -67,32 +67,32 @@ impl<'k> WarpTile<'k> {
 
     /// Loads this lane's weights of the tile with their factors.
     #[track_caller]
-    pub fn load_codes(self, strip: Strip, codes: Codes, side: Side, stage: Ptr<'k, Shared, u8>) -> CodeTile<'k> {
+    pub fn load_codes(self, strip: Strip, codes: Codes, side: WeightSide, stage: Ptr<'k, Shared, u8>) -> CodeTile<'k> {
         let factors = strip.factors(codes, side, stage.at(strip.scales_at()), self.tile);
         CodeTile::new(self.load(strip, stage.cast()), factors)
     }
 
     /// Loads this lane's weights of the tile.
     #[track_caller]
-    pub fn load(self, strip: Strip, stage: Ptr<'k, Shared, bf16>) -> Packed<'k> {
+    pub fn load(self, strip: Strip, stage: Ptr<'k, Shared, bf16>) -> LaneCodes<'k> {
         let at = [Index::lane(stage.builder()), self.tile];
         let codes = LayoutTensor::new(stage, strip.stage_lanes()).at(at).cast().load_vec();
         let words = || stage.cast::<u32>().at(strip.tile_bytes() / 4);
         let blocks = strip.has_blocks().then(|| LayoutTensor::new(words(), strip.block_words()).at(at).load());
-        Packed { codes, blocks, exists: self.exists }
+        LaneCodes { codes, blocks, exists: self.exists }
     }
 }
 
-impl<'k> Packed<'k> {
-    /// The weights of a tile that there is, as [`Packed::codes`] gives them.
-    pub fn of(codes: [Val<'k, u32>; 4]) -> Packed<'k> {
-        Packed { codes, blocks: None, exists: None }
+impl<'k> LaneCodes<'k> {
+    /// The weights of a tile that there is, as [`LaneCodes::codes`] gives them.
+    pub fn of(codes: [Val<'k, u32>; 4]) -> LaneCodes<'k> {
+        LaneCodes { codes, blocks: None, exists: None }
     }
 
-    /// Adds the scales of blocks, as [`Packed::blocks`] gives them.
+    /// Adds the scales of blocks, as [`LaneCodes::blocks`] gives them.
     #[must_use]
-    pub fn with_blocks(self, blocks: Option<Val<'k, u32>>) -> Packed<'k> {
-        Packed { blocks, ..self }
+    pub fn with_blocks(self, blocks: Option<Val<'k, u32>>) -> LaneCodes<'k> {
+        LaneCodes { blocks, ..self }
     }
 
     /// The weights as they are packed: 16 bytes.
@@ -106,18 +106,18 @@ impl<'k> Packed<'k> {
     }
 }
 
-/// A lane's codes of a tile with their factors; of [`Side::Pair`] those of two strips' tiles at the
-/// same k.
+/// A lane's codes of a tile with their factors; of [`WeightSide::Pair`] those of two strips' tiles
+/// at the same k.
 #[derive(Clone)]
 pub struct CodeTile<'k> {
-    packed: Vec<Packed<'k>>,
+    packed: Vec<LaneCodes<'k>>,
     /// Of each part those of the accumulator's registers 0 and 1 first.
     factors: Vec<Factors<'k>>,
 }
 
 impl<'k> CodeTile<'k> {
     /// A tile of a strip, and its factors run by run.
-    pub fn new(packed: Packed<'k>, factors: Vec<Factors<'k>>) -> CodeTile<'k> {
+    pub fn new(packed: LaneCodes<'k>, factors: Vec<Factors<'k>>) -> CodeTile<'k> {
         CodeTile { packed: vec![packed], factors }
     }
 
@@ -131,19 +131,19 @@ impl<'k> CodeTile<'k> {
     /// Replaces each word by what `word` gives, always in one order.
     #[must_use]
     pub fn map(&self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> CodeTile<'k> {
-        let mut of = |packed: &Packed<'k>| {
+        let mut of = |packed: &LaneCodes<'k>| {
             let codes = packed.codes.map(&mut *word);
             let blocks = packed.blocks.map(&mut *word);
-            Packed { codes, blocks, ..*packed }
+            LaneCodes { codes, blocks, ..*packed }
         };
         let packed = self.packed.iter().map(&mut of).collect();
         CodeTile { packed, factors: self.factors.iter().map(|factors| factors.map(word)).collect() }
     }
 
     /// The numbers that an instruction takes together.
-    fn numbers(&self, code: Code, side: Side, meet: u32) -> Vec<[Val<'k, u32>; 4]> {
+    fn numbers(&self, code: Code, side: WeightSide, meet: u32) -> Vec<[Val<'k, u32>; 4]> {
         let words = convert::words(code);
-        let step = |packed: &Packed<'k>, step: u32| {
+        let step = |packed: &LaneCodes<'k>, step: u32| {
             let numbers = convert::numbers(code, &packed.codes[step as usize * words..][..words]);
             packed.blocks.map_or(numbers, |blocks| convert::of_block(numbers, blocks, step))
         };
@@ -156,7 +156,7 @@ impl<'k> CodeTile<'k> {
 /// tiles are loaded before, they are in flight together. A tile that does not exist adds nothing.
 pub fn multiply<'k>(
     k: &'k Builder,
-    tiles: impl Iterator<Item = Packed<'k>>,
+    tiles: impl Iterator<Item = LaneCodes<'k>>,
     fragments: impl Fn(u32) -> Vec<Fragment<'k>>,
     sums: Chains<'k>,
 ) {
@@ -193,9 +193,9 @@ fn instructions<'k>(
 const TOGETHER: usize = 4;
 
 /// How codes are multiplied with activations.
-pub struct Meeting<'a, 'k> {
+pub struct ProductOperands<'a, 'k> {
     /// Which operand the weights are.
-    pub side: Side,
+    pub side: WeightSide,
     /// The type in which they meet activations.
     pub terms: Terms,
     /// The fragments of the steps that an instruction takes together, by their number among those
@@ -209,17 +209,17 @@ pub struct Meeting<'a, 'k> {
 
 /// Multiplies tiles of codes with their factors. The products of a group, or of a tile where that
 /// is less, are summed by themselves, scaled, and added to `sums`, which is one chain, and of
-/// [`Side::Pair`] has an atom for each eight vectors; these are the product divided by
+/// [`WeightSide::Pair`] has an atom for each eight vectors; these are the product divided by
 /// [`lowered`]'s factor.
 pub fn multiply_codes<'k>(
     k: &'k Builder,
     strip: Strip,
     codes: Codes,
     tiles: impl Iterator<Item = CodeTile<'k>>,
-    meeting: &Meeting<'_, 'k>,
+    meeting: &ProductOperands<'_, 'k>,
     sums: Chains<'k>,
 ) {
-    let Meeting { side, terms, .. } = *meeting;
+    let ProductOperands { side, terms, .. } = *meeting;
     let meets = strip.steps() / side.steps();
     let parts = strip.parts(side);
     let mut tiles = (0u32..).zip(tiles);
@@ -271,7 +271,7 @@ pub fn multiply_codes<'k>(
 /// where codes are the A operand.
 pub(super) fn code_instructions<'k>(
     k: &'k Builder,
-    side: Side,
+    side: WeightSide,
     terms: Terms,
     w: &[[Val<'k, u32>; 4]],
     fragments: &[Fragment<'k>],
@@ -283,14 +283,14 @@ pub(super) fn code_instructions<'k>(
         }
     };
     match side {
-        Side::A => fragments.iter().for_each(|x| of_two(x.low, sums)),
-        Side::Pair => {
+        WeightSide::A => fragments.iter().for_each(|x| of_two(x.low, sums)),
+        WeightSide::Pair => {
             for x in fragments {
                 (0..).zip([x.low].into_iter().chain(x.high)).for_each(|(atom, x)| of_two(x, sums.atom(atom)));
             }
         }
-        Side::B => w.iter().for_each(|&w| instructions(k, terms, w, fragments, 0, sums)),
-        Side::Half => {
+        WeightSide::B => w.iter().for_each(|&w| instructions(k, terms, w, fragments, 0, sums)),
+        WeightSide::Half => {
             for (x, w) in fragments.iter().zip(w) {
                 one(terms, x.low, [w[0], w[2]], sums.chain(0));
                 one(terms, x.low, [w[1], w[3]], sums.chain(1));
@@ -326,14 +326,14 @@ fn one<'k>(terms: Terms, a: [Val<'k, u32>; 4], b: [Val<'k, u32>; 2], sums: Accum
 }
 
 /// Adds up `sums` of codes, divided by their power of two.
-pub fn lowered<'k>(strip: Strip, side: Side, terms: Terms, sums: Chains<'k>) -> [Val<'k, f32>; 4] {
+pub fn lowered<'k>(strip: Strip, side: WeightSide, terms: Terms, sums: Chains<'k>) -> [Val<'k, f32>; 4] {
     let all: [Val<f32>; 4] = std::array::from_fn(|register| {
         let sum = sums.get(register as u32);
         strip.codes().map_or(sum, |codes| sum * convert::lower(sum.builder().arch(), codes.code, terms))
     });
     match side {
-        Side::A | Side::B | Side::Pair => all,
-        Side::Half => std::array::from_fn(|register| all[register % 2] + all[register % 2 + 2]),
+        WeightSide::A | WeightSide::B | WeightSide::Pair => all,
+        WeightSide::Half => std::array::from_fn(|register| all[register % 2] + all[register % 2 + 2]),
     }
 }
 
@@ -394,12 +394,12 @@ impl<'k> Chains<'k> {
     }
 
     /// The four sums of a group that are looked at.
-    pub(super) fn of_side(self, side: Side) -> [Val<'k, f32>; 4] {
+    pub(super) fn of_side(self, side: WeightSide) -> [Val<'k, f32>; 4] {
         std::array::from_fn(|register| {
             let register = register as u32;
             match side {
-                Side::A | Side::B | Side::Pair => self.get(register),
-                Side::Half => self.chain(register / 2).get(register),
+                WeightSide::A | WeightSide::B | WeightSide::Pair => self.get(register),
+                WeightSide::Half => self.chain(register / 2).get(register),
             }
         })
     }

@@ -8,11 +8,11 @@ use tilewright_layout::Layout;
 
 /// Names the ring of weights.
 #[derive(Debug)]
-pub enum Weights {}
+pub enum WeightRing {}
 
 /// Names the ring of activations.
 #[derive(Debug)]
-pub enum Vectors {}
+pub enum ActivationRing {}
 
 /// A shape that the kernel cannot be made for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,7 +51,7 @@ const SHARED: u32 = 227 << 10;
 
 /// The sizes of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct GemvPlan {
     /// Vectors.
     pub batch: u32,
     /// Strips of weights: k, the warps that multiply, stages.
@@ -68,7 +68,7 @@ pub struct Plan {
 
 /// Tuning parameters, which change the speed and not the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuning {
+pub struct GemvTuning {
     /// Warps that multiply.
     pub warps: u32,
     /// Most tiles of a stage: 32 are 16 KiB.
@@ -83,36 +83,36 @@ pub struct Tuning {
     pub group: u32,
 }
 
-impl Tuning {
+impl GemvTuning {
     /// The fastest tuning for a batch, as measured on an H100.
-    pub fn h100(batch: u32) -> Tuning {
-        let one = Tuning { warps: 8, stage_tiles: 32, stages: 12, in_flight: 3, x_stages: 2, group: 4 };
+    pub fn h100(batch: u32) -> GemvTuning {
+        let one = GemvTuning { warps: 8, stage_tiles: 32, stages: 12, in_flight: 3, x_stages: 2, group: 4 };
         match batch {
             0..=8 => one,
-            9..=16 => Tuning { stages: 9, in_flight: 4, group: 8, ..one },
-            _ => Tuning { stage_tiles: 16, stages: 18, in_flight: 4, group: 8, ..one },
+            9..=16 => GemvTuning { stages: 9, in_flight: 4, group: 8, ..one },
+            _ => GemvTuning { stage_tiles: 16, stages: 18, in_flight: 4, group: 8, ..one },
         }
     }
 }
 
-impl Plan {
+impl GemvPlan {
     /// The sizes for a batch, a k and the strips of a block.
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn new(batch: u32, k: u32, strips: u32, tuning: Tuning) -> Result<Plan, PlanError> {
+    pub fn new(batch: u32, k: u32, strips: u32, tuning: GemvTuning) -> Result<GemvPlan, PlanError> {
         if !(1..=64).contains(&batch) {
             return Err(PlanError::Batch { batch });
         }
-        let Tuning { warps, stage_tiles, stages, in_flight, x_stages, .. } = tuning;
+        let GemvTuning { warps, stage_tiles, stages, in_flight, x_stages, .. } = tuning;
         let strip = Strip::cut(k, warps, 1, stage_tiles)?;
         // Groups are alike in size, and no larger than accumulators allow.
         let most = tuning.group.min(ACCUMULATORS / (batch.div_ceil(16) * 4)).max(1);
         let group = strips.max(1).div_ceil(strips.max(1).div_ceil(most));
-        let plan = Plan { batch, strip, group, stages, in_flight, x_stages };
+        let plan = GemvPlan { batch, strip, group, stages, in_flight, x_stages };
         let fixed = plan.shared_bytes() - stages * strip.stage_bytes();
         let stages = stages.min((SHARED.saturating_sub(fixed)) / strip.stage_bytes());
-        let plan = Plan { stages, in_flight: in_flight.min(stages), ..plan };
+        let plan = GemvPlan { stages, in_flight: in_flight.min(stages), ..plan };
         if stages < tuning.stages.min(2) {
             let needed = fixed + 2 * strip.stage_bytes();
             return Err(PlanError::Shared { needed, batch, stage_tiles: strip.stage_tiles(), limit: SHARED });

@@ -1,8 +1,8 @@
 //! Trials of the kernel: shapes, inputs, what must come out.
 
-use super::{Epilogue, Plan, Tuning, gemv, hopper, pack};
+use super::{Epilogue, GemvPlan, GemvTuning, gemv, hopper, pack};
 use crate::naive::linear;
-use crate::shipped::Entry;
+use crate::shipped::ShippedEntry;
 use half::bf16;
 use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Bound, Draw, Expected, Shipped, Trial};
@@ -10,7 +10,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 /// One multiplication on a number of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Case {
+pub struct GemvCase {
     /// Vectors.
     pub batch: u32,
     /// Rows of the weights.
@@ -20,14 +20,14 @@ pub struct Case {
     /// Blocks.
     pub blocks: u32,
     /// What may be tuned.
-    pub tuning: Tuning,
+    pub tuning: GemvTuning,
     /// What becomes of the sums.
     pub epilogue: Epilogue,
 }
 
-impl Case {
+impl GemvCase {
     /// A shape of modest size with everything else at random, too.
-    pub fn draw(draw: &mut Draw) -> Case {
+    pub fn draw(draw: &mut Draw) -> GemvCase {
         let batch = match draw.between(0..=3) {
             0 => 1,
             1 => draw.between(1..=8),
@@ -41,7 +41,7 @@ impl Case {
         };
         let most = (60_000 / k).clamp(1, 150);
         let flag = |draw: &mut Draw| draw.between(0..=1) == 1;
-        let tuning = Tuning {
+        let tuning = GemvTuning {
             warps: [1, 2, 4, 8, 12, 16][draw.between(0..=5) as usize],
             stage_tiles: draw.between(1..=9),
             stages: draw.between(1..=6),
@@ -49,9 +49,9 @@ impl Case {
             x_stages: draw.between(1..=3),
             group: draw.between(1..=16),
         };
-        let tuning = Tuning { in_flight: tuning.in_flight.min(tuning.stages), ..tuning };
+        let tuning = GemvTuning { in_flight: tuning.in_flight.min(tuning.stages), ..tuning };
         let epilogue = Epilogue { bias: flag(draw), residual: flag(draw), wide: flag(draw) };
-        Case { batch, n: draw.between(1..=most), k, blocks: draw.between(1..=5), tuning, epilogue }
+        GemvCase { batch, n: draw.between(1..=most), k, blocks: draw.between(1..=5), tuning, epilogue }
     }
 
     /// The trial with inputs from -1 to 1.
@@ -62,8 +62,8 @@ impl Case {
     /// # Panics
     /// For a shape that has no plan: a mistake in the case.
     pub fn trial(&self, arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
-        let Case { batch, n, k, blocks, tuning, epilogue } = *self;
-        let plan = Plan::new(batch, k, Plan::strips(n, blocks), tuning).expect("a case has a plan");
+        let GemvCase { batch, n, k, blocks, tuning, epilogue } = *self;
+        let plan = GemvPlan::new(batch, k, GemvPlan::strips(n, blocks), tuning).expect("a case has a plan");
         let kernel = verify(gemv(arch, &plan, epilogue))?;
         let mut floats = |count: u32| draw.floats::<bf16>(count as usize, bf16::from_f64);
         let w = floats(n * k);
@@ -132,12 +132,12 @@ pub(super) fn expected(
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let record = |arch| {
-        let plan = Plan::new(1, 4096, 4, Tuning::h100(1)).expect("a plan for a batch of 1");
+        let plan = GemvPlan::new(1, 4096, 4, GemvTuning::h100(1)).expect("a plan for a batch of 1");
         gemv(arch, &plan, Epilogue::default())
     };
     let draw = |arch, seed| {
         let mut draw = Draw::new(seed);
-        Case::draw(&mut draw).trial(arch, &mut draw)
+        GemvCase::draw(&mut draw).trial(arch, &mut draw)
     };
-    vec![Box::new(Entry { name: "gemv", needs: Needs::Sm90, record, draw }), Box::new(hopper::shipped())]
+    vec![Box::new(ShippedEntry { name: "gemv", needs: Needs::Sm90, record, draw }), Box::new(hopper::shipped())]
 }

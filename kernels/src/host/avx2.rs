@@ -9,9 +9,9 @@ use std::arch::x86_64::{
 
 use bytemuck::{bytes_of, cast, pod_read_unaligned};
 
-use super::Element;
+use super::ActivationElement;
 use super::block::{LANES, reduce, walk};
-use super::element::Format;
+use super::element::ActivationFormat;
 
 /// Elements of a vector.
 const WIDTH: usize = 8;
@@ -21,15 +21,15 @@ const PARTS: usize = LANES / WIDTH;
 /// Eight elements in f32.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-fn widened<W: Element>(elements: &[W; WIDTH]) -> __m256 {
+fn widened<W: ActivationElement>(elements: &[W; WIDTH]) -> __m256 {
     let bytes = bytes_of(elements);
     match W::FORMAT {
-        Format::F32 => pod_read_unaligned(bytes),
-        Format::Bf16 => {
+        ActivationFormat::F32 => pod_read_unaligned(bytes),
+        ActivationFormat::Bf16 => {
             let halves: __m128i = pod_read_unaligned(bytes);
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(halves)))
         }
-        Format::F16 => _mm256_cvtph_ps(pod_read_unaligned(bytes)),
+        ActivationFormat::F16 => _mm256_cvtph_ps(pod_read_unaligned(bytes)),
     }
 }
 
@@ -38,7 +38,7 @@ fn widened<W: Element>(elements: &[W; WIDTH]) -> __m256 {
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
 #[expect(clippy::needless_range_loop, reason = "indexes run through several arrays at once")]
-fn accumulate<W: Element, const R: usize, const N: usize>(
+fn accumulate<W: ActivationElement, const R: usize, const N: usize>(
     sums: &mut [[[__m256; PARTS]; N]; R],
     x: &[&[[f32; LANES]]; R],
     w: &[&[[W; LANES]]; N],
@@ -63,7 +63,10 @@ fn accumulate<W: Element, const R: usize, const N: usize>(
 /// loop; and what is left of each, filled up with zeros.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-fn chunks<'a, W: Element, const N: usize>(rows: &[&'a [W]; N], k: usize) -> ([&'a [[W; LANES]]; N], [[W; LANES]; N]) {
+fn chunks<'a, W: ActivationElement, const N: usize>(
+    rows: &[&'a [W]; N],
+    k: usize,
+) -> ([&'a [[W; LANES]]; N], [[W; LANES]; N]) {
     let (mut whole, mut tails): ([&[[W; LANES]]; N], _) = ([&[]; N], [[W::zeroed(); LANES]; N]);
     for n in 0..N {
         let (chunks, tail) = rows[n][..k].as_chunks::<LANES>();
@@ -78,7 +81,7 @@ fn chunks<'a, W: Element, const N: usize>(rows: &[&'a [W]; N], k: usize) -> ([&'
 /// The `R · N` dot products of rows of equal length.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], w: [&[W]; N]) -> [[f32; N]; R] {
+fn block<W: ActivationElement, const R: usize, const N: usize>(x: [&[f32]; R], w: [&[W]; N]) -> [[f32; N]; R] {
     let mut sums = [[[_mm256_setzero_ps(); PARTS]; N]; R];
     let k = x[0].len();
     let (x, x_tails) = chunks(&x, k);
@@ -108,7 +111,7 @@ fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], w: [&[W]; N
 /// The last chunk filled up with zeros: their products add +0, which changes no sum, since none is
 /// −0.
 #[inline]
-fn padded<W: Element>(tail: &[W]) -> [W; LANES] {
+fn padded<W: ActivationElement>(tail: &[W]) -> [W; LANES] {
     let mut chunk = [W::zeroed(); LANES];
     chunk.iter_mut().zip(tail).for_each(|(chunk, element)| *chunk = *element);
     chunk
@@ -116,6 +119,6 @@ fn padded<W: Element>(tail: &[W]) -> [W; LANES] {
 
 /// A product by AVX2 blocks.
 #[target_feature(enable = "avx2,f16c")]
-pub(super) fn tile<W: Element>(x: &[f32], k: usize, w: &[W], out: &mut [f32]) {
+pub(super) fn tile<W: ActivationElement>(x: &[f32], k: usize, w: &[W], out: &mut [f32]) {
     walk!(block, x, k, w, out);
 }

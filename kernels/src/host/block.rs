@@ -2,7 +2,7 @@
 //! summation; and the walk of a product by such blocks. This form is portable; `avx2` has the same
 //! with intrinsics.
 
-use super::Element;
+use super::ActivationElement;
 
 /// Partial sums of one dot product.
 pub(super) const LANES: usize = 16;
@@ -22,7 +22,7 @@ pub(super) fn reduce(mut lanes: [f32; LANES]) -> f32 {
 
 /// Sixteen weights in f32. (Plain loops: `map` on arrays of sixteen is not vectorised.)
 #[inline(always)]
-fn widened<W: Element>(weights: &[W; LANES]) -> [f32; LANES] {
+fn widened<W: ActivationElement>(weights: &[W; LANES]) -> [f32; LANES] {
     let mut wide = [0.0; LANES];
     for lane in 0..LANES {
         wide[lane] = weights[lane].widen();
@@ -40,7 +40,10 @@ fn accumulate(sums: &mut [f32; LANES], x: &[f32; LANES], w: &[f32; LANES]) {
 
 /// The `R · N` dot products of rows of equal length.
 #[inline(always)]
-pub(super) fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], w: [&[W]; N]) -> [[f32; N]; R] {
+pub(super) fn block<W: ActivationElement, const R: usize, const N: usize>(
+    x: [&[f32]; R],
+    w: [&[W]; N],
+) -> [[f32; N]; R] {
     let mut sums = [[[0f32; LANES]; N]; R];
     let k = x[0].len();
     // One length for all rows, so that the bounds checks leave the loop.
@@ -118,6 +121,6 @@ macro_rules! walk {
 pub(super) use walk;
 
 /// A product by portable blocks.
-pub(super) fn tile<W: Element>(x: &[f32], k: usize, w: &[W], out: &mut [f32]) {
+pub(super) fn tile<W: ActivationElement>(x: &[f32], k: usize, w: &[W], out: &mut [f32]) {
     walk!(block, x, k, w, out);
 }

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 
 /// The number format of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ActivationFormat {
     /// IEEE binary32.
     F32,
     /// The upper half of a binary32.
@@ -15,16 +15,16 @@ pub enum Format {
 }
 
 /// An element that activations are multiplied with: f32, bf16 or f16.
-pub trait Element: Pod + Send + Sync {
+pub trait ActivationElement: Pod + Send + Sync {
     /// How it spells a number.
-    const FORMAT: Format;
+    const FORMAT: ActivationFormat;
 
     /// Converts to f32: exact, and without branches, so that loops over it vectorise.
     fn widen(self) -> f32;
 }
 
-impl Element for f32 {
-    const FORMAT: Format = Format::F32;
+impl ActivationElement for f32 {
+    const FORMAT: ActivationFormat = ActivationFormat::F32;
 
     #[inline(always)]
     fn widen(self) -> f32 {
@@ -32,8 +32,8 @@ impl Element for f32 {
     }
 }
 
-impl Element for bf16 {
-    const FORMAT: Format = Format::Bf16;
+impl ActivationElement for bf16 {
+    const FORMAT: ActivationFormat = ActivationFormat::Bf16;
 
     /// The upper half of an f32.
     #[inline(always)]
@@ -42,8 +42,8 @@ impl Element for bf16 {
     }
 }
 
-impl Element for f16 {
-    const FORMAT: Format = Format::F16;
+impl ActivationElement for f16 {
+    const FORMAT: ActivationFormat = ActivationFormat::F16;
 
     /// Exponent and mantissa are moved to their place in an f32, whose exponent is then off by 127
     /// − 15 = 112; the product with 2¹¹² puts that right and normalises subnormals. ∞ and NaN

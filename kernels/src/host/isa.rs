@@ -1,6 +1,6 @@
 //! The instruction set of this CPU.
 
-use super::Element;
+use super::ActivationElement;
 #[cfg(target_arch = "x86_64")]
 use super::avx2;
 use super::block;
@@ -29,7 +29,7 @@ impl Isa {
         target_arch = "x86_64",
         expect(unsafe_code, reason = "calls a function compiled for instructions that were detected")
     )]
-    pub(super) fn tile<W: Element>(self, x: &[f32], k: usize, w: &[W], out: &mut [f32]) {
+    pub(super) fn tile<W: ActivationElement>(self, x: &[f32], k: usize, w: &[W], out: &mut [f32]) {
         match self {
             Isa::Plain => block::tile(x, k, w, out),
             #[cfg(target_arch = "x86_64")]
@@ -52,7 +52,7 @@ impl Isa {
 ///
 /// # Panics
 /// If `k` is 0 or the lengths are not whole rows of these extents.
-pub fn linear<W: Element>(x: &[f32], k: usize, w: &[W], out: &mut [f32]) {
+pub fn linear<W: ActivationElement>(x: &[f32], k: usize, w: &[W], out: &mut [f32]) {
     assert!(x.len().is_multiple_of(k) && w.len().is_multiple_of(k), "rows of {k} elements");
     assert_eq!(out.len(), (x.len() / k) * (w.len() / k), "one sum for each row of x and of w");
     Isa::best().tile(x, k, w, out);
@@ -74,7 +74,7 @@ mod tests {
         ]
     }
 
-    fn check<W: Element>(x: &[f32], k: usize, w: &[W]) -> Result<(), TestCaseError> {
+    fn check<W: ActivationElement>(x: &[f32], k: usize, w: &[W]) -> Result<(), TestCaseError> {
         let rows = x.len() / k;
         let n = w.len() / k;
         let wide: Vec<f32> = w.iter().map(|w| w.widen()).collect();

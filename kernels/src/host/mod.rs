@@ -22,7 +22,7 @@ mod isa;
 mod norm;
 mod quant;
 
-pub use element::{Element, Format};
+pub use element::{ActivationElement, ActivationFormat};
 pub use isa::linear;
 pub use norm::rms_norm;
 pub use quant::{linear_quantized, row_quantized};

@@ -3,13 +3,13 @@
 
 use tilewright_codegen::build::{Builder, Ptr, RegArray, SpaceOf, Val};
 
-use super::{Lanes, TokenRow};
+use super::{KvLanes, TokenRow};
 
 /// Tokens of a block: whole blocks come by stages.
 pub(crate) const BLOCK: u32 = 16;
 
 /// Where the tokens of a block lie.
-pub(crate) type Rows<'f, 'k> = &'f dyn Fn(Val<'k, u32>) -> TokenRow<'k>;
+pub(crate) type TokenRows<'f, 'k> = &'f dyn Fn(Val<'k, u32>) -> TokenRow<'k>;
 
 /// A lane's run of a token's row, from dimension `start + offset` on.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ struct TokenRun<'k, S: SpaceOf> {
 /// A lane's keys and values of a block.
 #[derive(Clone)]
 pub struct TokenBlock<'k> {
-    lanes: Lanes,
+    lanes: KvLanes,
     /// By half of the tokens, then by run of dimensions.
     pub(crate) keys: [Vec<RegArray<'k, u32>>; 2],
     /// By 64 dimensions, then by token.
@@ -38,12 +38,12 @@ pub struct TokenBlock<'k> {
 
 impl<'k> TokenBlock<'k> {
     /// A block without tokens, which has no registers.
-    pub(crate) fn none(lanes: Lanes) -> TokenBlock<'k> {
+    pub(crate) fn none(lanes: KvLanes) -> TokenBlock<'k> {
         TokenBlock { lanes, keys: [Vec::new(), Vec::new()], values: Vec::new() }
     }
 
     /// Registers for a block; zeros, which stay beyond the last dimension.
-    pub(crate) fn new(k: &'k Builder, lanes: Lanes) -> TokenBlock<'k> {
+    pub(crate) fn new(k: &'k Builder, lanes: KvLanes) -> TokenBlock<'k> {
         let words = || k.regs(lanes.words(), 0u32);
         TokenBlock {
             lanes,
@@ -53,13 +53,13 @@ impl<'k> TokenBlock<'k> {
     }
 
     /// Loads a block of tokens, whose rows lie so in keys and values.
-    pub(crate) fn load<S: SpaceOf>(&self, [keys, values]: [Ptr<'k, S, u32>; 2], row: Rows<'_, 'k>) {
+    pub(crate) fn load<S: SpaceOf>(&self, [keys, values]: [Ptr<'k, S, u32>; 2], row: TokenRows<'_, 'k>) {
         self.load_keys(keys, row);
         self.load_values(values, row);
     }
 
     /// Loads the keys.
-    pub(crate) fn load_keys<S: SpaceOf>(&self, keys: Ptr<'k, S, u32>, row: Rows<'_, 'k>) {
+    pub(crate) fn load_keys<S: SpaceOf>(&self, keys: Ptr<'k, S, u32>, row: TokenRows<'_, 'k>) {
         let lanes = self.lanes;
         let lane = keys.builder().lane();
         let group = lane / 4;
@@ -74,7 +74,7 @@ impl<'k> TokenBlock<'k> {
     }
 
     /// Loads the values.
-    pub(crate) fn load_values<S: SpaceOf>(&self, values: Ptr<'k, S, u32>, row: Rows<'_, 'k>) {
+    pub(crate) fn load_values<S: SpaceOf>(&self, values: Ptr<'k, S, u32>, row: TokenRows<'_, 'k>) {
         let lanes = self.lanes;
         let lane = values.builder().lane();
         let group = lane / 4;

@@ -6,7 +6,7 @@ use tilewright_codegen::ir::attr::{CpBytes, CpCache};
 
 use super::tiles::{Ends, TileRing};
 use super::{Arrived, Issued, KvBufferConfig, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tiles};
-use crate::ring::{ByThreads, Fill, Filling};
+use crate::ring::{ByThreads, Filling, StageFill};
 
 /// Rings of `STAGES` tiles, filled by `cp.async`. Two buffers that a loop uses in turn count each
 /// other's groups: [`stream`](super::stream()) is such a loop.
@@ -44,7 +44,7 @@ impl<const STAGES: u32> KvFamily for CpAsync<STAGES> {
         place: KvView<'k>,
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
-        let filling = Filling { fill: Fill::Groups { rings: STREAMS }, by: ByThreads };
+        let filling = Filling { fill: StageFill::Groups { rings: STREAMS }, by: ByThreads };
         let opened = TileRing { place, team, form: TileForm::swizzled::<C>(), stages: STAGES, filling };
         let (tiles, ring) = Tiles::open(k, name, opened, &mut || ());
         CpAsyncBuffer { tiles, source, ring }

@@ -15,7 +15,7 @@ use crate::tile::{narrow, narrow_f16};
 
 /// How lanes have keys and values.
 #[derive(Clone, Copy)]
-pub(crate) struct Lanes {
+pub(crate) struct KvLanes {
     /// Dimensions of a head.
     pub dim: u32,
     /// Dimensions of a token that a lane loads at a time.
@@ -24,10 +24,10 @@ pub(crate) struct Lanes {
     codes: bool,
 }
 
-impl Lanes {
+impl KvLanes {
     /// The lanes for a pool.
-    pub fn of(pages: PagedPool<'_>) -> Lanes {
-        Lanes { dim: pages.dim, run: pages.run(), codes: pages.pool.pool_type() == PoolType::E4m3 }
+    pub fn of(pages: PagedPool<'_>) -> KvLanes {
+        KvLanes { dim: pages.dim, run: pages.run(), codes: pages.pool.pool_type() == PoolType::E4m3 }
     }
 
     /// Dimensions of the runs of a column of lanes, of which the first MMA takes a token.

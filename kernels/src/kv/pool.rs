@@ -20,7 +20,7 @@ pub struct PagedPool<'k> {
     /// Dimensions of a head.
     pub dim: u32,
     /// Position of each row's token, i32 `[rows]`; negative: the row is idle.
-    pub position: Cells<'k>,
+    pub position: StepScalars<'k>,
     /// Page of every run of `page_tokens` tokens.
     pub table: PageTable<'k>,
     /// How many pages a split of attention has.
@@ -45,7 +45,7 @@ impl SplitPages {
 /// Numbers that do not change within a step: in global memory, or brought to shared memory at its
 /// beginning.
 #[derive(Clone, Copy)]
-pub enum Cells<'k> {
+pub enum StepScalars<'k> {
     /// In global memory.
     Global(Ptr<'k, Global, i32>),
     /// In global memory, read while others within this scope may write.
@@ -54,14 +54,14 @@ pub enum Cells<'k> {
     Shared(Ptr<'k, Shared, i32>),
 }
 
-impl<'k> Cells<'k> {
+impl<'k> StepScalars<'k> {
     /// Loads one number.
     #[track_caller]
     pub fn load(self, index: Val<'k, u32>) -> Val<'k, i32> {
         match self {
-            Cells::Global(cells) => cells.at(index).load(),
-            Cells::Strong(cells, scope) => cells.at(index).load_relaxed(scope),
-            Cells::Shared(cells) => cells.at(index).load(),
+            StepScalars::Global(cells) => cells.at(index).load(),
+            StepScalars::Strong(cells, scope) => cells.at(index).load_relaxed(scope),
+            StepScalars::Shared(cells) => cells.at(index).load(),
         }
     }
 }
@@ -70,7 +70,7 @@ impl<'k> Cells<'k> {
 #[derive(Clone, Copy)]
 pub struct PageTable<'k> {
     /// All entries.
-    pub cells: Cells<'k>,
+    pub cells: StepScalars<'k>,
     /// Entries of a row.
     pub width: Val<'k, u32>,
     /// The first entries of each row once more, in shared memory: how many, and where they begin.

@@ -15,7 +15,7 @@ pub const VECTOR: u32 = 8;
 
 /// The arrangement of a tile's rows in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum RowArrangement {
     /// XOR-swizzled rows, in panels of 64 columns, or of 32 or 16 where 64 do not divide: rows of a
     /// panel follow each other, and the vectors of a row are exchanged by the row's number. Tensor
     /// maps write it and `wgmma` reads it.
@@ -32,22 +32,22 @@ pub struct TileForm {
     /// Columns, a multiple of 16.
     pub columns: u32,
     /// The form.
-    pub form: Form,
+    pub form: RowArrangement,
 }
 
 impl TileForm {
     /// The tile of a configuration, swizzled.
     pub const fn swizzled<C: KvBufferConfig>() -> TileForm {
-        TileForm { rows: C::BTILE0, columns: C::BTILE1, form: Form::Swizzled }
+        TileForm { rows: C::BTILE0, columns: C::BTILE1, form: RowArrangement::Swizzled }
     }
 
     /// Columns of a panel.
     pub const fn width(self) -> u32 {
         match self.form {
-            Form::Swizzled if self.columns.is_multiple_of(64) => 64,
-            Form::Swizzled if self.columns.is_multiple_of(32) => 32,
-            Form::Swizzled => 16,
-            Form::Interleaved => VECTOR,
+            RowArrangement::Swizzled if self.columns.is_multiple_of(64) => 64,
+            RowArrangement::Swizzled if self.columns.is_multiple_of(32) => 32,
+            RowArrangement::Swizzled => 16,
+            RowArrangement::Interleaved => VECTOR,
         }
     }
 
@@ -74,8 +74,8 @@ impl TileForm {
     /// (row, column) to the offset of an element.
     ///
     /// ```
-    /// use tilewright_kernels::kv::{Form, TileForm};
-    /// let tile = TileForm { rows: 16, columns: 128, form: Form::Swizzled };
+    /// use tilewright_kernels::kv::{RowArrangement, TileForm};
+    /// let tile = TileForm { rows: 16, columns: 128, form: RowArrangement::Swizzled };
     /// assert_eq!(tile.layout().to_string(), "S<3,3,3> o 0 o (16,(64,2)):(64,(1,1024))");
     /// ```
     pub fn layout(self) -> Swizzled {
@@ -114,11 +114,11 @@ impl TileForm {
     ) -> Ptr<'k, Shared, bf16> {
         let (width, panel) = (self.width(), self.width() / VECTOR);
         match self.form {
-            Form::Interleaved => {
+            RowArrangement::Interleaved => {
                 let constant = (rows + vectors * self.rows) * VECTOR;
                 base.at(row * VECTOR).at(vector * (self.rows * VECTOR)).at(constant)
             }
-            Form::Swizzled => {
+            RowArrangement::Swizzled => {
                 let first = vectors / panel;
                 let inside = vectors % panel;
                 let mix = match panel {
@@ -145,7 +145,7 @@ impl TileForm {
             (Ok(number / in_panel), number % in_panel)
         };
         match (self.form, panel) {
-            (Form::Interleaved, _) => {
+            (RowArrangement::Interleaved, _) => {
                 // A warp takes 4 vectors of eight rows, or 2 of sixteen where rows have no whole
                 // fours: stores without conflicts, whole sectors.
                 let lane = thread % 32;
@@ -157,10 +157,10 @@ impl TileForm {
                 let row = (round % groups_down) * down + lane % down;
                 Share { row, vectors: 0, vector: (round / groups_down) * across + lane / down }
             }
-            (Form::Swizzled, Err(panel)) => {
+            (RowArrangement::Swizzled, Err(panel)) => {
                 Share { row: rest / in_row, vectors: panel * in_row, vector: rest % in_row }
             }
-            (Form::Swizzled, Ok(panel)) => {
+            (RowArrangement::Swizzled, Ok(panel)) => {
                 Share { row: rest / in_row, vectors: 0, vector: panel * in_row + rest % in_row }
             }
         }
@@ -180,7 +180,8 @@ impl TileForm {
     pub fn place<'k>(self, base: Ptr<'k, Shared, bf16>, share: &Share<'k>) -> Ptr<'k, Shared, bf16> {
         let in_row = self.width() / VECTOR;
         let constant = share.vector.operand().as_const().is_some();
-        if self.form == Form::Interleaved || share.vectors > 0 || constant || in_row == self.columns / VECTOR {
+        if self.form == RowArrangement::Interleaved || share.vectors > 0 || constant || in_row == self.columns / VECTOR
+        {
             return self.vector(base, [0, share.vectors], share.row, share.vector);
         }
         let panel = share.vector / in_row;

@@ -5,7 +5,7 @@ use core::cell::RefCell;
 
 use tilewright_codegen::build::{Builder, Val};
 
-use super::{Arrived, Issued, KvBuffer, Lanes, PagedPool, TokenBlock, TokenRow, TokenStage};
+use super::{Arrived, Issued, KvBuffer, KvLanes, PagedPool, TokenBlock, TokenRow, TokenStage};
 use crate::ring::Stages;
 
 /// Names tiles that have keys and values of the same tokens.
@@ -16,14 +16,14 @@ pub struct StageTiles<'k, 'w> {
     k: &'k Builder,
     ring: &'w dyn Stages<'k>,
     stage: TokenStage,
-    lanes: Lanes,
+    lanes: KvLanes,
     block: RefCell<TokenBlock<'k>>,
 }
 
 impl<'k, 'w> StageTiles<'k, 'w> {
     /// The next stages of a ring, which hold tokens of that pool.
     pub fn new(k: &'k Builder, ring: &'w dyn Stages<'k>, stage: TokenStage, pool: PagedPool<'k>) -> StageTiles<'k, 'w> {
-        let lanes = Lanes::of(pool);
+        let lanes = KvLanes::of(pool);
         StageTiles { k, ring, stage, lanes, block: RefCell::new(TokenBlock::none(lanes)) }
     }
 }

@@ -6,8 +6,8 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val};
 
 use super::tiles::{Ends, TileRing};
-use super::{Arrived, Form, Issued, KvBufferConfig, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tiles};
-use crate::ring::{ByThreads, Fill, Filling};
+use super::{Arrived, Issued, KvBufferConfig, KvFamily, KvThreads, KvView, OwnRing, RowArrangement, TileForm, Tiles};
+use crate::ring::{ByThreads, Filling, StageFill};
 
 /// Tiles that are loaded into registers and stored into shared memory when their turn comes.
 /// `TOKEN_GEN` (decode) keeps rows together in shared memory, as the tensor maps do; else a panel
@@ -25,7 +25,7 @@ pub struct StagedBuffer<'k, C> {
 
 impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> Staged<NUM_STAGES, TOKEN_GEN> {
     fn form<C: KvBufferConfig>() -> TileForm {
-        let form = if TOKEN_GEN { Form::Swizzled } else { Form::Interleaved };
+        let form = if TOKEN_GEN { RowArrangement::Swizzled } else { RowArrangement::Interleaved };
         TileForm { form, ..TileForm::swizzled::<C>() }
     }
 }
@@ -53,7 +53,7 @@ impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> KvFamily for Staged<NUM_STAGE
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
         const { assert!(NUM_STAGES >= 1, "a tile must have registers to come into") };
-        let filling = Filling { fill: Fill::Stores, by: ByThreads };
+        let filling = Filling { fill: StageFill::Stores, by: ByThreads };
         let opened = TileRing { place, team, form: Self::form::<C>(), stages: Self::STAGES, filling };
         let (mut tiles, ring) = Tiles::open(k, name, opened, &mut || ());
         tiles.turns = [NUM_STAGES; 2];

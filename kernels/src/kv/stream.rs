@@ -8,7 +8,7 @@ use super::{Arrived, Issued, KvBuffer, KvView, OwnRing};
 
 /// Tiles `first`, `first + step`, … below `end`.
 #[derive(Clone, Copy)]
-pub struct Span<'k> {
+pub struct TileSpan<'k> {
     /// The first tile.
     pub first: Val<'k, u32>,
     /// One past the last tile.
@@ -36,7 +36,7 @@ impl<K, V> Copy for KvRings<'_, K, V> {}
 /// A place whose tiles were issued before, and how the next tiles are issued.
 pub struct IssuedAhead<'i, 'k> {
     /// Tiles of the place.
-    pub span: Span<'k>,
+    pub span: TileSpan<'k>,
     /// Where they lie.
     pub place: KvView<'k>,
     /// Issues the next tile of keys, wherever that is.
@@ -56,7 +56,7 @@ pub struct IssuedAhead<'i, 'k> {
 pub fn stream<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     rings: KvRings<'_, K, V>,
-    span: Span<'k>,
+    span: TileSpan<'k>,
     scores: impl Fn(Val<'k, u32>, &Arrived<'k, K::Config>),
     outputs: impl Fn(Val<'k, u32>, &Arrived<'k, V::Config>),
 ) {

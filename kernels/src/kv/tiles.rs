@@ -12,18 +12,18 @@ use super::{Arrived, Fragments, KvBufferConfig, KvThreads, KvView, Share, TileFo
 use crate::ring::{Consumer, Consumers, Empty, Filling, Full, Producer, Ring, RingError, Shape, StageTile};
 
 /// What a stage holds.
-pub(super) type Stage = (StageTile<bf16, Swizzled>,);
+pub(super) type KvStage = (StageTile<bf16, Swizzled>,);
 
 /// Both ends of a buffer's ring, which threads that fetch and use tiles hold together.
 pub(super) struct Ends<'k, C, F> {
-    producer: RefCell<Producer<'k, C, Stage, F>>,
-    consumer: RefCell<Consumer<'k, C, Stage>>,
+    producer: RefCell<Producer<'k, C, KvStage, F>>,
+    consumer: RefCell<Consumer<'k, C, KvStage>>,
 }
 
 impl<'k, C, F: Copy> Ends<'k, C, F> {
     /// The next stage, to be filled.
     #[track_caller]
-    pub(super) fn acquire(&self) -> Empty<'k, C, Stage, F> {
+    pub(super) fn acquire(&self) -> Empty<'k, C, KvStage, F> {
         self.producer.borrow_mut().acquire()
     }
 
@@ -34,9 +34,9 @@ impl<'k, C, F: Copy> Ends<'k, C, F> {
     }
 }
 
-impl<'k, C> From<Full<'k, C, Stage>> for Arrived<'k, C> {
+impl<'k, C> From<Full<'k, C, KvStage>> for Arrived<'k, C> {
     #[track_caller]
-    fn from(full: Full<'k, C, Stage>) -> Self {
+    fn from(full: Full<'k, C, KvStage>) -> Self {
         Arrived::of(full.into())
     }
 }

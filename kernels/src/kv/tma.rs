@@ -7,9 +7,9 @@ use tilewright_codegen::ir::attr::{Eviction, ProxyFence};
 use tilewright_layout::DType;
 
 use super::place::gcd;
-use super::tiles::{Ends, Stage, TileRing};
+use super::tiles::{Ends, KvStage, TileRing};
 use super::{Arrived, Issued, KvBufferConfig, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tiles};
-use crate::ring::{ByBulk, Empty, Fill, Filling, in_pieces};
+use crate::ring::{ByBulk, Empty, Filling, StageFill, in_pieces};
 
 /// Rings of `STAGES` tiles, filled through a tensor map by the first thread of the team.
 pub struct Tma<const STAGES: u32>;
@@ -78,7 +78,7 @@ impl<const STAGES: u32> KvFamily for Tma<STAGES> {
         place: KvView<'k>,
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
-        let filling = Filling { fill: Fill::Engine, by: ByBulk };
+        let filling = Filling { fill: StageFill::Engine, by: ByBulk };
         let opened = TileRing { place, team, form: TileForm::swizzled::<C>(), stages: STAGES, filling };
         let (tiles, ring) = Tiles::open(k, name, opened, &mut || map.prefetch_map());
         TmaBuffer { tiles, map, ring }
@@ -97,7 +97,7 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
     }
 
     /// One box for each panel and each run of rows.
-    fn fetch(&self, stage: Empty<'k, C, Stage, ByBulk>, place: &KvView<'k>, tile: Val<'k, u32>) {
+    fn fetch(&self, stage: Empty<'k, C, KvStage, ByBulk>, place: &KvView<'k>, tile: Val<'k, u32>) {
         let Tiles { k, team, form, .. } = self.tiles;
         // A warp's own tiles are read once: they need not stay in L2.
         let how = match team {

@@ -9,7 +9,7 @@
 
 use tilewright_codegen::build::Val;
 
-use super::Lanes;
+use super::KvLanes;
 
 /// Dimensions of a run.
 const RUN: u32 = 8;
@@ -43,7 +43,7 @@ impl<'k> TokenRow<'k> {
     }
 
     /// The row of a token of a block that begins there, in elements.
-    pub fn of_block(first: Val<'k, u32>, lanes: Lanes, token: Val<'k, u32>) -> TokenRow<'k> {
+    pub fn of_block(first: Val<'k, u32>, lanes: KvLanes, token: Val<'k, u32>) -> TokenRow<'k> {
         TokenRow::new(first + token * lanes.dim, [lanes.dim, lanes.run], token)
     }
 

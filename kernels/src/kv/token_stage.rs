@@ -8,7 +8,7 @@
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::block::BLOCK;
-use super::{Cells, PageTable, PagedPool, PoolType};
+use super::{PageTable, PagedPool, PoolType, StepScalars};
 use crate::ring::Pieces;
 
 /// A stage of the ring that holds the keys of some tokens of a kv head, `[tokens, dim]`, followed
@@ -29,12 +29,12 @@ pub struct Streamed<'k> {
     pub stage: TokenStage,
     /// Of each row, how many of its first tokens no row of this step writes, rounded down to whole
     /// blocks of 16.
-    pub immutable_prefix: Cells<'k>,
+    pub immutable_prefix: StepScalars<'k>,
 }
 
 /// A run of consecutive tokens that lie in one page.
 #[derive(Clone, Copy)]
-pub struct Piece<'k> {
+pub struct PageRun<'k> {
     /// Their first token's place in both pools, in elements.
     pub first: Val<'k, u32>,
     /// Bytes of their keys, and of their values.
@@ -143,14 +143,14 @@ impl<'k> Streamed<'k> {
         [head, of_row]: [Val<'k, u32>; 2],
         [first, count]: [Val<'k, u32>; 2],
         piece: u32,
-    ) -> Piece<'k> {
+    ) -> PageRun<'k> {
         let TokenStage { tokens, page_tokens, .. } = self.stage;
         let row = self.stage.row_bytes();
         let each = page_tokens.min(tokens);
         let skipped = piece * each;
         let there = count.max(skipped) - skipped;
         let keys = skipped * row;
-        Piece {
+        PageRun {
             // The table has an entry for every page with tokens.
             first: pages.token(head, of_row, first + count.min(skipped)),
             bytes: there.min(each) * row,
@@ -168,7 +168,7 @@ impl<'k> Streamed<'k> {
 /// `rows - 1` tokens before its own in any case: where rows are consecutive tokens of a sequence it
 /// does not depend on which of them are in the step, and with it what attention computes does not.
 pub fn immutable_prefix<'k>(
-    position: Cells<'k>,
+    position: StepScalars<'k>,
     table: PageTable<'k>,
     page_tokens: u32,
     row: Val<'k, u32>,

@@ -7,7 +7,7 @@ use crate::tile::{Index, LayoutTensor, TensorLayout, place};
 use tilewright_codegen::build::{Builder, Lane, Number, RegArray, Scalar, Shared, Val};
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::Layout;
-use tilewright_layout::fragment::{FragmentLayout, Operand, StaticFragment};
+use tilewright_layout::fragment::{FragmentLayout, MmaOperand, StaticFragment};
 
 /// The sums of a tile of `down`×`across` atoms, spread over the threads of a warp or of a
 /// warpgroup.
@@ -30,7 +30,7 @@ impl<A> Copy for Accumulator<'_, A> {}
 
 /// Two neighbours in a row that one thread holds: registers `first` and `first + 1`.
 #[derive(Clone, Copy)]
-pub struct Pair<'k> {
+pub struct RegisterPair<'k> {
     /// The row of both.
     pub row: Index<'k>,
     /// The column of the first.
@@ -50,7 +50,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     /// Zeros of a warp for `down`×`across` atoms of the `mma.sync` of `F`.
     #[track_caller]
     pub fn warp<F: InputType<Sum = A>>(k: &'k Builder, down: u32, across: u32) -> Accumulator<'k, A> {
-        let sums = Accumulator::unset(k, warp_fragment::<F>(Operand::C), down, across);
+        let sums = Accumulator::unset(k, warp_fragment::<F>(MmaOperand::C), down, across);
         sums.clear(k);
         sums
     }
@@ -161,7 +161,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     /// The places of `thread`'s values in the tile, in pairs, in the order of the registers. The
     /// thread counts within the warp or the warpgroup.
     #[track_caller]
-    pub fn pairs(self, thread: Index<'k>) -> Vec<Pair<'k>> {
+    pub fn pairs(self, thread: Index<'k>) -> Vec<RegisterPair<'k>> {
         let ([row, column], registers) = places(&self.fragment, 1, thread);
         let [rows, columns] = [self.fragment.rows as u32, self.fragment.cols as u32];
         let mut pairs = Vec::new();
@@ -169,7 +169,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
             let down = atom / self.across;
             let across = atom % self.across;
             for (value, &[r, c]) in registers.iter().enumerate().step_by(2) {
-                pairs.push(Pair {
+                pairs.push(RegisterPair {
                     row: row + r + down * rows,
                     column: column + c + across * columns,
                     first: (atom as usize * registers.len() + value) as u32,
@@ -223,7 +223,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         thread: Index<'k>,
         columns: core::ops::Range<u32>,
         tile: LayoutTensor<'k, T, L, Shared>,
-        value: impl Fn(Pair<'k>) -> Val<'k, u32>,
+        value: impl Fn(RegisterPair<'k>) -> Val<'k, u32>,
     ) {
         self.stage_at(thread, columns, tile, [0.into(), 0.into()], value);
     }
@@ -236,7 +236,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         columns: core::ops::Range<u32>,
         tile: LayoutTensor<'k, T, L, Shared>,
         [top, left]: [Index<'k>; 2],
-        value: impl Fn(Pair<'k>) -> Val<'k, u32>,
+        value: impl Fn(RegisterPair<'k>) -> Val<'k, u32>,
     ) {
         let rows = self.fragment.rows as u32;
         // Rows of the four matrices of 16 columns: of eight columns they are one below the other,

@@ -7,8 +7,8 @@ use half::{bf16, f16};
 use tilewright_codegen::build::{Number, Scalar};
 use tilewright_codegen::ir::{MmaAtom, WgmmaAtom, WgmmaKind};
 use tilewright_layout::fragment::{
-    Atom, FragmentA, FragmentB, FragmentC, FragmentLayout, Operand, RegisterA, StaticFragment, WgmmaFamily, WgmmaTypes,
-    atoms, fragment,
+    Atom, FragmentA, FragmentB, FragmentC, FragmentLayout, MmaOperand, RegisterA, StaticFragment, WgmmaFamily,
+    WgmmaTypes, atoms, fragment,
 };
 use tilewright_layout::typed::{KMajor, OperandTile, StaticLayout, StaticMajor};
 
@@ -115,7 +115,7 @@ inputs! {
 }
 
 /// The fragment of an operand of the warp's instruction.
-pub const fn warp_fragment<F: InputType>(operand: Operand) -> FragmentLayout {
+pub const fn warp_fragment<F: InputType>(operand: MmaOperand) -> FragmentLayout {
     fragment(&F::WarpC::ATOM, operand)
 }
 
@@ -126,7 +126,7 @@ pub const fn warp_fragment<F: InputType>(operand: Operand) -> FragmentLayout {
 /// integers). In a constant that is a compile error.
 pub const fn warpgroup_atom<F: InputType>(n: u32) -> (WgmmaAtom, FragmentLayout) {
     match (WgmmaAtom::new(n, F::WARPGROUP), Atom::wgmma(&F::WARPGROUP_FRAGMENTS, n as i64, false)) {
-        (Some(atom), Some(shape)) => (atom, fragment(&shape, Operand::C)),
+        (Some(atom), Some(shape)) => (atom, fragment(&shape, MmaOperand::C)),
         _ => panic!("wgmma: N must be a multiple of 8 (of 16 above 32 for integers), 8 to 256"),
     }
 }
@@ -135,7 +135,7 @@ pub const fn warpgroup_atom<F: InputType>(n: u32) -> (WgmmaAtom, FragmentLayout)
 mod tests {
     use super::{E4M3, E5M2, InputType, Tf32, Width, warp_fragment};
     use half::{bf16, f16};
-    use tilewright_layout::fragment::{Operand, StaticFragment};
+    use tilewright_layout::fragment::{MmaOperand, StaticFragment};
 
     fn rows_agree<F: InputType>() {
         let (m, n, k) = F::WARP.shape();
@@ -145,9 +145,9 @@ mod tests {
         assert_eq!(i64::from(F::Width::DEPTH) * F::BITS, 1024, "{}", F::NAME);
         let (acc, a, b) = F::WARP.registers();
         let registers = |operand, bits: i64| warp_fragment::<F>(operand).values() * bits / 32;
-        assert_eq!(registers(Operand::C, 32), i64::from(acc), "{}", F::NAME);
-        assert_eq!(registers(Operand::A, F::BITS), i64::from(a), "{}", F::NAME);
-        assert_eq!(registers(Operand::B, F::BITS), i64::from(b), "{}", F::NAME);
+        assert_eq!(registers(MmaOperand::C, 32), i64::from(acc), "{}", F::NAME);
+        assert_eq!(registers(MmaOperand::A, F::BITS), i64::from(a), "{}", F::NAME);
+        assert_eq!(registers(MmaOperand::B, F::BITS), i64::from(b), "{}", F::NAME);
     }
 
     #[test]

@@ -31,14 +31,14 @@ pub(super) const fn transposed<F: InputType, L: StaticLayout>() -> bool {
 
 /// A tile in shared memory as a lane reads it.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'k, T, L> {
+pub(super) struct LdmatrixSource<'k, T, L> {
     tile: LayoutTensor<'k, T, L, Shared>,
     trans: Trans,
     row: Index<'k>,
     column: Index<'k>,
 }
 
-impl<'k, T: Scalar, L: StaticLayout> Source<'k, T, L> {
+impl<'k, T: Scalar, L: StaticLayout> LdmatrixSource<'k, T, L> {
     /// The tile for an operand whose fragment is `fragment`; the warp is the one of `warp_thread`,
     /// a multiple of 32, among those of the instruction.
     #[track_caller]
@@ -52,7 +52,7 @@ impl<'k, T: Scalar, L: StaticLayout> Source<'k, T, L> {
     }
 }
 
-impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> {
+impl<'k, T: Scalar, L: OffsetMap> LdmatrixSource<'k, T, L> {
     /// As [`new`](Source::new), by a layout that is a value; one without rows of 16 bytes is
     /// refused.
     #[track_caller]
@@ -85,7 +85,7 @@ impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> {
         let extent = fragment.rows as u32;
         let warp = place(&Layout::constant(fragment.axes().row.mode(0)), warp_thread);
         let trans = if transposed { Trans::Yes } else { Trans::No };
-        Source { tile, trans, row: warp + index % extent, column: index / extent }
+        LdmatrixSource { tile, trans, row: warp + index % extent, column: index / extent }
     }
 
     /// The operand of the atom that begins at a row and a column.

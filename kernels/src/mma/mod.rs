@@ -31,7 +31,7 @@ mod transfer;
 mod warp;
 mod warpgroup;
 
-pub use accumulator::{Accumulator, Pair};
+pub use accumulator::{Accumulator, RegisterPair};
 pub use error::MmaError;
 pub use float8::{E4M3, E5M2};
 pub use fragment::across_lanes;
@@ -40,6 +40,6 @@ pub use local::{LocalCopyError, copy_local_to_local, local_sources};
 pub(crate) use store::store_pairs;
 pub use store::{OutputSpace, OutputType, Pack};
 pub use tf32::Tf32;
-pub use tiled::{Atom, AtomGrid, AtomLayout, MissingAtom, MmaSync, Sums, TiledMma, Wgmma};
+pub use tiled::{Atom, AtomGrid, AtomLayout, AtomSums, MissingAtom, MmaSync, TiledMma, Wgmma};
 pub use warp::{FragmentsA, FragmentsB};
 pub use warpgroup::SharedOperand;

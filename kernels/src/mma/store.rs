@@ -2,7 +2,7 @@
 //! known at run time.
 
 use super::error::by;
-use super::{Accumulator, Atom, AtomGrid, MmaError, Pair, TiledMma};
+use super::{Accumulator, Atom, AtomGrid, MmaError, RegisterPair, TiledMma};
 use crate::tile::{CopyFrom, Index, LayoutTensor, TensorLayout};
 use core::panic::Location;
 use half::{bf16, f16};
@@ -92,8 +92,12 @@ impl<'k, S: Number + Numeric> Accumulator<'k, S> {
                 });
             }
             _ => {
-                let moved = |pair: Pair<'k>| Pair { row: down + pair.row, column: across + pair.column, ..pair };
-                let pairs: Vec<Pair<'k>> = self.pairs(thread).into_iter().map(moved).collect();
+                let moved = |pair: RegisterPair<'k>| RegisterPair {
+                    row: down + pair.row,
+                    column: across + pair.column,
+                    ..pair
+                };
+                let pairs: Vec<RegisterPair<'k>> = self.pairs(thread).into_iter().map(moved).collect();
                 store_pairs(&tile, &pairs, |pair, i| self.get(pair.first + i));
             }
         }
@@ -117,11 +121,11 @@ pub(super) fn fits<'k>(tile: &impl CopyFrom<'k>, what: &'static str, extents: [u
 #[track_caller]
 pub(crate) fn store_pairs<'k, T: OutputType, L: TensorLayout<'k>, M: Writable, V: Numeric>(
     tile: &LayoutTensor<'k, T, L, M>,
-    pairs: &[Pair<'k>],
-    value: impl Fn(Pair<'k>, u32) -> Val<'k, V>,
+    pairs: &[RegisterPair<'k>],
+    value: impl Fn(RegisterPair<'k>, u32) -> Val<'k, V>,
 ) {
     let count = if tile.widest(1) >= 2 { 2 } else { 1 };
-    let elements: Vec<(Pair<'k>, u32)> =
+    let elements: Vec<(RegisterPair<'k>, u32)> =
         pairs.iter().flat_map(|&pair| (0..2).step_by(count as usize).map(move |i| (pair, i))).collect();
     let at: Vec<[Index<'k>; 2]> = elements.iter().map(|&(pair, i)| [pair.row, pair.column + i]).collect();
     let places = tile.places(&at);

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use thiserror::Error;
 use tilewright_codegen::build::Builder;
 use tilewright_codegen::ir::{Arch, Needs, WgmmaAtom};
-use tilewright_layout::fragment::{Operand, StaticFragment};
+use tilewright_layout::fragment::{MmaOperand, StaticFragment};
 use tilewright_layout::typed::StaticLayout;
 
 /// A matrix instruction.
@@ -175,14 +175,14 @@ impl<const DOWN: u32, const ACROSS: u32> AtomGrid for AtomLayout<DOWN, ACROSS> {
 /// it is an error of `verify`.
 pub struct TiledMma<'k, X: Atom, A, B, G = AtomLayout<1, 1>> {
     pub(super) k: &'k Builder,
-    pub(super) sums: Sums<'k, X>,
+    pub(super) sums: AtomSums<'k, X>,
     /// The number of this thread's warp or warpgroup in the grid.
     number: Index<'k>,
     tiles: PhantomData<(X, A, B, G)>,
 }
 
 /// The registers in which the products of an atom are summed.
-pub type Sums<'k, X> = Accumulator<'k, <<X as Atom>::Input as InputType>::Sum>;
+pub type AtomSums<'k, X> = Accumulator<'k, <<X as Atom>::Input as InputType>::Sum>;
 
 impl<X: Atom, A, B, G> Clone for TiledMma<'_, X, A, B, G> {
     fn clone(&self) -> Self {
@@ -266,7 +266,7 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
         Self::expect_number(k, number);
         let [rows, columns] = Self::PART;
         let (fragment, across) = match X::COLUMNS {
-            Some(one) => (const { warp_fragment::<X::Input>(Operand::C) }, columns / one),
+            Some(one) => (const { warp_fragment::<X::Input>(MmaOperand::C) }, columns / one),
             None => (warpgroup_atom::<X::Input>(columns).1, 1),
         };
         let sums = Accumulator::unset(k, fragment, rows / X::ROWS, across);
@@ -311,7 +311,7 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
 
     /// The sums of this thread's warp or warpgroup. Those of `wgmma` are not to be touched while a
     /// group is in flight.
-    pub fn sums(self) -> Sums<'k, X> {
+    pub fn sums(self) -> AtomSums<'k, X> {
         self.sums
     }
 

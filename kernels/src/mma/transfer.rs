@@ -11,7 +11,7 @@ use tilewright_layout::view::OffsetMap;
 
 /// Registers that one instruction moves: where the first is in memory, its number, and how many
 /// there are.
-struct Run<'k, T, S> {
+struct RegisterRun<'k, T, S> {
     at: Ptr<'k, S, T>,
     first: usize,
     count: usize,
@@ -23,7 +23,7 @@ struct Run<'k, T, S> {
 fn runs<'k, T: Scalar, L: StaticFragment, E: Scalar, P: OffsetMap, S: SpaceOf>(
     thread: Index<'k>,
     tile: LayoutTensor<'k, E, P, S>,
-) -> Option<Vec<Run<'k, T, S>>> {
+) -> Option<Vec<RegisterRun<'k, T, S>>> {
     const {
         let word = E::TY.bits() as i64 * L::PACKED;
         assert!(
@@ -49,7 +49,7 @@ fn runs<'k, T: Scalar, L: StaticFragment, E: Scalar, P: OffsetMap, S: SpaceOf>(
         let next = registers.get(first + 1) == Some(&[r, c + packed]);
         // The pair begins at an even number of registers, as its column does.
         let count = if next && width >= 2 * packed && c % (2 * packed) == 0 { 2 } else { 1 };
-        runs.push(Run { at: tile.at([row + r, column + c]).cast(), first, count });
+        runs.push(RegisterRun { at: tile.at([row + r, column + c]).cast(), first, count });
         first += count;
     }
     Some(runs)
@@ -84,7 +84,7 @@ impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
     ) -> Self {
         let Some(runs) = runs::<T, L, E, P, S>(thread, tile) else { return Self::zeros(tile.builder()) };
         let mut registers = Vec::new();
-        for Run { at, count, .. } in runs {
+        for RegisterRun { at, count, .. } in runs {
             match count {
                 2 => registers.extend(at.load_vec::<2>()),
                 _ => registers.push(at.load()),
@@ -101,7 +101,7 @@ impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
         thread: Index<'k>,
         tile: LayoutTensor<'k, E, P, S>,
     ) {
-        for Run { at, first, count } in runs::<T, L, E, P, S>(thread, tile).into_iter().flatten() {
+        for RegisterRun { at, first, count } in runs::<T, L, E, P, S>(thread, tile).into_iter().flatten() {
             match self.registers()[first..first + count] {
                 [a, b] => at.store_vec([a, b]),
                 _ => at.store(self.registers()[first]),

@@ -2,12 +2,12 @@
 
 use super::Accumulator;
 use super::input::{InputType, warp_fragment};
-use super::ldmatrix::Source;
+use super::ldmatrix::LdmatrixSource;
 use super::tiled::{AtomGrid, MmaSync, TiledMma};
 use crate::tile::{Index, LayoutTensor, RegisterTensor};
 use core::panic::Location;
 use tilewright_codegen::build::{Scalar, Shared};
-use tilewright_layout::fragment::Operand;
+use tilewright_layout::fragment::MmaOperand;
 use tilewright_layout::typed::StaticLayout;
 
 /// The A operand of a warp for one step of K: a fragment for every 16 rows.
@@ -100,14 +100,14 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     /// From where the warp's part begins.
     #[track_caller]
     fn fragments_a(self, a: LayoutTensor<'k, F::Stored, A, Shared>, step: u32) -> FragmentsA<'k, F> {
-        let source = Source::new::<F>(self.k, a, const { warp_fragment::<F>(Operand::A) }, 0.into());
+        let source = LdmatrixSource::new::<F>(self.k, a, const { warp_fragment::<F>(MmaOperand::A) }, 0.into());
         (0..self.sums.atoms()[0]).map(|i| source.four((16 * i).into(), F::K * step)).collect()
     }
 
     /// From where the warp's part begins.
     #[track_caller]
     fn fragments_b(self, b: LayoutTensor<'k, F::Stored, B, Shared>, step: u32) -> FragmentsB<'k, F> {
-        let source = Source::new::<F>(self.k, b, const { warp_fragment::<F>(Operand::B) }, 0.into());
+        let source = LdmatrixSource::new::<F>(self.k, b, const { warp_fragment::<F>(MmaOperand::B) }, 0.into());
         let count = self.sums.atoms()[1];
         let column = F::K * step;
         let mut fragments = Vec::new();

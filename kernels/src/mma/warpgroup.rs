@@ -1,13 +1,13 @@
 //! Products by `wgmma`: descriptors read off layouts.
 
 use super::input::InputType;
-use super::ldmatrix::Source;
+use super::ldmatrix::LdmatrixSource;
 use super::tiled::{AtomGrid, TiledMma, Wgmma};
 use super::{Accumulator, MmaError};
 use crate::tile::{Index, LayoutTensor, RegisterTensor, place};
 use core::panic::Location;
 use tilewright_codegen::build::{
-    Allocation, Arg, Builder, Descriptor, Offset, Operands, Scalar, Shared, SwizzleMode, Val,
+    Allocation, Builder, Descriptor, IntoVal, Offset, Scalar, Shared, SwizzleMode, Val, WgmmaOperands,
 };
 use tilewright_codegen::ir::WgmmaAtom;
 use tilewright_codegen::ir::attr::{Major as KernelMajor, Sign};
@@ -163,10 +163,10 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
         a: SharedOperand<'k>,
         b: SharedOperand<'k>,
         steps: u32,
-        keep: impl Arg<'k, bool> + Copy,
+        keep: impl IntoVal<'k, bool> + Copy,
     ) {
         let Some(atom) = self.wgmma_atom::<F>() else { return };
-        let operands = Operands { sign_a: Sign::Plus, sign_b: Sign::Plus, major_a: a.major, major_b: b.major };
+        let operands = WgmmaOperands { sign_a: Sign::Plus, sign_b: Sign::Plus, major_a: a.major, major_b: b.major };
         for step in 0..steps {
             for i in 0..self.atoms()[0] {
                 let sums = self.atom(i, 0);
@@ -219,7 +219,7 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
         steps: u32,
     ) -> Vec<Vec<RegisterTensor<'k, u32, F::WarpgroupA>>> {
         let k = self.registers().builder();
-        let source = Source::by_value::<F>(k, a, F::WarpgroupA::FRAGMENT, thread / 32 * 32);
+        let source = LdmatrixSource::by_value::<F>(k, a, F::WarpgroupA::FRAGMENT, thread / 32 * 32);
         let Some(source) = source else { return Vec::new() };
         let of_step = |step| (0..self.atoms()[0]).map(|i| source.four(row + 64 * i, F::K * step)).collect();
         (0..steps).map(of_step).collect()
@@ -234,10 +234,10 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
         self,
         a: &[Vec<RegisterTensor<'k, P, F::WarpgroupA>>],
         b: SharedOperand<'k>,
-        keep: impl Arg<'k, bool> + Copy,
+        keep: impl IntoVal<'k, bool> + Copy,
     ) {
         let Some(atom) = self.wgmma_atom::<F>() else { return };
-        let operands = Operands { major_b: b.major, ..Operands::K_MAJOR };
+        let operands = WgmmaOperands { major_b: b.major, ..WgmmaOperands::K_MAJOR };
         for (step, a) in (0..).zip(a) {
             if !self.are_for("A", a.len(), self.atoms()[0]) {
                 return;
@@ -275,7 +275,7 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
         self,
         a: LayoutTensor<'k, F::Stored, A, Shared>,
         b: LayoutTensor<'k, F::Stored, B, Shared>,
-        keep: impl Arg<'k, bool> + Copy,
+        keep: impl IntoVal<'k, bool> + Copy,
     ) {
         self.k.on_behalf(Location::caller(), || {
             self.k.wgmma_fence();

@@ -11,7 +11,7 @@ use super::{Real, soft_cap};
 /// `l = Σ exp(x_t − m)`, `acc = Σ exp(x_t − m) · v_t`; `−∞, 0, 0` for a split without tokens, or
 /// whose scores are all −∞.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Split<T> {
+pub struct SplitPartial<T> {
     /// Largest score.
     pub max: T,
     /// Sum of the weights.
@@ -50,7 +50,7 @@ pub fn split_tokens(seen: Range<usize>, page_tokens: usize, splits: usize, split
 /// # Panics
 /// Where the keys are not a whole number of tokens, or not as many as values.
 #[track_caller]
-pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T, cap: Option<T>) -> Split<T> {
+pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T, cap: Option<T>) -> SplitPartial<T> {
     whole("attention", ["keys", "q"], [keys.len(), q.len()]);
     same("attention", ["keys", "values"], [keys.len(), values.len()]);
     let scores: Vec<T> = keys
@@ -60,7 +60,7 @@ pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T, cap: Opti
         .collect();
     let max = scores.iter().fold(T::NEG_INFINITY, |m, &x| if x > m { x } else { m });
     let base = base_of(scores.iter().copied());
-    let mut part = Split { max, sum: T::ZERO, acc: vec![T::ZERO; q.len()] };
+    let mut part = SplitPartial { max, sum: T::ZERO, acc: vec![T::ZERO; q.len()] };
     for (&score, value) in scores.iter().zip(values.chunks_exact(q.len())) {
         let weight = (score - base).exp();
         part.sum = part.sum + weight;
@@ -73,7 +73,7 @@ pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T, cap: Opti
 
 /// The merge of all splits of one query: with `M = max m_s` and `w_s = exp(m_s − M)` (0 where
 /// `l_s = 0`), `Σ w_s·acc_s / Σ w_s·l_s`; zeros where no split has tokens, or every score is −∞.
-pub fn combine<T: Real>(parts: &[Split<T>], head_dim: usize) -> Vec<T> {
+pub fn combine<T: Real>(parts: &[SplitPartial<T>], head_dim: usize) -> Vec<T> {
     let base = base_of(parts.iter().map(|part| part.max));
     let mut sum = T::ZERO;
     let mut out = vec![T::ZERO; head_dim];

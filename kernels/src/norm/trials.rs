@@ -6,7 +6,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{NormShape, add_rms_norm_rows, rms_norm_rows};
 use crate::naive;
-use crate::shipped::Entry;
+use crate::shipped::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
@@ -17,7 +17,7 @@ const SHOWN: NormShape =
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let record = |arch| rms_norm_rows(arch, SHOWN);
-    vec![Box::new(Entry { name: "rms_norm", needs: Needs::Sm80, record, draw: trial })]
+    vec![Box::new(ShippedEntry { name: "rms_norm", needs: Needs::Sm80, record, draw: trial })]
 }
 
 fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {

@@ -124,7 +124,7 @@ impl QuantMatrix {
         let Some(order) = self.order().filter(|_| *columns != (0..k)) else {
             let own = group_of_part(group, k, columns);
             let groups = columns.clone().step_by(own).map(|first| first / group).collect();
-            return Ok(PartPlaces { places: Places::Run(columns.clone()), group: own, groups });
+            return Ok(PartPlaces { places: RowPlaces::Run(columns.clone()), group: own, groups });
         };
         let mut places = Vec::with_capacity(columns.len());
         let mut groups = Vec::new();
@@ -142,17 +142,17 @@ impl QuantMatrix {
                 return Err(PartError::Order { columns: columns.clone(), group: number, found, expected });
             }
         }
-        Ok(PartPlaces { places: Places::List(places), group: group.min(columns.len()), groups })
+        Ok(PartPlaces { places: RowPlaces::List(places), group: group.min(columns.len()), groups })
     }
 
     /// Appends a row's codes of these places.
-    fn codes_of_part(&self, row: usize, places: &Places, codes: &mut Vec<u8>) {
+    fn codes_of_part(&self, row: usize, places: &RowPlaces, codes: &mut Vec<u8>) {
         let per_byte = 8 / self.code().bits();
         match places {
-            Places::Run(run) if run.start.is_multiple_of(per_byte) => {
+            RowPlaces::Run(run) if run.start.is_multiple_of(per_byte) => {
                 codes.extend(&self.row(row)[run.start / per_byte..run.end.div_ceil(per_byte)]);
             }
-            Places::Run(_) | Places::List(_) => {
+            RowPlaces::Run(_) | RowPlaces::List(_) => {
                 let mut own = places.each().map(|place| self.bits(row, place));
                 while let Some(low) = own.next() {
                     let high = if per_byte == 2 { own.next().unwrap_or(0) << 4 } else { 0 };
@@ -165,7 +165,7 @@ impl QuantMatrix {
 
 /// What a part has of a row.
 struct PartPlaces {
-    places: Places,
+    places: RowPlaces,
     /// Codes of a group of the part.
     group: usize,
     /// The group of the matrix whose factors each of these has.
@@ -173,16 +173,16 @@ struct PartPlaces {
 }
 
 /// Places of a row, in their order.
-enum Places {
+enum RowPlaces {
     Run(Range<usize>),
     List(Vec<usize>),
 }
 
-impl Places {
+impl RowPlaces {
     fn each(&self) -> impl Iterator<Item = usize> + '_ {
         let (run, list) = match self {
-            Places::Run(run) => (run.clone(), &[][..]),
-            Places::List(list) => (0..0, &list[..]),
+            RowPlaces::Run(run) => (run.clone(), &[][..]),
+            RowPlaces::List(list) => (0..0, &list[..]),
         };
         run.chain(list.iter().copied())
     }

@@ -7,7 +7,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{Code, QuantMatrix, QuantParts, Widen, Zeros};
 use crate::naive;
-use crate::shipped::Entry;
+use crate::shipped::ShippedEntry;
 
 /// What the kernel is shown with.
 const SHOWN: Widen = Widen { code: Code::U4, k: 4096, group: 128, ordered: false };
@@ -15,7 +15,7 @@ const SHOWN: Widen = Widen { code: Code::U4, k: 4096, group: 128, ordered: false
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let record = |arch| SHOWN.record(arch);
-    vec![Box::new(Entry { name: "widen", needs: Needs::Sm80, record, draw: trial })]
+    vec![Box::new(ShippedEntry { name: "widen", needs: Needs::Sm80, record, draw: trial })]
 }
 
 /// Every code in turn, groups of any length, ragged rows, zeros, orders.

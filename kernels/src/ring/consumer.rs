@@ -1,27 +1,27 @@
 //! The consumers' end: wait → read → release, at once or one stage later.
 
 use super::cursor::Cursor;
-use super::setup::{Meeting, Parts};
-use super::{Consumers, Fill, Operands};
+use super::setup::{RingBarriers, RingParts};
+use super::{Consumers, Operands, StageFill};
 use tilewright_codegen::build::{Val, Var};
 use tilewright_codegen::ir::attr::ProxyFence;
 
 /// The end of a ring that reads stages. Every consumer comes through every step.
 pub struct Consumer<'k, B, O: Operands> {
-    parts: Parts<'k, B, O>,
+    parts: RingParts<'k, B, O>,
     next: Cursor<'k>,
 }
 
 /// A stage that is full, to be read and released.
 #[must_use = "a stage that was waited for is released"]
 pub struct Full<'k, B, O: Operands> {
-    pub(super) parts: Parts<'k, B, O>,
+    pub(super) parts: RingParts<'k, B, O>,
     pub(super) stage: Val<'k, u32>,
 }
 
 impl<'k, B, O: Operands> Consumer<'k, B, O> {
     #[track_caller]
-    pub(super) fn new(parts: Parts<'k, B, O>) -> Self {
+    pub(super) fn new(parts: RingParts<'k, B, O>) -> Self {
         Consumer { parts, next: Cursor::new(parts.k, parts.shape.stages, 0, 0) }
     }
 
@@ -76,14 +76,14 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
     /// without a fence.
     #[track_caller]
     pub fn read_if(self, reads: Val<'k, bool>, read: impl FnOnce(&Self)) {
-        let Meeting { k, empty, shape, fill, .. } = self.parts.meeting;
+        let RingBarriers { k, empty, shape, fill, .. } = self.parts.meeting;
         let (Some(empty), Consumers::Warps(_), 1) = (empty, shape.consumers, shape.cluster) else {
             k.moving().when(reads, || read(&self));
             return self.release();
         };
         k.moving().when(reads, || {
             read(&self);
-            if fill == Fill::Engine {
+            if fill == StageFill::Engine {
                 k.fence_proxy_async(ProxyFence::Shared);
             }
         });
@@ -93,8 +93,8 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
 
 /// Arrives at the stages' "empty", in every block that writes there, where `really`.
 #[track_caller]
-pub(super) fn release<'k>(meeting: Meeting<'k>, stages: &[Val<'k, u32>], really: Val<'k, bool>) {
-    let Meeting { k, empty, shape, fill, .. } = meeting;
+pub(super) fn release<'k>(meeting: RingBarriers<'k>, stages: &[Val<'k, u32>], really: Val<'k, bool>) {
+    let RingBarriers { k, empty, shape, fill, .. } = meeting;
     let Some(empty) = empty else { return };
     let blocks = shape.cluster;
     let rank = |member: Val<'k, u32>| {
@@ -102,7 +102,7 @@ pub(super) fn release<'k>(meeting: Meeting<'k>, stages: &[Val<'k, u32>], really:
     };
     match shape.consumers {
         Consumers::Warps(_) => {
-            if fill == Fill::Engine {
+            if fill == StageFill::Engine {
                 // Reads may still be on their way when the arrival is seen, and the copy that comes
                 // next does not queue behind them.
                 k.fence_proxy_async(ProxyFence::Shared);

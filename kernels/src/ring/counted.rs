@@ -3,8 +3,8 @@
 
 use super::cursor::Cursor;
 use super::producer::{ByPieces, Empty, Filled, Producer};
-use super::{Fill, Operands};
-use tilewright_codegen::build::{Arg, Mbarrier, Shared, Val, Var};
+use super::{Operands, StageFill};
+use tilewright_codegen::build::{IntoVal, Mbarrier, Shared, Val, Var};
 use tilewright_codegen::ir::attr::BarScope;
 
 /// The end of a ring that fills stages, and counts those that it does not know to have arrived. One
@@ -19,7 +19,7 @@ pub struct Counted<'k, B, O: Operands> {
 impl<'k, B, O: Operands> Producer<'k, B, O, ByPieces> {
     /// Whether the lanes of a warp fill together, not one thread.
     pub fn by_warp(&self) -> bool {
-        self.parts.fill != Fill::Engine
+        self.parts.fill != StageFill::Engine
     }
 
     /// Turns the producer, before its first stage, into one that counts its stages in flight. The
@@ -67,7 +67,7 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
     /// Waits until fewer than `most` stages are in flight, which are at least 1 and at most those
     /// of the ring.
     #[track_caller]
-    pub fn wait_below(&self, most: impl Arg<'k, u32>) {
+    pub fn wait_below(&self, most: impl IntoVal<'k, u32>) {
         let k = self.producer.parts.k;
         let most = most.val(k);
         let most = if self.by_warp() { most.shfl_idx(0) } else { most };

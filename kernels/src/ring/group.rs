@@ -2,7 +2,7 @@
 //! barrier a turn.
 
 use super::setup::name;
-use super::{ByThreads, Consumer, Consumers, Fill, Filling, Full, Operands, Producer, Ring, RingThreads, Shape};
+use super::{ByThreads, Consumer, Consumers, Filling, Full, Operands, Producer, Ring, RingThreads, Shape, StageFill};
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Builder, Val, Var};
 
@@ -75,7 +75,7 @@ impl<'k, O: Operands> GroupRing<'k, (), O, ()> {
         F: Fn(Val<'k, u32>, O::Views<'k>),
     {
         let shape = Shape::stages(stages).consumers(Consumers::Threads(RingThreads::Block(k.threads())));
-        let filling = Filling { fill: Fill::Groups { rings: 1 }, by: ByThreads };
+        let filling = Filling { fill: StageFill::Groups { rings: 1 }, by: ByThreads };
         let (producer, consumer) = Ring::of(k, &name::<B>(), operands, shape, filling, &mut || ()).split();
         let mut ring = GroupRing { producer, consumer, number: k.var(0u32), fetch };
         for _ in 1..stages.max(2) {

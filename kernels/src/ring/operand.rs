@@ -58,7 +58,7 @@ impl<T: Scalar, L: OffsetMap> StageTile<T, L> {
 }
 
 /// A tile of a stage, as a kernel sees it.
-pub type View<'k, T, L> = LayoutTensor<'k, T, L, Shared>;
+pub type StageView<'k, T, L> = LayoutTensor<'k, T, L, Shared>;
 
 /// The operands of a stage: a tuple of [`StageTile`]s.
 pub trait Operands: Copy {
@@ -81,7 +81,7 @@ macro_rules! operands {
     ($(($($T:ident $L:ident $i:tt),+))+) => {$(
         impl<$($T: Scalar, $L: OffsetMap),+> Operands for ($(StageTile<$T, $L>,)+) {
             type Bases<'k> = ($(Ptr<'k, Shared, $T>,)+);
-            type Views<'k> = ($(View<'k, $T, $L>,)+);
+            type Views<'k> = ($(StageView<'k, $T, $L>,)+);
 
             fn allocate<'k>(self, k: &'k Builder, name: &str, stages: u32) -> Self::Bases<'k> {
                 ($(k.shared_aligned::<$T>(&format!("{name}.{}", $i), stages * self.$i.stride(), self.$i.align),)+)

@@ -2,9 +2,9 @@
 
 use super::consumer::Full;
 use super::cursor::Cursor;
-use super::setup::Parts;
+use super::setup::RingParts;
 use super::source::{Pieces, Sources, in_pieces};
-use super::{Fill, Operands, StageTile};
+use super::{Operands, StageFill, StageTile};
 use tilewright_codegen::build::{Bulk, Scalar, Val};
 use tilewright_codegen::ir::attr::NoInc;
 use tilewright_layout::view::OffsetMap;
@@ -24,7 +24,7 @@ pub struct ByPieces;
 
 /// The end of a ring that fills stages. Every thread that fills comes through every step.
 pub struct Producer<'k, B, O: Operands, F> {
-    pub(super) parts: Parts<'k, B, O>,
+    pub(super) parts: RingParts<'k, B, O>,
     pub(super) next: Cursor<'k>,
     /// The stage that has to arrive before the next one is issued, if there is a cap.
     pub(super) arriving: Option<Cursor<'k>>,
@@ -34,7 +34,7 @@ pub struct Producer<'k, B, O: Operands, F> {
 /// An empty stage, to be filled.
 #[must_use = "a stage that was acquired is filled and committed"]
 pub struct Empty<'k, B, O: Operands, F> {
-    pub(super) parts: Parts<'k, B, O>,
+    pub(super) parts: RingParts<'k, B, O>,
     pub(super) stage: Val<'k, u32>,
     pub(super) fill: F,
 }
@@ -42,7 +42,7 @@ pub struct Empty<'k, B, O: Operands, F> {
 /// A stage whose copies were started, to be committed.
 #[must_use = "a stage that was filled is committed"]
 pub struct Filled<'k, B, O: Operands, F> {
-    parts: Parts<'k, B, O>,
+    parts: RingParts<'k, B, O>,
     stage: Val<'k, u32>,
     #[expect(dead_code, reason = "its type says how the stage is filled")]
     fill: F,
@@ -50,7 +50,7 @@ pub struct Filled<'k, B, O: Operands, F> {
 
 impl<'k, B, O: Operands, F> Producer<'k, B, O, F> {
     #[track_caller]
-    pub(super) fn new(parts: Parts<'k, B, O>, fill: F, begun: u32) -> Self {
+    pub(super) fn new(parts: RingParts<'k, B, O>, fill: F, begun: u32) -> Self {
         let k = parts.k;
         let stages = parts.shape.stages;
         let cap = parts.shape.in_flight;
@@ -59,7 +59,7 @@ impl<'k, B, O: Operands, F> Producer<'k, B, O, F> {
         let at =
             |step: u32, waits: bool| Cursor::new(k, stages, step % stages, waits.then_some((1 + step / stages) % 2));
         let arriving = (cap < stages).then(|| at(stages - cap + begun, true));
-        Producer { parts, next: at(begun, parts.fill != Fill::Stores), arriving, fill }
+        Producer { parts, next: at(begun, parts.fill != StageFill::Stores), arriving, fill }
     }
 }
 
@@ -114,7 +114,7 @@ impl<'k, B, T: Scalar, L: OffsetMap> Empty<'k, B, (StageTile<T, L>,), ByPieces> 
         copies: impl FnOnce(Pieces<'k>),
     ) -> Filled<'k, B, (StageTile<T, L>,), ByPieces> {
         let Empty { parts, stage, fill } = self;
-        if parts.fill == Fill::Engine {
+        if parts.fill == StageFill::Engine {
             Empty { parts, stage, fill: ByBulk }.fill((in_pieces(bytes, how, copies),)).commit();
         } else {
             let (to,) = parts.operands.views(parts.bases, stage);
@@ -132,9 +132,9 @@ impl<B, O: Operands, F> Filled<'_, B, O, F> {
         match parts.fill {
             // The bytes themselves complete the barrier, and stores are there once the team has
             // met.
-            Fill::Engine | Fill::Stores => {}
-            Fill::Threads(_) => parts.full(stage).arrive_after_cp_async(parts.k, NoInc::Yes),
-            Fill::Groups { .. } => parts.k.cp_async_commit(),
+            StageFill::Engine | StageFill::Stores => {}
+            StageFill::Threads(_) => parts.full(stage).arrive_after_cp_async(parts.k, NoInc::Yes),
+            StageFill::Groups { .. } => parts.k.cp_async_commit(),
         }
     }
 }

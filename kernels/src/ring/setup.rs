@@ -3,7 +3,7 @@
 use super::consumer::Consumer;
 use super::producer::{ByBulk, ByPieces, ByThreads, Empty, Filled, Producer};
 use super::threads::TeamRings;
-use super::{Consumers, Fill, Filling, Operands, RingError, RingThreads, Shape};
+use super::{Consumers, Filling, Operands, RingError, RingThreads, Shape, StageFill};
 use core::marker::PhantomData;
 use core::ops::Deref;
 use tilewright_codegen::build::{Builder, Mbarrier, Shared, Val};
@@ -11,8 +11,8 @@ use tilewright_codegen::ir::Needs;
 use tilewright_codegen::ir::attr::{BarScope, ProxyFence};
 
 /// What producer and consumers share: where everything is.
-pub(super) struct Parts<'k, B, O: Operands> {
-    pub meeting: Meeting<'k>,
+pub(super) struct RingParts<'k, B, O: Operands> {
+    pub meeting: RingBarriers<'k>,
     pub operands: O,
     pub bases: O::Bases<'k>,
     brand: PhantomData<fn() -> B>,
@@ -21,7 +21,7 @@ pub(super) struct Parts<'k, B, O: Operands> {
 /// Where the two ends of a ring meet, whatever its stages hold. Not generic: what is recorded of it
 /// is compiled once for all rings.
 #[derive(Clone, Copy)]
-pub(super) struct Meeting<'k> {
+pub(super) struct RingBarriers<'k> {
     pub k: &'k Builder,
     /// Completes when a stage's bytes are there, where it does not follow from the threads' own
     /// copies.
@@ -29,26 +29,26 @@ pub(super) struct Meeting<'k> {
     /// Completes when a stage was read, where that is told by arrivals.
     pub empty: Option<Mbarrier<'k, Shared>>,
     pub shape: Shape,
-    pub fill: Fill,
+    pub fill: StageFill,
 }
 
-impl<B, O: Operands> Clone for Parts<'_, B, O> {
+impl<B, O: Operands> Clone for RingParts<'_, B, O> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<B, O: Operands> Copy for Parts<'_, B, O> {}
+impl<B, O: Operands> Copy for RingParts<'_, B, O> {}
 
-impl<'k, B, O: Operands> Deref for Parts<'k, B, O> {
-    type Target = Meeting<'k>;
+impl<'k, B, O: Operands> Deref for RingParts<'k, B, O> {
+    type Target = RingBarriers<'k>;
 
-    fn deref(&self) -> &Meeting<'k> {
+    fn deref(&self) -> &RingBarriers<'k> {
         &self.meeting
     }
 }
 
-impl<'k> Meeting<'k> {
+impl<'k> RingBarriers<'k> {
     /// The mbarrier of a stage that completes when its bytes are there.
     #[track_caller]
     pub fn full(&self, stage: Val<'k, u32>) -> Mbarrier<'k, Shared> {
@@ -61,12 +61,12 @@ impl<'k> Meeting<'k> {
         match self.fill {
             // The bytes come by the async proxy, be it from another block: their arrival needs no
             // wider scope.
-            Fill::Engine | Fill::Threads(_) => self.full(stage).wait(parity),
-            Fill::Groups { rings } => self.k.cp_async_wait(rings * (self.shape.stages - 1) - 1),
-            Fill::Stores => {}
+            StageFill::Engine | StageFill::Threads(_) => self.full(stage).wait(parity),
+            StageFill::Groups { rings } => self.k.cp_async_wait(rings * (self.shape.stages - 1) - 1),
+            StageFill::Stores => {}
         }
         if let Some(team) = self.shape.consumers.meet() {
-            if self.fill == Fill::Engine {
+            if self.fill == StageFill::Engine {
                 // Reads may still be on their way after the barrier, and the next copy is not
                 // ordered after them.
                 self.k.fence_proxy_async(ProxyFence::Shared);
@@ -145,7 +145,7 @@ impl<'k> Meeting<'k> {
 /// A shape that cannot work, such as one without stages, is refused where the ring is constructed:
 /// [`RingError`](super::RingError).
 pub struct Ring<'k, B, O: Operands, F> {
-    parts: Parts<'k, B, O>,
+    parts: RingParts<'k, B, O>,
     memory: O::Bases<'k>,
     by: F,
     /// Stages that were filled before the ring was known.
@@ -160,7 +160,7 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     /// A ring that one thread fills by bulk copies and tensor maps.
     #[track_caller]
     pub fn bulk<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByBulk>> {
-        Unready(Ring::of(k, &name::<B>(), operands, shape, Filling { fill: Fill::Engine, by: ByBulk }, &mut || ()))
+        Unready(Ring::of(k, &name::<B>(), operands, shape, Filling { fill: StageFill::Engine, by: ByBulk }, &mut || ()))
     }
 
     /// A ring that one thread of the block fills by bulk copies and tensor maps, and begins before
@@ -180,7 +180,8 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
         }
         let stages = stages.min(shape.in_flight);
         let shape = Shape { maker: thread, ..shape };
-        let ring = Ring::of(k, &name::<B>(), operands, shape, Filling { fill: Fill::Engine, by: ByBulk }, &mut || ());
+        let ring =
+            Ring::of(k, &name::<B>(), operands, shape, Filling { fill: StageFill::Engine, by: ByBulk }, &mut || ());
         k.when(k.tid().eq(thread), || {
             k.fence_mbarrier_init();
             for stage in 0..stages {
@@ -194,14 +195,14 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     /// has one, by the lanes of a warp and `cp.async` where it has none.
     #[track_caller]
     pub fn pieces<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByPieces>> {
-        let fill = if Needs::Sm90.met_by(k.arch()) { Fill::Engine } else { Fill::Threads(32) };
+        let fill = if Needs::Sm90.met_by(k.arch()) { StageFill::Engine } else { StageFill::Threads(32) };
         Unready(Ring::of(k, &name::<B>(), operands, shape, Filling { fill, by: ByPieces }, &mut || ()))
     }
 
     /// A ring that `threads` threads fill together by `cp.async`.
     #[track_caller]
     pub fn threads<B>(k: &'k Builder, operands: O, shape: Shape, threads: u32) -> Unready<Ring<'k, B, O, ByThreads>> {
-        let filling = Filling { fill: Fill::Threads(threads), by: ByThreads };
+        let filling = Filling { fill: StageFill::Threads(threads), by: ByThreads };
         Unready(Ring::of(k, &name::<B>(), operands, shape, filling, &mut || ()))
     }
 }
@@ -228,8 +229,10 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
         // Groups of copies are waited for while the next are on their way, and stores while the
         // last are read.
         let (least, to) = match fill {
-            Fill::Engine | Fill::Threads(_) => (1, "Shape::stages"),
-            Fill::Groups { .. } | Fill::Stores => (2, "the ring, whose threads copy one while they read another"),
+            StageFill::Engine | StageFill::Threads(_) => (1, "Shape::stages"),
+            StageFill::Groups { .. } | StageFill::Stores => {
+                (2, "the ring, whose threads copy one while they read another")
+            }
         };
         let (shape, error) = shape.checked(least, to);
         if let Some(error) = error {
@@ -241,8 +244,8 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
         let memory = operands.allocate(k, name, rings.count * stages);
         let bases = operands.of_team(memory, rings.own, stages);
         let (full, empty) = barriers(k, name, shape, rings, fill, beside);
-        let meeting = Meeting { k, full, empty, shape, fill };
-        Ring { parts: Parts { meeting, operands, bases, brand: PhantomData }, memory, by, begun: 0 }
+        let meeting = RingBarriers { k, full, empty, shape, fill };
+        Ring { parts: RingParts { meeting, operands, bases, brand: PhantomData }, memory, by, begun: 0 }
     }
 
     /// The stages of all teams: memory that may be used for something else once all were read.
@@ -264,13 +267,13 @@ fn barriers<'k>(
     name: &str,
     shape: Shape,
     TeamRings { team, count: rings, own }: TeamRings<'k>,
-    fill: Fill,
+    fill: StageFill,
     beside: &mut dyn FnMut(),
 ) -> (Option<Mbarrier<'k, Shared>>, Option<Mbarrier<'k, Shared>>) {
     let fills = match fill {
-        Fill::Engine => 1,
-        Fill::Threads(threads) => threads,
-        Fill::Groups { .. } | Fill::Stores => return (None, None),
+        StageFill::Engine => 1,
+        StageFill::Threads(threads) => threads,
+        StageFill::Groups { .. } | StageFill::Stores => return (None, None),
     };
     let stages = shape.stages;
     let arrivals = shape.consumers.arrivals();
@@ -311,7 +314,7 @@ impl<'k, B, O: Operands, F> Rings for Unready<Ring<'k, B, O, F>> {
     }
 
     fn engine(&self) -> bool {
-        self.0.parts.fill == Fill::Engine && self.0.begun == 0
+        self.0.parts.fill == StageFill::Engine && self.0.begun == 0
     }
 
     fn ready(self) -> Self::Ready {

@@ -4,7 +4,7 @@ use super::RingThreads;
 
 /// How a stage is filled, and so how its consumers learn that it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fill {
+pub(crate) enum StageFill {
     /// The copy engine: the bytes complete the stage's mbarrier.
     Engine,
     /// A number of threads, by `cp.async`; they arrive at the stage's mbarrier.
@@ -24,7 +24,7 @@ pub(crate) enum Fill {
 #[derive(Clone, Copy)]
 pub(crate) struct Filling<F> {
     /// What fills a stage, known while a kernel is recorded.
-    pub fill: Fill,
+    pub fill: StageFill,
     /// Type of the ring's tokens, such as [`ByBulk`](super::ByBulk).
     pub by: F,
 }

@@ -1,6 +1,6 @@
 //! Where the tiles of a stage come from.
 
-use super::{Operands, StageTile, View};
+use super::{Operands, StageTile, StageView};
 use tilewright_codegen::build::{Builder, Bulk, Global, Index, Mbarrier, Param, Ptr, Scalar, Shared, TensorMap, Val};
 use tilewright_layout::view::OffsetMap;
 
@@ -12,7 +12,7 @@ pub trait Source<'k, T, L> {
     }
 
     /// Starts the copies. `whole` is the number of bytes of the tile.
-    fn load(self, to: View<'k, T, L>, whole: u32, bar: Mbarrier<'k, Shared>);
+    fn load(self, to: StageView<'k, T, L>, whole: u32, bar: Mbarrier<'k, Shared>);
 }
 
 /// One bulk copy of contiguous elements that lie in memory as they shall lie in the tile.
@@ -38,7 +38,7 @@ impl<'k, T> BulkSource<'k, T> {
 
 impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> for BulkSource<'k, T> {
     #[track_caller]
-    fn load(self, to: View<'k, T, L>, whole: u32, bar: Mbarrier<'k, Shared>) {
+    fn load(self, to: StageView<'k, T, L>, whole: u32, bar: Mbarrier<'k, Shared>) {
         to.base().bulk_load(self.from, whole, bar, self.how);
     }
 }
@@ -48,12 +48,12 @@ pub struct By<F>(F);
 
 /// Copies of the author's own: they complete on the mbarrier and bring all bytes of the tile, be it
 /// from other blocks of the cluster too.
-pub fn by<'k, T, L, F: FnOnce(View<'k, T, L>, Mbarrier<'k, Shared>)>(copies: F) -> By<F> {
+pub fn by<'k, T, L, F: FnOnce(StageView<'k, T, L>, Mbarrier<'k, Shared>)>(copies: F) -> By<F> {
     By(copies)
 }
 
-impl<'k, T, L, F: FnOnce(View<'k, T, L>, Mbarrier<'k, Shared>)> Source<'k, T, L> for By<F> {
-    fn load(self, to: View<'k, T, L>, _: u32, bar: Mbarrier<'k, Shared>) {
+impl<'k, T, L, F: FnOnce(StageView<'k, T, L>, Mbarrier<'k, Shared>)> Source<'k, T, L> for By<F> {
+    fn load(self, to: StageView<'k, T, L>, _: u32, bar: Mbarrier<'k, Shared>) {
         (self.0)(to, bar);
     }
 }
@@ -125,7 +125,7 @@ impl<'k, T: Scalar, L: OffsetMap, F: FnOnce(Pieces<'k>)> Source<'k, T, L> for In
     }
 
     #[track_caller]
-    fn load(self, to: View<'k, T, L>, _: u32, bar: Mbarrier<'k, Shared>) {
+    fn load(self, to: StageView<'k, T, L>, _: u32, bar: Mbarrier<'k, Shared>) {
         (self.copies)(Pieces { to: to.base().cast(), engine: Some((bar, self.how)) });
     }
 }
@@ -149,7 +149,7 @@ macro_rules! sources {
             }
 
             #[track_caller]
-            fn load(self, operands: ($(StageTile<$T, $L>,)+), to: ($(View<'k, $T, $L>,)+), bar: Mbarrier<'k, Shared>) {
+            fn load(self, operands: ($(StageTile<$T, $L>,)+), to: ($(StageView<'k, $T, $L>,)+), bar: Mbarrier<'k, Shared>) {
                 $(self.$i.load(to.$i, operands.$i.bytes(), bar);)+
             }
         }

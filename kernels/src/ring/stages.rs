@@ -6,7 +6,7 @@ use tilewright_codegen::build::{Ptr, Scalar, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
 use super::consumer::release;
-use super::setup::Meeting;
+use super::setup::RingBarriers;
 use super::{Consumer, Full, StageTile};
 
 /// Stages in the order in which they were filled, for whole warps.
@@ -20,7 +20,7 @@ pub trait Stages<'k> {
 pub struct AnyStage<'k> {
     base: Ptr<'k, Shared, u32>,
     /// Where its release is told, if it is: the ring, and which stage.
-    told: Option<(Meeting<'k>, Val<'k, u32>)>,
+    told: Option<(RingBarriers<'k>, Val<'k, u32>)>,
 }
 
 impl<'k> AnyStage<'k> {

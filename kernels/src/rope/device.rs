@@ -33,7 +33,7 @@ impl<'k> Rotation<'k> {
 
 /// Heads to rotate.
 #[derive(Clone, Copy)]
-pub struct Rope<'k> {
+pub struct HeadRotation<'k> {
     /// Input, `[rows, heads, dim]`.
     pub x: Array<'k>,
     /// The RMS norm before the rotation.
@@ -68,7 +68,7 @@ pub struct HeadNorm<'k> {
 }
 
 /// Rotates.
-pub fn rope<'k>(team: ConsumerWarps<'k>, rope: Rope<'k>) {
+pub fn rope<'k>(team: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
     let k = team.k;
     let half = rope.pages.dim / 2;
     k.for_step(k.warp(), rope.rows * rope.count, team.warps, |item| {

@@ -3,8 +3,8 @@
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use super::{HeadNorm, Rope, Rotation, rope};
-use crate::kv::{Cells, PageTable, PagedPool, SplitPages};
+use super::{HeadNorm, HeadRotation, Rotation, rope};
+use crate::kv::{PageTable, PagedPool, SplitPages, StepScalars};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
@@ -49,11 +49,11 @@ pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
             pages: k.lit(pages),
             page_tokens,
             dim: shape.dim,
-            position: Cells::Global(position),
-            table: PageTable { cells: Cells::Global(table), width: k.lit(table_width), near: None },
+            position: StepScalars::Global(position),
+            table: PageTable { cells: StepScalars::Global(table), width: k.lit(table_width), near: None },
             split_pages: SplitPages::ANY,
         };
-        let work = Rope {
+        let work = HeadRotation {
             x: Array::new(x, shape.x),
             norm: shape.norm.map(|eps| HeadNorm { weight: Array::new(weight, Float::F32), eps }),
             rotation: Some(rotation),

@@ -13,7 +13,7 @@ mod launch;
 mod runs;
 mod trials;
 
-pub use device::{HeadNorm, Rope, Rotation, rope};
+pub use device::{HeadNorm, HeadRotation, Rotation, rope};
 pub use launch::{RopeShape, rope_rows};
 pub use runs::{HeadRun, HeadRuns, rope_runs};
 pub use trials::shipped;

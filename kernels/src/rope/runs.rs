@@ -4,9 +4,9 @@
 use tilewright_codegen::build::{Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use super::{HeadNorm, Rope, Rotation, rope};
+use super::{HeadNorm, HeadRotation, Rotation, rope};
 use crate::early::early;
-use crate::kv::{Cells, PageTable, PagedPool, PoolArray, PoolType, SplitPages};
+use crate::kv::{PageTable, PagedPool, PoolArray, PoolType, SplitPages, StepScalars};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
@@ -86,11 +86,11 @@ pub fn rope_runs(arch: Arch, shape: &HeadRuns) -> Kernel {
                 pages,
                 page_tokens: shape.page_tokens,
                 dim: shape.dim,
-                position: Cells::Global(position),
-                table: PageTable { cells: Cells::Global(table), width: table_width, near: None },
+                position: StepScalars::Global(position),
+                table: PageTable { cells: StepScalars::Global(table), width: table_width, near: None },
                 split_pages: SplitPages::ANY,
             };
-            let heads = Rope {
+            let heads = HeadRotation {
                 x: x.from(k.lit(run.first * shape.dim)),
                 norm,
                 rotation: run.rotated.then_some(rotation),

@@ -6,7 +6,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{RopeShape, rope_rows};
 use crate::naive::{self, PoolShape};
-use crate::shipped::Entry;
+use crate::shipped::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
@@ -17,7 +17,7 @@ const SHOWN: RopeShape =
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let record = |arch| rope_rows(arch, SHOWN);
-    vec![Box::new(Entry { name: "rope", needs: Needs::Sm80, record, draw: trial })]
+    vec![Box::new(ShippedEntry { name: "rope", needs: Needs::Sm80, record, draw: trial })]
 }
 
 /// Positions that the table of turns has.

@@ -3,12 +3,12 @@
 use tilewright_codegen::build::Val;
 
 use super::key::{key, largest, unkey};
-use super::search::Search;
-use super::source::{Row, visit};
+use super::search::SumSearch;
+use super::source::{LogitRow, visit};
 
 /// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all
 /// threads.
-pub(super) fn likeliest<'k>(search: Search<'k>, row: Row<'k>) -> Val<'k, u32> {
+pub(super) fn likeliest<'k>(search: SumSearch<'k>, row: LogitRow<'k>) -> Val<'k, u32> {
     let (team, k) = (search.team, search.team.k);
     let most = k.var(f32::NEG_INFINITY);
     let first = k.var(0u32);

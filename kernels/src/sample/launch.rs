@@ -7,7 +7,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, Val, block, record
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::key::{largest, unkey};
-use super::{Choice, Logits, Scratch, argmax, sample};
+use super::{Logits, SampleScratch, SamplingParams, argmax, sample};
 use crate::early::early;
 use crate::naive::{Sampling, SamplingError};
 use crate::warps::ConsumerWarps;
@@ -64,8 +64,8 @@ impl Request {
     }
 
     /// The choice that a request in memory asks for.
-    pub fn load(at: Ptr<'_, Global, u8>) -> Choice<'_> {
-        Choice {
+    pub fn load(at: Ptr<'_, Global, u8>) -> SamplingParams<'_> {
+        SamplingParams {
             temperature: field(at, offset_of!(Request, temperature)),
             top_k: field(at, offset_of!(Request, top_k)),
             top_p: field(at, offset_of!(Request, top_p)),
@@ -87,7 +87,7 @@ fn field<'k, T: Scalar>(at: Ptr<'k, Global, u8>, offset: usize) -> Val<'k, T> {
 pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
     record("sample", arch, block(warps * 32), |k| {
         let team = ConsumerWarps::new(k, warps);
-        let scratch = Scratch::new(k.shared("scratch", Scratch::BYTES / 8));
+        let scratch = SampleScratch::new(k.shared("scratch", SampleScratch::BYTES / 8));
         let logits = row(k);
         let request = k.global::<u8>("requests").at(k.block_id() * size_of::<Request>() as u32);
         let tokens = k.global::<u32>("tokens");
@@ -103,7 +103,7 @@ pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
 pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
     record("argmax", arch, block(warps * 32), |k| {
         let team = ConsumerWarps::new(k, warps);
-        let scratch = Scratch::new(k.shared("scratch", Scratch::ARGMAX_BYTES / 8));
+        let scratch = SampleScratch::new(k.shared("scratch", SampleScratch::ARGMAX_BYTES / 8));
         let logits = row(k);
         let tokens = k.global::<u32>("tokens");
         let best = argmax(team, scratch, logits);
@@ -112,8 +112,9 @@ pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
 }
 
 /// The kernel `best`: `tokens[r]` (u32) is the number encoded in the largest of `keys[r, ..count]`,
-/// u64, which a product left of its logits ([`Finish::best`](crate::gemv::hopper::Finish)), for the
-/// row r of block r, a warp. Parameters: `count`, at least 1, `keys`, `tokens`.
+/// u64, which a product left of its logits
+/// ([`HopperEpilogue::best`](crate::gemv::hopper::HopperEpilogue)), for the row r of block r, a
+/// warp. Parameters: `count`, at least 1, `keys`, `tokens`.
 pub fn best_rows(arch: Arch) -> Kernel {
     record("best", arch, block(32), |k| {
         let count = k.param::<u32>("count");

@@ -40,8 +40,8 @@ pub use launch::{Request, argmax_rows, best_rows, sample_rows};
 pub use trials::shipped;
 
 use crate::warps::ConsumerWarps;
-use search::{NOWHERE, Search};
-use source::{Row, Shortlist, Source};
+use search::{NOWHERE, SumSearch};
+use source::{LogitRow, Shortlist, TokenSource};
 use weight::Weigh;
 
 /// Most tokens of a shortlist.
@@ -58,7 +58,7 @@ pub struct Logits<'k> {
 
 /// Sampling parameters of a row; see [`naive::Sampling`](crate::naive::Sampling).
 #[derive(Clone, Copy)]
-pub struct Choice<'k> {
+pub struct SamplingParams<'k> {
     /// 0: the likeliest token.
     pub temperature: Val<'k, f32>,
     /// Tokens that may be chosen, 1 or more; as many as there are, or more, is all of them.
@@ -75,12 +75,12 @@ pub struct Choice<'k> {
 
 /// What limits the tokens that may be chosen.
 #[derive(Clone, Copy)]
-struct Limits<'k> {
+struct TokenLimits<'k> {
     top_k: Val<'k, u32>,
     top_p: Val<'k, f32>,
 }
 
-impl<'k> Limits<'k> {
+impl<'k> TokenLimits<'k> {
     /// The sum of weights that is enough, of a total.
     fn share(self, total: Val<'k, u64>) -> Val<'k, u64> {
         (self.top_p.cast::<f64>() * total.cast::<f64>()).round(Round::Up).cast()
@@ -89,7 +89,7 @@ impl<'k> Limits<'k> {
 
 /// Shared memory of the team that the choice uses while it runs; free again once the team has met.
 #[derive(Clone, Copy)]
-pub struct Scratch<'k> {
+pub struct SampleScratch<'k> {
     at: Ptr<'k, Shared, u64>,
     bins: Ptr<'k, Shared, u64>,
 }
@@ -97,19 +97,19 @@ pub struct Scratch<'k> {
 /// Words of 64 bits for the warps' sums and for what was found.
 const MEETING: u32 = 2 * 32 + 2;
 
-impl<'k> Scratch<'k> {
+impl<'k> SampleScratch<'k> {
     /// Bytes that [`sample`] needs.
     pub const BYTES: u32 = 8 * (MEETING + select::BINS + SHORTLIST);
     /// Bytes that [`argmax`] needs.
     pub const ARGMAX_BYTES: u32 = 8 * MEETING;
 
     /// The scratch memory at an address that is aligned to 16 bytes.
-    pub fn new(at: Ptr<'k, Shared, u64>) -> Scratch<'k> {
-        Scratch { at, bins: at.at(MEETING) }
+    pub fn new(at: Ptr<'k, Shared, u64>) -> SampleScratch<'k> {
+        SampleScratch { at, bins: at.at(MEETING) }
     }
 
-    fn search(self, team: ConsumerWarps<'k>) -> Search<'k> {
-        Search { team, runs: self.at, sums: self.at.at(32u32), found: self.at.at(64u32) }
+    fn search(self, team: ConsumerWarps<'k>) -> SumSearch<'k> {
+        SumSearch { team, runs: self.at, sums: self.at.at(32u32), found: self.at.at(64u32) }
     }
 
     /// The shortlist of `count` tokens.
@@ -121,8 +121,8 @@ impl<'k> Scratch<'k> {
 
 /// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all
 /// threads of the team, which has at most 32 warps.
-pub fn argmax<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, logits: Logits<'k>) -> Val<'k, u32> {
-    greedy::likeliest(scratch.search(team), Row { logits: logits.at, count: logits.count })
+pub fn argmax<'k>(team: ConsumerWarps<'k>, scratch: SampleScratch<'k>, logits: Logits<'k>) -> Val<'k, u32> {
+    greedy::likeliest(scratch.search(team), LogitRow { logits: logits.at, count: logits.count })
 }
 
 /// Chooses a token as [`naive::sample`](crate::naive::sample) does; `best` is the number of the
@@ -130,19 +130,19 @@ pub fn argmax<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, logits: Logits<
 /// warps.
 pub fn sample<'k>(
     team: ConsumerWarps<'k>,
-    scratch: Scratch<'k>,
+    scratch: SampleScratch<'k>,
     logits: Logits<'k>,
     best: Val<'k, u32>,
-    choice: Choice<'k>,
+    choice: SamplingParams<'k>,
 ) -> Val<'k, u32> {
     let k = team.k;
     let chosen = k.var(best);
-    let row = Row { logits: logits.at, count: logits.count };
+    let row = LogitRow { logits: logits.at, count: logits.count };
     let most = row.logit(best);
     // Where every logit is NaN or −∞ no token has a probability.
     k.when(choice.temperature.gt(0.0) & most.gt(f32::NEG_INFINITY), || {
         let weigh = Weigh { max: most, temperature: choice.temperature };
-        let limits = Limits { top_k: choice.top_k, top_p: choice.top_p };
+        let limits = TokenLimits { top_k: choice.top_k, top_p: choice.top_p };
         let draw = Drawing { search: scratch.search(team), scratch, weigh, limits, choice };
         let by_count = limits.top_k.lt(row.count);
         let listed = k.var(NOWHERE);
@@ -166,17 +166,23 @@ pub fn sample<'k>(
 /// A choice at random.
 #[derive(Clone, Copy)]
 struct Drawing<'k> {
-    search: Search<'k>,
-    scratch: Scratch<'k>,
+    search: SumSearch<'k>,
+    scratch: SampleScratch<'k>,
     weigh: Weigh<'k>,
-    limits: Limits<'k>,
-    choice: Choice<'k>,
+    limits: TokenLimits<'k>,
+    choice: SamplingParams<'k>,
 }
 
 impl<'k> Drawing<'k> {
     /// Takes a token of the source, unless all weights are 0. `total` is the sum of the weights of
     /// the row, where top-p alone limits them.
-    fn from<S: Source<'k>>(self, source: S, by_count: Val<'k, bool>, total: Val<'k, u64>, take: impl Fn(Val<'k, u32>)) {
+    fn from<S: TokenSource<'k>>(
+        self,
+        source: S,
+        by_count: Val<'k, bool>,
+        total: Val<'k, u64>,
+        take: impl Fn(Val<'k, u32>),
+    ) {
         let Drawing { search, scratch, weigh, limits, choice } = self;
         let k = search.team.k;
         let cut = k.var(0u64);

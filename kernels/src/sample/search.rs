@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
-use super::source::{Source, Token, token, visit};
+use super::source::{Token, TokenSource, token, visit};
 use crate::warps::ConsumerWarps;
 
 /// Nowhere.
@@ -13,7 +13,7 @@ pub(super) const NOWHERE: u32 = u32::MAX;
 /// Two arrays of sums alternate, so that no thread waits for the readers of the other. What was
 /// found is read after the last barrier of a search: another must pass before the next search ends.
 #[derive(Clone, Copy)]
-pub(super) struct Search<'k> {
+pub(super) struct SumSearch<'k> {
     pub team: ConsumerWarps<'k>,
     /// A sum for each warp, of a search by runs.
     pub runs: Ptr<'k, Shared, u64>,
@@ -25,7 +25,7 @@ pub(super) struct Search<'k> {
 
 /// Where the running sum reaches the number, the same in all threads.
 #[derive(Clone, Copy)]
-pub(super) struct Found<'k> {
+pub(super) struct SearchHit<'k> {
     /// The place, or [`NOWHERE`].
     pub at: Val<'k, u32>,
     /// The sum of all before it.
@@ -53,7 +53,7 @@ impl<'k> Warps<'k> {
     }
 }
 
-impl<'k> Search<'k> {
+impl<'k> SumSearch<'k> {
     /// The sums of the warps, each of which gives its own in all lanes.
     fn warps(self, at: Ptr<'k, Shared, u64>, mine: Val<'k, u64>) -> Warps<'k> {
         let (team, k) = (self.team, self.team.k);
@@ -84,7 +84,7 @@ impl<'k> Search<'k> {
         [begin, end]: [Val<'k, u32>; 2],
         value: impl Fn(Val<'k, u32>) -> Val<'k, u64>,
         wanted: impl Fn(Val<'k, u64>) -> Val<'k, u64>,
-    ) -> Found<'k> {
+    ) -> SearchHit<'k> {
         let (team, k) = (self.team, self.team.k);
         let run = (end - begin + (team.threads() - 1)) / team.threads();
         let first = (begin + k.tid() * run).min(end);
@@ -101,7 +101,7 @@ impl<'k> Search<'k> {
             k.for_(first, last, |at| self.pass(at, value(at), sum, wanted));
         });
         team.sync();
-        Found { at: self.found.load().cast(), before: self.found.at(1).load(), wanted }
+        SearchHit { at: self.found.load().cast(), before: self.found.at(1).load(), wanted }
     }
 
     /// One step of the run in which the sum is reached.
@@ -118,7 +118,7 @@ impl<'k> Search<'k> {
     /// The place of the first token, by rising number, at which the running sum of `value` reaches
     /// `wanted(total)`, which is not 0. Each warp adds up a stretch of the source; the one where it
     /// happens is then searched by all.
-    pub fn first<S: Source<'k>>(
+    pub fn first<S: TokenSource<'k>>(
         self,
         source: S,
         value: impl Fn(Token<'k>) -> Val<'k, u64>,

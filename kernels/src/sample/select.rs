@@ -3,8 +3,8 @@
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::search::{NOWHERE, Search};
-use super::source::{Source, Token, visit};
+use super::search::{NOWHERE, SumSearch};
+use super::source::{Token, TokenSource, visit};
 
 /// Bits of a digit.
 const DIGIT: u32 = 11;
@@ -19,8 +19,8 @@ const DIGITS: u32 = 3;
 ///
 /// Each digit of the logit is found in a histogram of the tokens that share the digits above it;
 /// among equal logits the one by rising number is searched for.
-pub(super) fn raise<'k, S: Source<'k>>(
-    search: Search<'k>,
+pub(super) fn raise<'k, S: TokenSource<'k>>(
+    search: SumSearch<'k>,
     bins: Ptr<'k, Shared, u64>,
     source: S,
     cut: Var<'k, u64>,

@@ -10,10 +10,10 @@ use std::f32::consts::LOG2_E;
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::search::{NOWHERE, Search};
-use super::source::{Row, Shortlist, Source, TOGETHER, visit};
+use super::search::{NOWHERE, SumSearch};
+use super::source::{LogitRow, Shortlist, TOGETHER, TokenSource, visit};
 use super::weight::Weigh;
-use super::{Limits, SHORTLIST, Scratch};
+use super::{SHORTLIST, SampleScratch, TokenLimits};
 
 /// Bins for a factor of two of weight.
 const BINS_PER_OCTAVE: u32 = 56;
@@ -57,11 +57,11 @@ pub(super) struct Extent<'k> {
 
 /// Gathers the tokens that may be kept, if they are few; the list is there once the team has met.
 pub(super) fn gather<'k>(
-    search: Search<'k>,
-    scratch: Scratch<'k>,
-    row: Row<'k>,
+    search: SumSearch<'k>,
+    scratch: SampleScratch<'k>,
+    row: LogitRow<'k>,
     weigh: Weigh<'k>,
-    limits: Limits<'k>,
+    limits: TokenLimits<'k>,
 ) -> Extent<'k> {
     let (team, k) = (search.team, search.team.k);
     let scale = k.lit(LOG2_E * BINS_PER_OCTAVE as f32).div_rn(weigh.temperature);
@@ -93,8 +93,8 @@ pub(super) fn gather<'k>(
 /// Writes the tokens that pass into the list, in order, if there is room for all; gives how many
 /// pass.
 fn write<'k>(
-    search: Search<'k>,
-    row: Row<'k>,
+    search: SumSearch<'k>,
+    row: LogitRow<'k>,
     list: Shortlist<'k>,
     passes: impl Fn(Val<'k, f32>) -> Val<'k, bool>,
 ) -> Val<'k, u32> {

@@ -8,7 +8,7 @@ use super::key::key;
 pub(super) const TOGETHER: u32 = 8;
 
 /// Tokens in the order of their numbers.
-pub(super) trait Source<'k>: Copy {
+pub(super) trait TokenSource<'k>: Copy {
     /// How many.
     fn count(self) -> Val<'k, u32>;
 
@@ -32,14 +32,14 @@ pub(super) struct Token<'k> {
 
 /// All tokens of a row.
 #[derive(Clone, Copy)]
-pub(super) struct Row<'k> {
+pub(super) struct LogitRow<'k> {
     /// Logits.
     pub logits: Ptr<'k, Global, f32>,
     /// How many.
     pub count: Val<'k, u32>,
 }
 
-impl<'k> Source<'k> for Row<'k> {
+impl<'k> TokenSource<'k> for LogitRow<'k> {
     fn count(self) -> Val<'k, u32> {
         self.count
     }
@@ -62,7 +62,7 @@ pub(super) struct Shortlist<'k> {
     pub count: Val<'k, u32>,
 }
 
-impl<'k> Source<'k> for Shortlist<'k> {
+impl<'k> TokenSource<'k> for Shortlist<'k> {
     fn count(self) -> Val<'k, u32> {
         self.count
     }
@@ -75,7 +75,7 @@ impl<'k> Source<'k> for Shortlist<'k> {
 }
 
 /// The token at a place.
-pub(super) fn token<'k>(source: impl Source<'k>, at: Val<'k, u32>) -> Token<'k> {
+pub(super) fn token<'k>(source: impl TokenSource<'k>, at: Val<'k, u32>) -> Token<'k> {
     let logit = source.logit(at);
     Token { at, logit, key: key(logit, source.token(at)) }
 }
@@ -83,7 +83,7 @@ pub(super) fn token<'k>(source: impl Source<'k>, at: Val<'k, u32>) -> Token<'k> 
 /// Visits the places `begin + lane`, `begin + lane + step`, ... below `end`; `begin` and `end` are
 /// those of all who visit together, `lane` is below `step`.
 pub(super) fn visit<'k>(
-    source: impl Source<'k>,
+    source: impl TokenSource<'k>,
     [begin, end]: [Val<'k, u32>; 2],
     lane: Val<'k, u32>,
     step: u32,

@@ -4,7 +4,7 @@
 use tilewright_codegen::build::{Global, Ptr, Val};
 
 use super::key::{key, largest, unkey};
-use super::{Logits, Request, Scratch, sample as draw};
+use super::{Logits, Request, SampleScratch, sample as draw};
 use crate::warps::ConsumerWarps;
 
 /// The largest logit of every tile of some rows, and its index.
@@ -93,7 +93,7 @@ pub struct Sample<'k> {
 ///
 /// The likeliest token is known from the tiles, so that logits are only read where one is drawn at
 /// random.
-pub fn sample<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, sample: Sample<'k>) {
+pub fn sample<'k>(team: ConsumerWarps<'k>, scratch: SampleScratch<'k>, sample: Sample<'k>) {
     let k = team.k;
     let each = |row: Val<'k, u32>| {
         let token = k.var(u32::MAX);

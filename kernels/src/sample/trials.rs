@@ -6,14 +6,15 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{FED_NOTHING, FeedShape, Request, argmax_rows, best_rows, feed_rows, sample_rows};
 use crate::naive::{self, Sampling};
-use crate::shipped::Entry;
+use crate::shipped::ShippedEntry;
 
 /// Warps of the kernels as they are shown.
 const WARPS: u32 = 32;
 
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
-    let entry = |name, record, draw| Box::new(Entry { name, needs: Needs::Sm80, record, draw }) as Box<dyn Shipped>;
+    let entry =
+        |name, record, draw| Box::new(ShippedEntry { name, needs: Needs::Sm80, record, draw }) as Box<dyn Shipped>;
     vec![
         entry("argmax", |arch| argmax_rows(arch, WARPS), argmax_trial),
         entry("best", best_rows, best_trial),
@@ -23,7 +24,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
 }
 
 /// Rows of logits.
-struct Rows {
+struct LogitRows {
     rows: u32,
     count: u32,
     stride: u32,
@@ -31,8 +32,8 @@ struct Rows {
     logits: Vec<f32>,
 }
 
-impl Rows {
-    fn draw(draw: &mut Draw) -> Rows {
+impl LogitRows {
+    fn draw(draw: &mut Draw) -> LogitRows {
         let most = [8, 100, 1000, 5000][draw.between(0..=3) as usize];
         let rows = draw.between(1..=3);
         let count = draw.between(1..=most);
@@ -41,7 +42,7 @@ impl Rows {
         let width = [0.01, 3.0, 30.0][draw.between(0..=2) as usize];
         let shape = draw.between(0..=6);
         let logits = (0..rows * stride).map(|_| logit(draw, shape, width)).collect();
-        Rows { rows, count, stride, warps, logits }
+        LogitRows { rows, count, stride, warps, logits }
     }
 
     fn row(&self, row: u32) -> &[f32] {
@@ -49,7 +50,7 @@ impl Rows {
     }
 
     fn note(&self) -> String {
-        let Rows { rows, count, stride, warps, .. } = self;
+        let LogitRows { rows, count, stride, warps, .. } = self;
         format!("{rows} rows of {count}, stride {stride}, {warps} warps")
     }
 }
@@ -71,7 +72,7 @@ fn logit(draw: &mut Draw, shape: u32, width: f64) -> f32 {
 
 fn argmax_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let rows = Rows::draw(draw);
+    let rows = LogitRows::draw(draw);
     let best = |row| naive::argmax(rows.row(row)).map_or(u32::MAX, |token| token as u32);
     let best: Vec<u32> = (0..rows.rows).map(best).collect();
     let mut trial = Trial::new(verify(argmax_rows(arch, rows.warps))?, rows.rows).note(rows.note());
@@ -109,7 +110,7 @@ fn sampling(draw: &mut Draw, count: u32) -> Sampling {
 
 fn sample_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let rows = Rows::draw(draw);
+    let rows = LogitRows::draw(draw);
     let mut requests = Vec::new();
     let mut chosen = Vec::new();
     let mut ways = Vec::new();

@@ -3,12 +3,12 @@
 
 use super::Float;
 use half::{bf16, f16};
-use tilewright_codegen::build::{Arg, Bf16x2, F16x2, Global, Load, Ptr, RegArray, Scalar, Shared, Store, Val};
+use tilewright_codegen::build::{Bf16x2, F16x2, Global, IntoVal, Load, Ptr, RegArray, Scalar, Shared, Store, Val};
 use tilewright_codegen::ir::attr::{LdOrder, Scope, StOrder};
 
 /// The way in which elements are loaded and stored: weak, relaxed atomic, or as LL words.
 #[derive(Clone, Copy)]
-pub enum Access<'k> {
+pub enum AccessMode<'k> {
     /// As they are: something else orders them.
     Weak,
     /// By relaxed atomics: other blocks write them later with no release in between, and what
@@ -22,7 +22,7 @@ pub enum Access<'k> {
     Packets(Val<'k, u32>),
 }
 
-impl<'k> Access<'k> {
+impl<'k> AccessMode<'k> {
     /// The loads and stores of words that are no packets; beside packets relaxed.
     pub(crate) fn how(self) -> (Load<'k>, Store<'k>) {
         self.within(Scope::Gpu)
@@ -31,8 +31,8 @@ impl<'k> Access<'k> {
     /// How the words are loaded and stored where threads within `scope` access them.
     fn within(self, scope: Scope) -> (Load<'k>, Store<'k>) {
         match self {
-            Access::Weak => (Load::WEAK, Store::WEAK),
-            Access::Relaxed | Access::Packets(_) => {
+            AccessMode::Weak => (Load::WEAK, Store::WEAK),
+            AccessMode::Relaxed | AccessMode::Packets(_) => {
                 (Load::WEAK.order(LdOrder::Relaxed(scope)), Store::WEAK.order(StOrder::Relaxed(scope)))
             }
         }
@@ -45,7 +45,7 @@ impl<'k> Access<'k> {
 pub struct Array<'k> {
     at: Ptr<'k, Global, u8>,
     float: Float,
-    access: Access<'k>,
+    access: AccessMode<'k>,
     scope: Scope,
     left: Option<Ptr<'k, Shared, u32>>,
 }
@@ -53,11 +53,11 @@ pub struct Array<'k> {
 impl<'k> Array<'k> {
     /// The array that begins there, aligned to 16 bytes.
     pub fn new(at: Ptr<'k, Global, u8>, float: Float) -> Array<'k> {
-        Array { at, float, access: Access::Weak, scope: Scope::Gpu, left: None }
+        Array { at, float, access: AccessMode::Weak, scope: Scope::Gpu, left: None }
     }
 
     /// Sets how the words are accessed.
-    pub fn accessed(self, access: Access<'k>) -> Array<'k> {
+    pub fn accessed(self, access: AccessMode<'k>) -> Array<'k> {
         Array { access, ..self }
     }
 
@@ -78,7 +78,7 @@ impl<'k> Array<'k> {
     }
 
     /// The access.
-    pub fn access(self) -> Access<'k> {
+    pub fn access(self) -> AccessMode<'k> {
         self.access
     }
 
@@ -94,20 +94,20 @@ impl<'k> Array<'k> {
 
     /// Elements that are stored together: those of a packet, or of a word that is a relaxed atomic.
     pub(crate) fn together(self) -> u32 {
-        if matches!(self.access, Access::Weak) { 1 } else { self.per_word() }
+        if matches!(self.access, AccessMode::Weak) { 1 } else { self.per_word() }
     }
 
     /// The array from that element on; of packets an even one.
     #[track_caller]
     pub fn from(self, index: Val<'k, u32>) -> Array<'k> {
-        let words = if matches!(self.access, Access::Packets(_)) { 2 } else { 1 };
+        let words = if matches!(self.access, AccessMode::Packets(_)) { 2 } else { 1 };
         Array { at: self.at.at(index.mul_wide(self.float.bytes() * words)), ..self }
     }
 
     /// One element.
     #[track_caller]
     pub fn load(self, index: Val<'k, u32>) -> Val<'k, f32> {
-        if let Access::Packets(generation) = self.access {
+        if let AccessMode::Packets(generation) = self.access {
             let word = self.poll(generation, &[self.packet(index)], 1)[0][0];
             return self.element(word, index % self.per_word());
         }
@@ -153,11 +153,11 @@ impl<'k> Array<'k> {
         let words = N as u32 / self.per_word();
         let how = self.how().0;
         let loaded: Vec<Vec<Val<u32>>> = match self.access {
-            Access::Packets(generation) => {
+            AccessMode::Packets(generation) => {
                 let firsts: Vec<_> = indexes.iter().map(|&index| self.packet(index)).collect();
                 self.poll(generation, &firsts, words)
             }
-            Access::Weak | Access::Relaxed => {
+            AccessMode::Weak | AccessMode::Relaxed => {
                 let load = |&index: &Val<'k, u32>| match words {
                     8 => [0, 4].map(|at| self.words(index).at(at).load_as::<4>(how)).concat(),
                     4 => self.words(index).load_as::<4>(how).to_vec(),
@@ -177,11 +177,11 @@ impl<'k> Array<'k> {
         let of_word = self.per_word();
         let how = self.how().0;
         let words: Vec<Val<u32>> = match self.access {
-            Access::Packets(generation) => {
+            AccessMode::Packets(generation) => {
                 let places: Vec<_> = indexes.iter().map(|&index| self.packet(index)).collect();
                 self.poll(generation, &places, 1).iter().map(|words| words[0]).collect()
             }
-            Access::Weak | Access::Relaxed => {
+            AccessMode::Weak | AccessMode::Relaxed => {
                 let word = |&index: &Val<'k, u32>| self.at.cast::<u32>().at(index / of_word).load_as::<1>(how)[0];
                 indexes.iter().map(word).collect()
             }
@@ -191,7 +191,7 @@ impl<'k> Array<'k> {
 
     /// Whether eight elements are words of the MMA's operand as they are.
     pub(crate) fn is_words(self) -> bool {
-        self.float == Float::Bf16 && !matches!(self.access, Access::Packets(_))
+        self.float == Float::Bf16 && !matches!(self.access, AccessMode::Packets(_))
     }
 
     /// Eight consecutive elements from each of some indexes, multiples of eight, as words of two.
@@ -211,7 +211,7 @@ impl<'k> Array<'k> {
     pub(crate) fn load4_of_each(arrays: &[Array<'k>], indexes: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, f32>; 4]>> {
         let places = indexes.iter().flat_map(|&index| arrays.iter().map(move |&array| (array, index)));
         let fours: Vec<[Val<'k, f32>; 4]> = match arrays.first().map(|first| (first, first.access)) {
-            Some((first, Access::Packets(generation))) => {
+            Some((first, AccessMode::Packets(generation))) => {
                 let packets: Vec<_> = places.map(|(array, index)| array.packet(index)).collect();
                 let words = first.poll(generation, &packets, 4 / first.per_word());
                 words.iter().map(|words| first.elements(words)).collect()
@@ -230,7 +230,8 @@ impl<'k> Array<'k> {
         needed: Val<'k, bool>,
         meanwhile: impl FnOnce(),
     ) -> Vec<[Val<'k, u32>; 4]> {
-        let Some((first, Access::Packets(generation))) = from.first().map(|(first, _)| (first, first.access)) else {
+        let Some((first, AccessMode::Packets(generation))) = from.first().map(|(first, _)| (first, first.access))
+        else {
             meanwhile();
             return Vec::new();
         };
@@ -297,7 +298,7 @@ impl<'k> Array<'k> {
     }
 
     /// An element of a word.
-    fn element(self, word: Val<'k, u32>, which: impl Arg<'k, u32>) -> Val<'k, f32> {
+    fn element(self, word: Val<'k, u32>, which: impl IntoVal<'k, u32>) -> Val<'k, f32> {
         let shifted = |which: Val<'k, u32>| word >> (which * 16);
         match self.float {
             Float::F32 => word.bits(),
@@ -330,7 +331,7 @@ impl<'k> Array<'k> {
     /// of `N`: whole words of what readers ask for. Weak stores of four are one, others two.
     #[track_caller]
     pub(crate) fn store_run<const N: usize>(self, index: Val<'k, u32>, values: [Val<'k, f32>; N]) {
-        if N == 4 && !matches!(self.access, Access::Weak) {
+        if N == 4 && !matches!(self.access, AccessMode::Weak) {
             for first in [0, 2] {
                 self.store_run(index + first as u32, [values[first], values[first + 1]]);
             }
@@ -338,7 +339,7 @@ impl<'k> Array<'k> {
         }
         let words = || values.chunks(self.per_word() as usize).map(|values| self.word(values)).collect::<Vec<_>>();
         match self.access {
-            Access::Packets(generation) => {
+            AccessMode::Packets(generation) => {
                 let packets: Vec<_> = words().iter().map(|word| word.builder().join(*word, generation)).collect();
                 store_words(self.at.cast::<u64>().at(index / self.per_word()), &packets, self.how().1);
             }

@@ -48,7 +48,7 @@ pub struct ThreadGroup<'k> {
 /// ```
 #[track_caller]
 pub fn copy<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: F, to: T) {
-    let Some(plan) = Plan::new(&from, &to) else { return };
+    let Some(plan) = TileCopyPlan::new(&from, &to) else { return };
     from.recorder().on_behalf(Location::caller(), || {
         plan.places(plan.vectors(), &Index::from).chunks(TOGETHER).for_each(|places| plan.some(&from, &to, places));
     });
@@ -58,7 +58,7 @@ pub fn copy<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: F, to:
 /// the group and waits.
 #[track_caller]
 pub fn copy_async<'k, F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(from: F, to: T) {
-    let Some(plan) = Plan::new(&from, &to) else { return };
+    let Some(plan) = TileCopyPlan::new(&from, &to) else { return };
     from.recorder().on_behalf(Location::caller(), || {
         (0..plan.vectors()).for_each(|number| plan.start(&from, &to, &plan.at(number.into())));
     });
@@ -91,7 +91,7 @@ impl<'k> ThreadGroup<'k> {
     /// ```
     #[track_caller]
     pub fn copy<F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(self, from: F, to: T) {
-        let Some(plan) = Plan::new(&from, &to) else { return };
+        let Some(plan) = TileCopyPlan::new(&from, &to) else { return };
         self.deal(from.recorder(), &plan, &|places| plan.some(&from, &to, places));
     }
 
@@ -99,13 +99,13 @@ impl<'k> ThreadGroup<'k> {
     /// more: the caller commits the group and waits.
     #[track_caller]
     pub fn copy_async<F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(self, from: F, to: T) {
-        let Some(plan) = Plan::new(&from, &to) else { return };
+        let Some(plan) = TileCopyPlan::new(&from, &to) else { return };
         self.deal(from.recorder(), &plan, &|places| places.iter().for_each(|at| plan.start(&from, &to, at)));
     }
 
     /// Deals the vectors of a copy to the threads, a round of each after the other.
     #[track_caller]
-    fn deal(self, k: &'k Builder, plan: &Plan, some: &dyn Fn(&[Vec<Index<'k>>])) {
+    fn deal(self, k: &'k Builder, plan: &TileCopyPlan, some: &dyn Fn(&[Vec<Index<'k>>])) {
         let total = plan.vectors();
         let whole = plan.vectors() / self.count;
         let number = |round: u32| self.thread + round * self.count;
@@ -124,7 +124,7 @@ impl<'k> ThreadGroup<'k> {
 const TOGETHER: usize = 4;
 
 /// How a copy is made: vectors of `width` elements along one mode.
-pub(super) struct Plan {
+pub(super) struct TileCopyPlan {
     extents: Vec<u32>,
     /// The mode that vectors run along.
     pub(super) along: usize,
@@ -132,30 +132,30 @@ pub(super) struct Plan {
     pub(super) width: u32,
 }
 
-impl Plan {
+impl TileCopyPlan {
     /// The plan of a copy, whose widest vectors are those of both sides; where both sides have
     /// several, neighbours follow the one in global memory. What cannot be copied is refused.
     #[track_caller]
-    fn new<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: &F, to: &T) -> Option<Plan> {
+    fn new<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: &F, to: &T) -> Option<TileCopyPlan> {
         let extents = extents(from.recorder(), &from.shape(), &to.shape())?;
         if F::LANES != T::LANES {
             return refused(from.recorder(), &TileError::Lanes { from: F::LANES, to: T::LANES });
         }
         let neighbours = if to.is_global() { to.contiguous() } else { from.contiguous().or(to.contiguous()) };
-        Some(Plan::widest(extents, neighbours, &|mode| from.widest(mode).min(to.widest(mode))))
+        Some(TileCopyPlan::widest(extents, neighbours, &|mode| from.widest(mode).min(to.widest(mode))))
     }
 
     /// The plan of a tensor's copy to or from registers, where nothing else bounds its vectors; the
     /// shapes are those of the copy's two sides.
     #[track_caller]
-    pub(super) fn of<'k, F: CopyFrom<'k>>(memory: &F, [from, to]: [Vec<Option<u32>>; 2]) -> Option<Plan> {
+    pub(super) fn of<'k, F: CopyFrom<'k>>(memory: &F, [from, to]: [Vec<Option<u32>>; 2]) -> Option<TileCopyPlan> {
         let extents = extents(memory.recorder(), &from, &to)?;
         let most = most_lanes(F::Scalar::TY.bits());
-        Some(Plan::widest(extents, memory.contiguous(), &|mode| memory.widest(mode).min(most)))
+        Some(TileCopyPlan::widest(extents, memory.contiguous(), &|mode| memory.widest(mode).min(most)))
     }
 
     /// The widest vectors, between modes of equal width along `neighbours`.
-    fn widest(extents: Vec<u32>, neighbours: Option<usize>, most: &dyn Fn(usize) -> u32) -> Plan {
+    fn widest(extents: Vec<u32>, neighbours: Option<usize>, most: &dyn Fn(usize) -> u32) -> TileCopyPlan {
         let width = |mode: usize| 1 << most(mode).min(Index::from(extents[mode]).multiple()).max(1).ilog2();
         let mut along = neighbours.unwrap_or(extents.len().saturating_sub(1));
         for mode in 0..extents.len() {
@@ -164,7 +164,7 @@ impl Plan {
             }
         }
         let width = if extents.is_empty() { 1 } else { width(along) };
-        Plan { extents, along, width }
+        TileCopyPlan { extents, along, width }
     }
 
     /// The lanes of the vector at a coordinate, zeros where the mask says that there is none.

@@ -44,7 +44,7 @@ mod stored;
 mod tensor;
 mod typed;
 
-pub use array::{Access, Array, Copies, MAX_DEVICES};
+pub use array::{AccessMode, Array, Copies, MAX_DEVICES};
 pub(crate) use array::{narrow, narrow_f16};
 pub use bulk::{Share, box_extents, boxes};
 pub use copy::{ThreadGroup, copy, copy_async};

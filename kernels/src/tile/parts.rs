@@ -12,13 +12,13 @@ use tilewright_layout::view::{OffsetMap, Split};
 use tilewright_layout::{Layout, LayoutError, Swizzled, Tiler};
 
 /// The part of a tensor whose layout is known while recording.
-type Part<'k, E, S> = LayoutTensor<'k, E, Swizzled, S>;
+type TensorPart<'k, E, S> = LayoutTensor<'k, E, Swizzled, S>;
 
 impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// A layout and an origin in place of these; where there are none, the refusal is recorded and
     /// the tensor stays.
     #[track_caller]
-    fn value_part(self, part: Result<(Layout, Index<'k>), TileError>) -> Part<'k, E, S> {
+    fn value_part(self, part: Result<(Layout, Index<'k>), TileError>) -> TensorPart<'k, E, S> {
         let map = self.layout();
         let (layout, origin) = match part {
             Ok(part) => part,
@@ -33,7 +33,7 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// The tile of a tiler at a place among the tiles, one index per mode of the rest. Tiles that
     /// do not fill the view are refused.
     #[track_caller]
-    pub fn tile_by<const R: usize>(self, tiler: &Tiler, tile: [Index<'k>; R]) -> Part<'k, E, S> {
+    pub fn tile_by<const R: usize>(self, tiler: &Tiler, tile: [Index<'k>; R]) -> TensorPart<'k, E, S> {
         let layout = self.layout().layout();
         let starts = layout.zipped_divide(tiler).and_then(|divided| divided.mode(1));
         // No closure: the bound names the author's line.
@@ -51,7 +51,7 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// [`distribute`](LayoutTensor::distribute). Threads that do not share the view out evenly are
     /// refused.
     #[track_caller]
-    pub fn distribute_by(self, threads: &Layout, thread: Index<'k>) -> Part<'k, E, S> {
+    pub fn distribute_by(self, threads: &Layout, thread: Index<'k>) -> TensorPart<'k, E, S> {
         let layout = self.layout().layout();
         let bounds = [(0, thread, threads.size() as u32)].into_iter();
         let view = self.bounded_by(bounds, &|| format!("the threads {threads} of {layout}"));
@@ -72,7 +72,7 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// # });
     /// ```
     #[track_caller]
-    pub fn slice<const R: usize>(self, at: [Option<Index<'k>>; R]) -> Part<'k, E, S> {
+    pub fn slice<const R: usize>(self, at: [Option<Index<'k>>; R]) -> TensorPart<'k, E, S> {
         let layout = self.layout().layout();
         let first = at.map(|at| at.unwrap_or(0.into()));
         let origin = self.place(first);
@@ -84,7 +84,7 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
 
     /// The modes in another order, each named once.
     #[track_caller]
-    pub fn permute<const R: usize>(self, modes: [usize; R]) -> Part<'k, E, S> {
+    pub fn permute<const R: usize>(self, modes: [usize; R]) -> TensorPart<'k, E, S> {
         let layout = self.layout().layout();
         self.value_part(permutation(&modes, layout.rank()).and_then(|()| Ok((layout.select(&modes)?, Index::ZERO))))
     }
@@ -92,7 +92,7 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// The view after another layout: its element at `c` is the element of this view at flat
     /// coordinate `order(c)`.
     #[track_caller]
-    pub fn compose(self, order: &Layout) -> Part<'k, E, S> {
+    pub fn compose(self, order: &Layout) -> TensorPart<'k, E, S> {
         let layout = self.layout().layout();
         let composed = || {
             if order.cosize() > layout.size() {
@@ -112,7 +112,7 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// Divides a mode into equal parts and takes one; `split.multiple` is what their length is a
     /// multiple of. Parts of different lengths are refused: of [`Modes`] they are masked.
     #[track_caller]
-    pub fn split(self, split: Split, part: Index<'k>) -> Part<'k, E, S> {
+    pub fn split(self, split: Split, part: Index<'k>) -> TensorPart<'k, E, S> {
         let layout = self.layout().layout();
         self.value_part(split_evenly(&layout, split, part))
     }

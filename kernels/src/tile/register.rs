@@ -1,6 +1,6 @@
 //! Tensors in registers: values with a layout, as many as their type says.
 
-use super::copy::Plan;
+use super::copy::TileCopyPlan;
 use super::element::{most_lanes, zero};
 use super::{CopyFrom, CopyTo, Index, LayoutTensor, Mask, TensorLayout, TileError};
 use core::array;
@@ -9,7 +9,7 @@ use core::panic::Location;
 use generic_array::GenericArray;
 use generic_array::sequence::GenericSequence;
 use generic_array::typenum::Unsigned;
-use tilewright_codegen::build::{Arg, Builder, Numeric, RegArray, Scalar, SpaceOf, Val, Writable};
+use tilewright_codegen::build::{Builder, IntoVal, Numeric, RegArray, Scalar, SpaceOf, Val, Writable};
 use tilewright_layout::fragment::Registers;
 use tilewright_layout::typed::{Contiguous, Lowered, MatrixLayout, RowMajor, StaticLayout, Storage, Within};
 use tilewright_layout::view::assert_rank;
@@ -56,7 +56,8 @@ pub struct RegisterTensor<'k, T, L: Registers> {
 }
 
 /// Reads the vector of a plan at some coordinates of a tensor.
-type Read<'r, 'k, T, P, S> = &'r dyn Fn(&Plan, &LayoutTensor<'k, T, P, S>, &[Index<'k>]) -> Vec<Val<'k, T>>;
+type ReadVector<'r, 'k, T, P, S> =
+    &'r dyn Fn(&TileCopyPlan, &LayoutTensor<'k, T, P, S>, &[Index<'k>]) -> Vec<Val<'k, T>>;
 
 impl<T, L: Registers> Clone for RegisterTensor<'_, T, L> {
     fn clone(&self) -> Self {
@@ -80,7 +81,7 @@ impl<'k, T: Scalar, L: Registers> RegisterTensor<'k, T, L> {
 
     /// A tensor whose elements all have one value.
     #[track_caller]
-    pub fn fill(k: &'k Builder, value: impl Arg<'k, T>) -> Self {
+    pub fn fill(k: &'k Builder, value: impl IntoVal<'k, T>) -> Self {
         let value = value.val(k);
         Self::from_registers(|_| value)
     }
@@ -188,7 +189,10 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
     /// Loads the elements of memory as [`load_from`](Self::load_from) does, and `fill` where a mask
     /// says that there are none.
     #[track_caller]
-    pub fn load_or<P: TensorLayout<'k>, S: SpaceOf>(memory: LayoutTensor<'k, T, P, S>, fill: impl Arg<'k, T>) -> Self {
+    pub fn load_or<P: TensorLayout<'k>, S: SpaceOf>(
+        memory: LayoutTensor<'k, T, P, S>,
+        fill: impl IntoVal<'k, T>,
+    ) -> Self {
         let fill = fill.val(memory.builder());
         Self::load_by(memory, &|plan, memory, at| plan.read_or(memory, at, fill))
     }
@@ -196,10 +200,10 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
     #[track_caller]
     fn load_by<P: TensorLayout<'k>, S: SpaceOf>(
         memory: LayoutTensor<'k, T, P, S>,
-        read: Read<'_, 'k, T, P, S>,
+        read: ReadVector<'_, 'k, T, P, S>,
     ) -> Self {
         const { Self::COMPACT };
-        let Some(plan) = Plan::of(&memory, [memory.shape(), shape_of::<L>()]) else {
+        let Some(plan) = TileCopyPlan::of(&memory, [memory.shape(), shape_of::<L>()]) else {
             return Self::zeros(memory.builder());
         };
         memory.builder().on_behalf(Location::caller(), || {
@@ -224,7 +228,7 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
     #[track_caller]
     pub fn store_to<P: TensorLayout<'k>, S: Writable>(&self, memory: LayoutTensor<'k, T, P, S>) {
         const { Self::COMPACT };
-        let Some(plan) = Plan::of(&memory, [shape_of::<L>(), memory.shape()]) else { return };
+        let Some(plan) = TileCopyPlan::of(&memory, [shape_of::<L>(), memory.shape()]) else { return };
         memory.builder().on_behalf(Location::caller(), || {
             for number in 0..plan.vectors() {
                 let at = plan.at(number.into());

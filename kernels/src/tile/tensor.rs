@@ -6,7 +6,7 @@ use super::index::{Index, place};
 use super::layout::{TensorLayout, before_swizzle, swizzled};
 use super::{Mask, Modes, TileError};
 use core::panic::Location;
-use tilewright_codegen::build::{Arg, Builder, Ptr, Scalar, Shared, SpaceOf, Writable};
+use tilewright_codegen::build::{Builder, IntoVal, Ptr, Scalar, Shared, SpaceOf, Writable};
 use tilewright_layout::Swizzled;
 use tilewright_layout::typed::{Lowered, StaticLayout};
 use tilewright_layout::view::{OffsetMap, assert_rank};
@@ -239,7 +239,7 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
 
     /// The places of elements that one thread has, whose coordinates differ by constants: what the
     /// thread contributes is computed once, where it is proven that the constants add to it.
-    pub(crate) fn places<const R: usize>(&self, at: &[[Index<'k>; R]]) -> Places<'k, Self, R> {
+    pub(crate) fn places<const R: usize>(&self, at: &[[Index<'k>; R]]) -> ThreadElements<'k, Self, R> {
         let variable = at.first().map_or([Index::ZERO; R], |first| first.map(Index::variable));
         let same = at.iter().all(|at| at.iter().zip(&variable).all(|(at, of)| at.variable().is_same(*of)));
         let ahead: Vec<[Index<'k>; R]> = at.iter().map(|at| at.map(|at| at.constant().into())).collect();
@@ -247,9 +247,9 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
         let begun = if same { self.layout.begun(self.origin, &variable, &slices) } else { None };
         match begun {
             Some((layout, origin)) => {
-                Places { view: LayoutTensor { layout, origin, ..*self }, at: ahead, constant: true }
+                ThreadElements { view: LayoutTensor { layout, origin, ..*self }, at: ahead, constant: true }
             }
-            None => Places { view: self.clone(), at: at.to_vec(), constant: false },
+            None => ThreadElements { view: self.clone(), at: at.to_vec(), constant: false },
         }
     }
 
@@ -291,7 +291,11 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
     /// assert!(verify(kernel).is_ok());
     /// ```
     #[track_caller]
-    pub fn load_or<const R: usize>(&self, coordinate: [Index<'k>; R], fill: impl Arg<'k, E::Scalar>) -> E::Value<'k> {
+    pub fn load_or<const R: usize>(
+        &self,
+        coordinate: [Index<'k>; R],
+        fill: impl IntoVal<'k, E::Scalar>,
+    ) -> E::Value<'k> {
         const { assert_rank(L::RANK, R) };
         self.check(&coordinate);
         let view = self.within(&coordinate);
@@ -318,14 +322,14 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
 }
 
 /// Elements of one thread: a view, and their coordinates in it.
-pub(crate) struct Places<'k, V, const R: usize> {
+pub(crate) struct ThreadElements<'k, V, const R: usize> {
     view: V,
     at: Vec<[Index<'k>; R]>,
     /// Whether the coordinates are constants.
     constant: bool,
 }
 
-impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf, const R: usize> Places<'k, LayoutTensor<'k, E, L, S>, R> {
+impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf, const R: usize> ThreadElements<'k, LayoutTensor<'k, E, L, S>, R> {
     /// Where they lie.
     #[track_caller]
     pub(crate) fn pointers(&self) -> Vec<Ptr<'k, S, E::Scalar>> {

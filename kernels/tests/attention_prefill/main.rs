@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::attention::prefill::launch::Tuning;
+use tilewright_kernels::attention::prefill::launch::PrefillTuning;
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
 use tilewright_kernels::attention::trial::{KvTransport, PrefillCase, PrefillKernel};
 use tilewright_kernels::attention::{ScoreModifier, ScoreVariant};
@@ -119,7 +119,7 @@ fn other_depths_are_refused_with_the_list() {
             assert!(errors.contains(&wanted), "{errors}");
         }
     }
-    let tuning = Tuning { keys: 176, ..PREFILL.tuning() };
+    let tuning = PrefillTuning { keys: 176, ..PREFILL.tuning() };
     let errors = verify(PREFILL.record_tuned(tuning)).expect_err("refused").to_string();
     assert!(errors.contains("tiles of 176 keys for heads of 64 columns: they have 128"), "{errors}");
     let errors = verify(Prefill { group: 0, ..PREFILL }.record_hopper()).expect_err("refused").to_string();

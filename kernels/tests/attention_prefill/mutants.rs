@@ -6,7 +6,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::{Trial, survey};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::attention::prefill::{Prefill, Tuning};
+use tilewright_kernels::attention::prefill::{Prefill, PrefillTuning};
 use tilewright_kernels::attention::trial::{KvTransport, PrefillCase, PrefillKernel};
 use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 
@@ -50,7 +50,7 @@ fn judged(trials: &[Trial], ledger: &[Equivalent]) {
 /// missing: warpgroups run more nearly in step.
 #[test]
 fn hopper() {
-    let tuning = Tuning { ping_pong: false, ..FULL.tuning() };
+    let tuning = PrefillTuning { ping_pong: false, ..FULL.tuning() };
     let kernel = Arc::new(verify(FULL.record_tuned(tuning)).unwrap_or_else(|errors| panic!("{errors}")));
     let trials = trials(PrefillKernel::Hopper, Arch::Sm90a, 1200);
     let trials: Vec<Trial> = trials.into_iter().map(|trial| trial.with_kernel(kernel.clone())).collect();

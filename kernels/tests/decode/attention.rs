@@ -12,13 +12,15 @@ use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::ScoreModifier;
 use tilewright_kernels::attention::prefill::Prefill;
-use tilewright_kernels::attention::split::{Attention, Heads, Merged, Parts, Selected, Shares, attention};
-use tilewright_kernels::gemv::linear::{ActivationOutput, Sums};
-use tilewright_kernels::kv::{Cells, PagedPool, PoolArray, PoolType, SplitPages, Streamed, TokenStage};
+use tilewright_kernels::attention::split::{
+    HeadCounts, Merged, Shares, SplitAttention, SplitSignal, TokenSelection, attention,
+};
+use tilewright_kernels::gemv::linear::{ActivationOutput, SharedSums};
+use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType, SplitPages, StepScalars, Streamed, TokenStage};
 use tilewright_kernels::naive::{self, PoolShape};
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::ring;
-use tilewright_kernels::tile::{Access, Array, Float};
+use tilewright_kernels::tile::{AccessMode, Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::paged::Paged;
@@ -28,7 +30,7 @@ use crate::{right, surveyed};
 
 #[derive(Clone, Debug)]
 struct Case {
-    heads: Heads,
+    heads: HeadCounts,
     warps: u32,
     q: Float,
     out: Float,
@@ -53,7 +55,7 @@ struct Case {
 /// Stages that the team copies itself, row by row.
 struct Stages<'k> {
     team: ConsumerWarps<'k>,
-    work: Attention<'k>,
+    work: SplitAttention<'k>,
     streamed: Option<Streamed<'k>>,
     memory: Ptr<'k, Shared, u32>,
     row: Var<'k, u32>,
@@ -61,7 +63,7 @@ struct Stages<'k> {
 }
 
 impl<'k> Stages<'k> {
-    fn new(team: ConsumerWarps<'k>, work: Attention<'k>) -> Stages<'k> {
+    fn new(team: ConsumerWarps<'k>, work: SplitAttention<'k>) -> Stages<'k> {
         let k = team.k;
         let tokens = work.streamed.map_or(0, |streamed| streamed.stage.tokens());
         let memory = k.shared_aligned("stage", (tokens * work.heads.dim).max(4), 16);
@@ -122,7 +124,7 @@ impl Case {
         let kv_heads = draw.between(1..=2);
         let group = draw.between(1..=16);
         let dim = 8 * [draw.between(1..=4), draw.between(1..=32), 8, 16][draw.between(0..=3) as usize];
-        let heads = Heads {
+        let heads = HeadCounts {
             heads: kv_heads * group,
             kv_heads,
             dim,
@@ -132,8 +134,8 @@ impl Case {
     }
 
     /// A problem of these heads; the pool's type is drawn where it is not given.
-    fn of(heads: Heads, pool: Option<PoolType>, draw: &mut Draw) -> Case {
-        let Heads { kv_heads, dim, .. } = heads;
+    fn of(heads: HeadCounts, pool: Option<PoolType>, draw: &mut Draw) -> Case {
+        let HeadCounts { kv_heads, dim, .. } = heads;
         let rows = draw.between(1..=3);
         let most = [1, 40, 150][draw.between(0..=2) as usize];
         // One in four rows is idle, some are at their first token.
@@ -177,14 +179,14 @@ impl Case {
         self.attend(self.work(k));
     }
 
-    fn attend(&self, work: Attention<'_>) {
+    fn attend(&self, work: SplitAttention<'_>) {
         let team = ConsumerWarps::new(work.split.builder(), self.warps);
-        let strips = self.heads.query_bytes().div_ceil(Sums::bytes(1, self.warps));
+        let strips = self.heads.query_bytes().div_ceil(SharedSums::bytes(1, self.warps));
         let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, strips);
         attention(team, scratch, &Stages::new(team, work), work, || ());
     }
 
-    fn work<'k>(&self, k: &'k Builder) -> Attention<'k> {
+    fn work<'k>(&self, k: &'k Builder) -> SplitAttention<'k> {
         let q = k.global::<u8>("q");
         let [keys, values] = ["keys", "values"].map(|name| k.global::<u8>(name));
         let position = k.global::<i32>("position");
@@ -196,8 +198,8 @@ impl Case {
             };
             PagedPool { split_pages: self.least, ..self.paged.pages(k, pool, position, table) }
         };
-        let immutable_prefix = Cells::Global(k.global::<i32>("immutable_prefix"));
-        Attention {
+        let immutable_prefix = StepScalars::Global(k.global::<i32>("immutable_prefix"));
+        SplitAttention {
             heads: self.heads,
             rows: self.position.len() as u32,
             first_row: k.lit(0),
@@ -222,18 +224,18 @@ impl Case {
     }
 
     /// How splits know of each other.
-    fn parts<'k>(&self, k: &'k Builder) -> Parts<'k> {
+    fn parts<'k>(&self, k: &'k Builder) -> SplitSignal<'k> {
         if !self.meets {
-            return Parts::Counted(k.global("arrivals"));
+            return SplitSignal::Counted(k.global("arrivals"));
         }
-        let packets = Access::Packets(k.lit(GENERATION));
-        Parts::Packets(Array::new(k.global::<u8>("arrivals"), Float::F32).accessed(packets))
+        let packets = AccessMode::Packets(k.lit(GENERATION));
+        SplitSignal::Packets(Array::new(k.global::<u8>("arrivals"), Float::F32).accessed(packets))
     }
 
     /// The result, as readers have it.
     fn result<'k>(&self, k: &'k Builder) -> Array<'k> {
-        let out = Array::new(k.global::<u8>("out"), self.out).accessed(Access::Relaxed);
-        if self.packets { out.accessed(Access::Packets(k.lit(GENERATION))) } else { out }
+        let out = Array::new(k.global::<u8>("out"), self.out).accessed(AccessMode::Relaxed);
+        if self.packets { out.accessed(AccessMode::Packets(k.lit(GENERATION))) } else { out }
     }
 
     /// The numbers of a pool, and how it is stored.
@@ -253,7 +255,7 @@ impl Case {
 
     /// The attention of every row and head; idle rows have zeros.
     fn oracle(&self, q: &[f64], keys: &[f64], values: &[f64]) -> Vec<f64> {
-        let Heads { heads, kv_heads, dim, .. } = self.heads;
+        let HeadCounts { heads, kv_heads, dim, .. } = self.heads;
         let of = |(at, q): (usize, &[f64])| {
             let row = at / heads as usize;
             let head = at % heads as usize;
@@ -332,7 +334,7 @@ impl Case {
 
     /// The launch of this case against the oracle of another with the same inputs.
     fn trial_of(&self, other: &Case, draw: &mut Draw) -> Trial {
-        let Heads { heads, kv_heads, dim, splits } = self.heads;
+        let HeadCounts { heads, kv_heads, dim, splits } = self.heads;
         let rows = self.position.len();
         let numbers = stored::numbers(draw, self.q, rows as u32 * heads * dim, 2.0);
         let pools = [0, 1].map(|_| other.hide(self.paged.fill(draw, &self.position)));
@@ -398,7 +400,7 @@ fn every_depth_and_group_alone() {
             let (pools, seeds) = if long { (POOLS.to_vec(), 0..10) } else { (vec![one], 0..1) };
             for pool in pools {
                 for seed in seeds.clone() {
-                    let heads = Heads { heads: group, kv_heads: 1, dim, splits: 2 };
+                    let heads = HeadCounts { heads: group, kv_heads: 1, dim, splits: 2 };
                     let mut draw = Draw::new(seed + 100 * turn as u64);
                     let case = Case::of(heads, Some(pool), &mut draw);
                     right(&case.trial(&mut draw), seed);
@@ -414,7 +416,7 @@ fn every_depth_and_group_alone() {
 fn windows_begin_anywhere() {
     for (turn, window) in [1, 2, 15, 16, 17, 31, 48, 64, 100, 149, 150, 151, 1000].into_iter().enumerate() {
         for splits in [1, 3] {
-            let heads = Heads { heads: 2, kv_heads: 1, dim: 32, splits };
+            let heads = HeadCounts { heads: 2, kv_heads: 1, dim: 32, splits };
             let mut draw = Draw::new(turn as u64);
             let drawn = Case::of(heads, None, &mut draw);
             let paged = Paged::draw(&mut draw, 2, 150, [1, [16, 32, 48, 64][turn % 4], 32]);
@@ -433,7 +435,7 @@ fn windows_begin_anywhere() {
 /// An oracle whose window is a token longer or shorter, or that caps nothing, disagrees.
 #[test]
 fn other_windows_and_caps_are_found_out() {
-    let heads = Heads { heads: 4, kv_heads: 1, dim: 64, splits: 2 };
+    let heads = HeadCounts { heads: 4, kv_heads: 1, dim: 64, splits: 2 };
     let modifier = ScoreModifier { soft_cap: Some(0.25), window: Some(21) };
     let others = [
         ScoreModifier { window: Some(20), ..modifier },
@@ -456,7 +458,7 @@ fn other_windows_and_caps_are_found_out() {
 /// A modifier that no kernel has, and a window of chosen blocks.
 #[test]
 fn modifiers_that_mean_nothing_are_refused() {
-    let heads = Heads { heads: 1, kv_heads: 1, dim: 32, splits: 1 };
+    let heads = HeadCounts { heads: 1, kv_heads: 1, dim: 32, splits: 1 };
     let case = |modifier| Case { modifier, stage: None, ..Case::of(heads, Some(POOLS[0]), &mut Draw::new(1)) };
     let refused = |record_work: &dyn Fn(&Builder)| {
         verify(record("attention", Arch::Sm80, block(160), record_work)).expect_err("refused").to_string()
@@ -471,8 +473,8 @@ fn modifiers_that_mean_nothing_are_refused() {
     let selected = refused(&|k| {
         let work = chosen.work(k);
         let position = work.keys.position;
-        let selected = Selected { position, page_blocks: 1, split_pages: SplitPages::ANY, streams: None };
-        chosen.attend(Attention { selected: Some(selected), ..work });
+        let selected = TokenSelection { position, page_blocks: 1, split_pages: SplitPages::ANY, streams: None };
+        chosen.attend(SplitAttention { selected: Some(selected), ..work });
     });
     assert!(selected.contains("a sliding window of 7 tokens over selected blocks"), "{selected}");
 }

@@ -7,7 +7,7 @@ use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::gemv::linear::{
-    AOperand, ActivationOutput, Input, Linear, Ordered, Output, Packing, Reordering, columns, linear,
+    AOperand, ActivationOutput, Input, LinearEpilogue, LinearTask, Ordered, Packing, Reordering, columns, linear,
 };
 use tilewright_kernels::gemv::{Codes, Strip};
 use tilewright_kernels::naive;
@@ -189,19 +189,19 @@ impl Case {
         let out = Array::new(out, self.out);
         let width = self.n;
         let output = match self.to {
-            To::Store => Output::Store { out: out.into(), width },
-            To::Add => Output::Add { residual: f32s(residual), out, width, scaled: None },
+            To::Store => LinearEpilogue::Store { out: out.into(), width },
+            To::Add => LinearEpilogue::Add { residual: f32s(residual), out, width, scaled: None },
             To::Gated(activation) => {
                 let up_bias = self.bias.then_some(f32s(up_bias));
-                Output::Gated { activation, up_bias, out: ActivationOutput::Rows(out), width }
+                LinearEpilogue::Gated { activation, up_bias, out: ActivationOutput::Rows(out), width }
             }
             To::Logits => {
                 let bests = TileBests { value, index, tiles: self.tiles() };
-                Output::Logits { soft_cap: self.soft_cap(), out, width, bests, tile: k.block_id(), shard: None }
+                LinearEpilogue::Logits { soft_cap: self.soft_cap(), out, width, bests, tile: k.block_id(), shard: None }
             }
         };
         let first = k.block_id() * (self.tile * 8);
-        let tile = Linear {
+        let tile = LinearTask {
             strip,
             pitch: strip.k(),
             rows: self.rows,

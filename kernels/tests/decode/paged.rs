@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolArray, SplitPages, swizzled};
+use tilewright_kernels::kv::{PageTable, PagedPool, PoolArray, SplitPages, StepScalars, swizzled};
 use tilewright_kernels::naive::{self, PoolShape};
 
 /// A pool and the page table of every row.
@@ -42,8 +42,8 @@ impl Paged {
             pages: k.lit(self.shape.pages as u32),
             page_tokens: self.shape.page_tokens as u32,
             dim: self.shape.head_dim as u32,
-            position: Cells::Global(position),
-            table: PageTable { cells: Cells::Global(table), width: k.lit(self.width), near: None },
+            position: StepScalars::Global(position),
+            table: PageTable { cells: StepScalars::Global(table), width: k.lit(self.width), near: None },
             split_pages: SplitPages::ANY,
         }
     }

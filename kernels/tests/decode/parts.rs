@@ -6,7 +6,7 @@ use tilewright_codegen::trial::{Bound, BufferId, Draw, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemv::linear::{PartSums, PostNorm};
 use tilewright_kernels::naive;
-use tilewright_kernels::tile::{Access, Array, Float};
+use tilewright_kernels::tile::{AccessMode, Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::stored::{self, UNIT};
@@ -54,7 +54,7 @@ impl Case {
     fn record(self, k: &Builder) {
         let team = ConsumerWarps::new(k, self.warps);
         let array = |name: &str| Array::new(k.global::<u8>(name), Float::F32);
-        let access = if self.packets { Access::Packets(k.lit(GENERATION)) } else { Access::Weak };
+        let access = if self.packets { AccessMode::Packets(k.lit(GENERATION)) } else { AccessMode::Weak };
         let parts = (0..self.parts).map(|part| array(&format!("part{part}")).accessed(access)).collect();
         let [residual, weight, out] = ["residual", "weight", "out"].map(array);
         let squares = k.shared("squares", self.rows.max(self.warps));

@@ -7,7 +7,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemv::Strip;
-use tilewright_kernels::gemv::linear::{AOperand, Input, Keys, Operand, Packing, Qkv, qkv};
+use tilewright_kernels::gemv::linear::{AOperand, Input, Packing, Qkv, QueryKeyEpilogue, SharedActivations, qkv};
 use tilewright_kernels::naive;
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Array, Float};
@@ -154,14 +154,15 @@ impl Case {
             bias: bias.map(|bias| self.bias.then_some(bias)),
             q: Array::new(q, self.q),
             keys: if self.rotated {
-                Keys::Rotated { rotation, pages: pages(keys) }
+                QueryKeyEpilogue::Rotated { rotation, pages: pages(keys) }
             } else {
-                Keys::Raw(Array::new(keys, self.pool))
+                QueryKeyEpilogue::Raw(Array::new(keys, self.pool))
             },
             v: pages(values),
             newest: None,
         };
-        let bytes = Operand::bytes(strip, self.packing()).max(self.a_operand.operand_bytes(strip, self.packing()));
+        let bytes =
+            SharedActivations::bytes(strip, self.packing()).max(self.a_operand.operand_bytes(strip, self.packing()));
         let scratch = scratch(team, bytes, self.rows(), sums(self.a_operand, 3));
         let supply = Supply::new(team, strip, weights, work.strips, self.tile, self.a_operand);
         qkv(team, scratch, &supply, work, None);

@@ -6,7 +6,7 @@ use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::naive::{self, Sampling};
 use tilewright_kernels::sample::tiles::{Sample, TileBests, sample};
-use tilewright_kernels::sample::{Request, Scratch};
+use tilewright_kernels::sample::{Request, SampleScratch};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::right;
@@ -50,7 +50,7 @@ fn case(draw: &mut Draw) -> Trial {
         requests.push(request);
     }
     let kernel = record("choices", Arch::Sm80, block(warps * 32), |k| {
-        let scratch = Scratch::new(k.shared("scratch", Scratch::BYTES / 8));
+        let scratch = SampleScratch::new(k.shared("scratch", SampleScratch::BYTES / 8));
         let logits = k.global("logits");
         let value = k.global("value");
         let index = k.global("index");

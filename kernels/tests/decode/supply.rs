@@ -4,7 +4,9 @@ use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::trial::Draw;
 use tilewright_kernels::gemv::Strip;
-use tilewright_kernels::gemv::linear::{AOperand, Order, Packing, Phases, Scratch, Sums, Weights};
+use tilewright_kernels::gemv::linear::{
+    AOperand, LinearScratch, Packing, Phases, SharedSums, StageOrder, WeightStages,
+};
 use tilewright_kernels::ring::{AnyStage, Stages};
 use tilewright_kernels::warps::ConsumerWarps;
 
@@ -51,7 +53,7 @@ impl<'k> Supply<'k> {
         let (stages, all) = (k.lit(strip.stages()), strips * strip.stages());
         let order: Option<StageAt<'k>> = match a_operand {
             AOperand::Reloaded { group } => {
-                let order = Order { stages, group: k.lit(group), all };
+                let order = StageOrder { stages, group: k.lit(group), all };
                 Some(Box::new(move |place| order.stage(place)))
             }
             AOperand::Phases { stages: each, .. } => {
@@ -68,7 +70,7 @@ impl<'k> Supply<'k> {
     }
 }
 
-impl<'k> Weights<'k> for Supply<'k> {}
+impl<'k> WeightStages<'k> for Supply<'k> {}
 
 impl<'k> Stages<'k> for Supply<'k> {
     fn wait(&self) -> AnyStage<'k> {
@@ -117,12 +119,12 @@ pub fn reading(a_operand: AOperand) -> &'static [&'static str] {
 
 /// The team's shared memory for a number of rows of the operand's bytes, with sums for `strips`
 /// strips.
-pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u32) -> Scratch<'_> {
+pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u32) -> LinearScratch<'_> {
     let k = team.k;
-    let sums_bytes = strips * Sums::bytes(rows, team.warps);
+    let sums_bytes = strips * SharedSums::bytes(rows, team.warps);
     let operand_bytes = operand_bytes.next_multiple_of(16);
     let operand = k.shared_aligned("operand", (operand_bytes + sums_bytes) / 2, 128);
-    Scratch {
+    LinearScratch {
         operand,
         operand_bytes,
         squares: k.shared("squares", 16 * team.warps),

@@ -8,12 +8,13 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::Counters;
 use tilewright_codegen::trial::Draw;
 use tilewright_kernels::gemm::{
-    Choice, Config, Data, Problem, Shape, Step, WarpChoice, WarpShape, hopper_step, warp_step,
+    Data, GemmProblem, HopperChoice, HopperConfig, HopperShape, PlannedLaunch, WarpChoice, WarpShape, hopper_step,
+    warp_step,
 };
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::view::Along;
 
-fn count(problem: &Problem, step: Step) -> Counters {
+fn count(problem: &GemmProblem, step: PlannedLaunch) -> Counters {
     let simulator = Simulator::new(Options::default());
     let data = Data::<bf16, bf16>::draw(problem, &mut Draw::new(3));
     let found =
@@ -28,13 +29,13 @@ fn orders() -> impl Iterator<Item = [Major; 2]> {
 
 #[test]
 fn no_shape_of_hopper_has_bank_conflicts() {
-    for &shape in Shape::ALL {
+    for &shape in HopperShape::ALL {
         let [m, n] = shape.tile();
         let k = 64;
         for [a, b] in orders() {
-            let problem = Problem::new(m, n, 2 * k).orders(a, b);
-            let config = Config { stages: 2, cluster: 1, along: Along::Rows, group: 1, two_level: false };
-            let step = hopper_step::<bf16, bf16>(&problem, Choice { shape, config, splits: 1 }, 1).unwrap();
+            let problem = GemmProblem::new(m, n, 2 * k).orders(a, b);
+            let config = HopperConfig { stages: 2, cluster: 1, along: Along::Rows, group: 1, two_level: false };
+            let step = hopper_step::<bf16, bf16>(&problem, HopperChoice { shape, config, splits: 1 }, 1).unwrap();
             let counters = count(&problem, step);
             assert_eq!(counters.conflicts(), 0, "{shape:?}, {a:?} and {b:?}");
         }
@@ -47,7 +48,7 @@ fn no_shape_over_warps_has_bank_conflicts_and_its_loads_are_whole_sectors() {
         let [m, n] = shape.tile();
         let k = 64;
         for [a, b] in orders() {
-            let problem = Problem::new(m, n, 2 * k).orders(a, b);
+            let problem = GemmProblem::new(m, n, 2 * k).orders(a, b);
             let choice = WarpChoice {
                 shape,
                 stages: 2,

@@ -5,29 +5,30 @@ use half::{bf16, f16};
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::activation::Activation;
 use tilewright_kernels::gemm::{
-    Choice, Config, Epilogue, Problem, Shape, Target, WarpChoice, WarpShape, hopper_step, plan, warp_step,
+    Epilogue, GemmDevice, GemmProblem, HopperChoice, HopperConfig, HopperShape, WarpChoice, WarpShape, hopper_step,
+    plan, warp_step,
 };
 use tilewright_kernels::mma::E4M3;
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::view::Along;
 
-const TWO: Config = Config { stages: 3, cluster: 2, along: Along::Rows, group: 2, two_level: false };
+const TWO: HopperConfig = HopperConfig { stages: 3, cluster: 2, along: Along::Rows, group: 2, two_level: false };
 
 #[test]
 fn a_product_of_several_tiles() {
-    let problem = Problem::new(300, 264, 200);
-    let choice = Choice { shape: Shape::M128N128, config: TWO, splits: 1 };
+    let problem = GemmProblem::new(300, 264, 200);
+    let choice = HopperChoice { shape: HopperShape::M128N128, config: TWO, splits: 1 };
     check::<bf16, bf16>(&problem, vec![hopper_step::<bf16, bf16>(&problem, choice, 4).unwrap()], 1);
-    let choice = Choice { shape: Shape::M64N128, config: Config { cluster: 1, ..TWO }, splits: 1 };
+    let choice = HopperChoice { shape: HopperShape::M64N128, config: HopperConfig { cluster: 1, ..TWO }, splits: 1 };
     check::<f16, f16>(&problem, vec![hopper_step::<f16, f16>(&problem, choice, 3).unwrap()], 2);
 }
 
 #[test]
 fn a_cluster_across_the_columns_shares_the_a_operand() {
-    let problem = Problem::new(130, 600, 200);
+    let problem = GemmProblem::new(130, 600, 200);
     for cluster in [2, 4] {
-        let config = Config { cluster, along: Along::Columns, ..TWO };
-        let choice = Choice { shape: Shape::M128N128, config, splits: 1 };
+        let config = HopperConfig { cluster, along: Along::Columns, ..TWO };
+        let choice = HopperChoice { shape: HopperShape::M128N128, config, splits: 1 };
         check::<bf16, bf16>(&problem, vec![hopper_step::<bf16, bf16>(&problem, choice, 4).unwrap()], 1);
     }
 }
@@ -36,21 +37,23 @@ fn a_cluster_across_the_columns_shares_the_a_operand() {
 /// element.
 #[test]
 fn columns_beyond_a_row_that_ends_inside_16_bytes_are_left_alone() {
-    let problem = Problem { c_stride: 40, ..Problem::new(142, 31, 40) };
-    let choice = Choice { shape: Shape::M128N128, config: TWO, splits: 1 };
+    let problem = GemmProblem { c_stride: 40, ..GemmProblem::new(142, 31, 40) };
+    let choice = HopperChoice { shape: HopperShape::M128N128, config: TWO, splits: 1 };
     check::<bf16, bf16>(&problem, vec![hopper_step::<bf16, bf16>(&problem, choice, 3).unwrap()], 1);
 }
 
 #[test]
 fn what_no_kernel_computes_is_refused() {
-    let problem = Problem::new(64, 64, 64);
-    let choice = Choice { shape: Shape::M128N112, config: TWO, splits: 1 };
-    let refused =
-        |problem: &Problem, choice: Choice| hopper_step::<bf16, bf16>(problem, choice, 4).unwrap_err().to_string();
+    let problem = GemmProblem::new(64, 64, 64);
+    let choice = HopperChoice { shape: HopperShape::M128N112, config: TWO, splits: 1 };
+    let refused = |problem: &GemmProblem, choice: HopperChoice| {
+        hopper_step::<bf16, bf16>(problem, choice, 4).unwrap_err().to_string()
+    };
     let gated = Epilogue { gated: Some(Activation::Silu), ..Epilogue::default() };
-    let eight =
-        |problem: &Problem, choice: Choice| hopper_step::<E4M3, bf16>(problem, choice, 4).unwrap_err().to_string();
-    let two_level = Config { two_level: true, ..TWO };
+    let eight = |problem: &GemmProblem, choice: HopperChoice| {
+        hopper_step::<E4M3, bf16>(problem, choice, 4).unwrap_err().to_string()
+    };
+    let two_level = HopperConfig { two_level: true, ..TWO };
     let warps = WarpChoice {
         shape: WarpShape::M64N64,
         stages: 2,
@@ -62,18 +65,18 @@ fn what_no_kernel_computes_is_refused() {
     };
     let large = WarpChoice { shape: WarpShape::M128N128, two_level: false, ..warps };
     let said = [
-        refused(&Problem { k: 0, ..problem }, choice),
-        refused(&Problem { c_stride: 60, ..problem }, choice),
-        refused(&Problem::new(64, 64, 60), choice),
-        refused(&problem, Choice { splits: 2, ..choice }),
-        refused(&problem, Choice { config: Config { stages: 1, ..TWO }, ..choice }),
-        refused(&problem, Choice { config: Config { cluster: 3, ..TWO }, ..choice }),
-        refused(&problem, Choice { config: Config { cluster: 4, ..TWO }, ..choice }),
+        refused(&GemmProblem { k: 0, ..problem }, choice),
+        refused(&GemmProblem { c_stride: 60, ..problem }, choice),
+        refused(&GemmProblem::new(64, 64, 60), choice),
+        refused(&problem, HopperChoice { splits: 2, ..choice }),
+        refused(&problem, HopperChoice { config: HopperConfig { stages: 1, ..TWO }, ..choice }),
+        refused(&problem, HopperChoice { config: HopperConfig { cluster: 3, ..TWO }, ..choice }),
+        refused(&problem, HopperChoice { config: HopperConfig { cluster: 4, ..TWO }, ..choice }),
         refused(&problem.epilogue(gated), choice),
         refused(&problem.epilogue(gated).orders(Major::K, Major::Mn), choice),
-        refused(&Problem::new(1 << 20, 1 << 13, 64), choice),
+        refused(&GemmProblem::new(1 << 20, 1 << 13, 64), choice),
         eight(&problem.orders(Major::Mn, Major::K), choice),
-        eight(&problem, Choice { shape: Shape::M128N256, config: two_level, ..choice }),
+        eight(&problem, HopperChoice { shape: HopperShape::M128N256, config: two_level, ..choice }),
         warp_step::<E4M3, bf16>(&problem, warps).unwrap_err().to_string(),
         warp_step::<i8, bf16>(&problem.orders(Major::Mn, Major::K), large).unwrap_err().to_string(),
     ];
@@ -100,12 +103,12 @@ fn what_no_kernel_computes_is_refused() {
 
 #[test]
 fn a_plan_falls_back_to_warps_where_no_tensor_map_reaches() {
-    let target = Target { arch: Arch::Sm90a, multiprocessors: 4, aligned: 256 };
+    let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 4, aligned: 256 };
     for (problem, steps) in [
-        (Problem::new(130, 72, 136), ["gemm_bf16_64x128x64", ""]),
-        (Problem::new(130, 72, 67), ["gemm_bf16_64x64x64_warps", ""]),
+        (GemmProblem::new(130, 72, 136), ["gemm_bf16_64x128x64", ""]),
+        (GemmProblem::new(130, 72, 67), ["gemm_bf16_64x64x64_warps", ""]),
         (
-            Problem::new(30, 72, 200)
+            GemmProblem::new(30, 72, 200)
                 .epilogue(Epilogue { gated: Some(Activation::Silu), ..Epilogue::default() })
                 .orders(Major::K, Major::Mn),
             ["gemm_bf16_64x64x64_warps", "gemm_reduce"],

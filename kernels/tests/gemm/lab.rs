@@ -4,19 +4,20 @@ use std::sync::Arc;
 use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Name, TensorMap, sim};
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::{Verified, verify};
-use tilewright_kernels::gemm::{self, Argument, Data, Drawn, Problem, Rounded, Step};
+use tilewright_kernels::gemm::{self, Argument, Data, Drawn, GemmProblem, PlannedLaunch, Rounded};
 
 /// Verified steps of a plan.
-pub fn verified(steps: Vec<Step>) -> Vec<(Arc<Verified>, Step)> {
-    let check = |step: &Step| Arc::new(verify(step.kernel.clone()).unwrap_or_else(|errors| panic!("{errors}")));
+pub fn verified(steps: Vec<PlannedLaunch>) -> Vec<(Arc<Verified>, PlannedLaunch)> {
+    let check =
+        |step: &PlannedLaunch| Arc::new(verify(step.kernel.clone()).unwrap_or_else(|errors| panic!("{errors}")));
     steps.into_iter().map(|step| (check(&step), step)).collect()
 }
 
 /// Runs launches one after the other; the result's memory, poisoned before.
 pub fn run<F: Drawn, D: Rounded>(
     device: &Device,
-    problem: &Problem,
-    steps: &[(Arc<Verified>, Step)],
+    problem: &GemmProblem,
+    steps: &[(Arc<Verified>, PlannedLaunch)],
     data: &Data<F, D>,
 ) -> Result<Vec<D>, DeviceError> {
     let stream = device.stream()?;
@@ -32,22 +33,22 @@ pub fn run<F: Drawn, D: Rounded>(
         let mut maps: Vec<Option<TensorMap>> = Vec::new();
         for argument in &step.arguments {
             maps.push(match argument {
-                Argument::Map(gemm::Buffer::A, shape) => Some(device.tensor_map(&a, shape.clone())?),
-                Argument::Map(gemm::Buffer::B, shape) => Some(device.tensor_map(&b, shape.clone())?),
+                Argument::Map(gemm::GemmBuffer::A, shape) => Some(device.tensor_map(&a, shape.clone())?),
+                Argument::Map(gemm::GemmBuffer::B, shape) => Some(device.tensor_map(&b, shape.clone())?),
                 Argument::Map(_, shape) => Some(device.tensor_map(&c, shape.clone())?),
                 Argument::Pointer(_) | Argument::Number(_) => None,
             });
         }
-        let pointer = |buffer: &gemm::Buffer| -> Arg<'_> {
+        let pointer = |buffer: &gemm::GemmBuffer| -> Arg<'_> {
             match buffer {
-                gemm::Buffer::A => (&a).into(),
-                gemm::Buffer::B => (&b).into(),
-                gemm::Buffer::C => (&c).into(),
-                gemm::Buffer::AScale => (&scales[0]).into(),
-                gemm::Buffer::BScale => (&scales[1]).into(),
-                gemm::Buffer::Bias => (&bias).into(),
-                gemm::Buffer::Residual => (&residual).into(),
-                gemm::Buffer::Partials => (&partials).into(),
+                gemm::GemmBuffer::A => (&a).into(),
+                gemm::GemmBuffer::B => (&b).into(),
+                gemm::GemmBuffer::C => (&c).into(),
+                gemm::GemmBuffer::AScale => (&scales[0]).into(),
+                gemm::GemmBuffer::BScale => (&scales[1]).into(),
+                gemm::GemmBuffer::Bias => (&bias).into(),
+                gemm::GemmBuffer::Residual => (&residual).into(),
+                gemm::GemmBuffer::Partials => (&partials).into(),
             }
         };
         let args: Vec<Arg<'_>> = step
@@ -75,7 +76,7 @@ fn device(seed: u64) -> Device {
 
 /// Runs launches in the simulator, or on the device that `TILEWRIGHT_DEVICE` names, and compares
 /// every element of the result, and what lies between its rows.
-pub fn check<F: Drawn, D: Rounded>(problem: &Problem, steps: Vec<Step>, seed: u64) {
+pub fn check<F: Drawn, D: Rounded>(problem: &GemmProblem, steps: Vec<PlannedLaunch>, seed: u64) {
     let data = Data::<F, D>::draw(problem, &mut Draw::new(seed));
     let found =
         run(&device(seed), problem, &verified(steps), &data).unwrap_or_else(|error| panic!("{problem:?}: {error}"));
@@ -85,7 +86,7 @@ pub fn check<F: Drawn, D: Rounded>(problem: &Problem, steps: Vec<Step>, seed: u6
 }
 
 /// Whether the result is right.
-pub fn compare<F: Drawn, D: Rounded>(problem: &Problem, data: &Data<F, D>, found: &[D]) -> Result<(), String> {
+pub fn compare<F: Drawn, D: Rounded>(problem: &GemmProblem, data: &Data<F, D>, found: &[D]) -> Result<(), String> {
     let columns = problem.n as usize;
     let stride = problem.c_stride as usize;
     if let Some(exactly) = data.exactly(problem) {

@@ -8,7 +8,8 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::{Equivalent, Survey, under_seeds};
 use tilewright_codegen::trial::Draw;
 use tilewright_kernels::gemm::{
-    Choice, Config, Data, Drawn, Epilogue, Problem, Rounded, Shape, Step, WarpChoice, WarpShape, hopper_step, warp_step,
+    Data, Drawn, Epilogue, GemmProblem, HopperChoice, HopperConfig, HopperShape, PlannedLaunch, Rounded, WarpChoice,
+    WarpShape, hopper_step, warp_step,
 };
 use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
@@ -22,7 +23,11 @@ const LAST_BARRIER: &[Equivalent] = &[Equivalent::new(
 )
 .times(1)];
 
-fn surveyed<F: Drawn<Stored: Sync>, D: Rounded + Sync>(problem: &Problem, step: &Step, ledger: &[Equivalent]) {
+fn surveyed<F: Drawn<Stored: Sync>, D: Rounded + Sync>(
+    problem: &GemmProblem,
+    step: &PlannedLaunch,
+    ledger: &[Equivalent],
+) {
     let data = Data::<F, D>::draw(problem, &mut Draw::new(1));
     let judge = under_seeds(0..6, |kernel, seed| {
         match run(&sim::open(seed), problem, &[(kernel.clone(), step.clone())], &data) {
@@ -38,25 +43,25 @@ fn surveyed<F: Drawn<Stored: Sync>, D: Rounded + Sync>(problem: &Problem, step: 
 fn of_the_kernel_of_hopper() {
     // Five tiles on two clusters, so that blocks stay for a second and a third; stages go round
     // within a tile.
-    let problem = Problem::new(260, 328, 200).epilogue(Epilogue { residual: true, ..Epilogue::default() });
-    let problem = Problem { c_stride: 344, ..problem };
-    let config = Config { stages: 2, cluster: 2, along: Along::Rows, group: 2, two_level: false };
-    let choice = Choice { shape: Shape::M128N128, config, splits: 1 };
+    let problem = GemmProblem::new(260, 328, 200).epilogue(Epilogue { residual: true, ..Epilogue::default() });
+    let problem = GemmProblem { c_stride: 344, ..problem };
+    let config = HopperConfig { stages: 2, cluster: 2, along: Along::Rows, group: 2, two_level: false };
+    let choice = HopperChoice { shape: HopperShape::M128N128, config, splits: 1 };
     surveyed::<bf16, bf16>(&problem, &hopper_step::<bf16, bf16>(&problem, choice, 4).unwrap(), LAST_BARRIER);
 }
 
 #[test]
 fn of_the_kernel_of_hopper_with_two_level_accumulation() {
-    let problem = Problem { c_stride: 144, ..Problem::new(140, 136, 592) };
-    let config = Config { stages: 2, cluster: 2, along: Along::Rows, group: 2, two_level: true };
-    let choice = Choice { shape: Shape::M64N128, config, splits: 1 };
+    let problem = GemmProblem { c_stride: 144, ..GemmProblem::new(140, 136, 592) };
+    let config = HopperConfig { stages: 2, cluster: 2, along: Along::Rows, group: 2, two_level: true };
+    let choice = HopperChoice { shape: HopperShape::M64N128, config, splits: 1 };
     let step = hopper_step::<E4M3, bf16>(&problem, choice, 2).unwrap();
     surveyed::<E4M3, bf16>(&problem, &step, LAST_BARRIER);
 }
 
 #[test]
 fn of_the_kernel_over_warps() {
-    let problem = Problem::new(70, 60, 300);
+    let problem = GemmProblem::new(70, 60, 300);
     let choice = WarpChoice {
         shape: WarpShape::M64N64,
         stages: 3,

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::gemm::{
-    Choice, Config, Drawn, Epilogue, Operand, Problem, Refusal, Rounded, Shape, Step, WarpChoice, WarpShape,
-    hopper_step, reduce_step, warp_step,
+    Drawn, Epilogue, GemmProblem, GemmRefusal, HopperChoice, HopperConfig, HopperShape, OperandLayout, PlannedLaunch,
+    Rounded, WarpChoice, WarpShape, hopper_step, reduce_step, warp_step,
 };
 use tilewright_kernels::mma::{E4M3, E5M2, Width};
 use tilewright_layout::swizzle::canonical::Major;
@@ -23,7 +23,7 @@ fn major() -> impl Strategy<Value = Major> {
 }
 
 /// Problems whose lines are multiples of `multiple` elements apart.
-fn problem(multiple: u32) -> impl Strategy<Value = Problem> {
+fn problem(multiple: u32) -> impl Strategy<Value = GemmProblem> {
     let extents = (extent(200), extent(200), extent(260));
     let gates = prop::option::of(prop::sample::select(&Activation::ALL[..]));
     let caps = prop::sample::select(vec![None, SoftCap::new(1.5).ok(), SoftCap::new(30.0).ok()]);
@@ -37,12 +37,12 @@ fn problem(multiple: u32) -> impl Strategy<Value = Problem> {
     let gaps = (0..3u32, 0..3u32, 0..4u32);
     (extents, (major(), major()), epilogue, gaps).prop_map(move |((m, n, k), (a, b), epilogue, gaps)| {
         let epilogue = Epilogue { scaled: gaps.0 > 0, ..epilogue };
-        let problem = Problem { fast: gaps.1 > 0, ..Problem::new(m, n, k).epilogue(epilogue).orders(a, b) };
-        let apart = |operand: Operand, gap: u32| Operand {
+        let problem = GemmProblem { fast: gaps.1 > 0, ..GemmProblem::new(m, n, k).epilogue(epilogue).orders(a, b) };
+        let apart = |operand: OperandLayout, gap: u32| OperandLayout {
             stride: (operand.stride + gap).next_multiple_of(multiple) + gap * multiple,
             ..operand
         };
-        Problem {
+        GemmProblem {
             a: apart(problem.a, gaps.0),
             b: apart(problem.b, gaps.1),
             c_stride: n + gaps.2 * (8 - n % 8),
@@ -52,16 +52,16 @@ fn problem(multiple: u32) -> impl Strategy<Value = Problem> {
 }
 
 /// As many shares as there are steps for, up to `most`.
-fn splits(problem: &Problem, step: u32, most: u32) -> u32 {
+fn splits(problem: &GemmProblem, step: u32, most: u32) -> u32 {
     let steps = problem.k.div_ceil(step);
     (1..=most.min(steps)).rev().find(|splits| (splits - 1) * steps.div_ceil(*splits) < steps).unwrap_or(1)
 }
 
-fn with_reduction<F: Drawn, D: Rounded>(problem: &Problem, step: Step, splits: u32) -> Vec<Step> {
+fn with_reduction<F: Drawn, D: Rounded>(problem: &GemmProblem, step: PlannedLaunch, splits: u32) -> Vec<PlannedLaunch> {
     let partial = splits > 1
         || step
             .arguments
-            .contains(&tilewright_kernels::gemm::Argument::Pointer(tilewright_kernels::gemm::Buffer::Partials));
+            .contains(&tilewright_kernels::gemm::Argument::Pointer(tilewright_kernels::gemm::GemmBuffer::Partials));
     let mut steps = vec![step];
     if partial {
         steps.push(reduce_step::<F, D>(problem, splits, Arch::Sm80).unwrap());
@@ -70,27 +70,27 @@ fn with_reduction<F: Drawn, D: Rounded>(problem: &Problem, step: Step, splits: u
 }
 
 /// A choice's product, of as many shares as there are steps for, up to those of the choice.
-fn hopper<F: Drawn, D: Rounded>(problem: &Problem, choice: Choice, seed: u64) {
+fn hopper<F: Drawn, D: Rounded>(problem: &GemmProblem, choice: HopperChoice, seed: u64) {
     let shape = choice.shape;
     let splits = splits(problem, F::Width::DEPTH, choice.splits);
-    let config = Config { two_level: problem.two_level::<F>(), ..choice.config };
-    match hopper_step::<F, D>(problem, Choice { shape, config, splits }, 3) {
+    let config = HopperConfig { two_level: problem.two_level::<F>(), ..choice.config };
+    match hopper_step::<F, D>(problem, HopperChoice { shape, config, splits }, 3) {
         Ok(step) => check::<F, D>(problem, with_reduction::<F, D>(problem, step, splits), seed),
-        Err(Refusal::GatedOrder) => assert!(problem.epilogue.gated.is_some() && problem.b.major == Major::Mn),
-        Err(Refusal::GatedShape { .. }) => assert!(problem.epilogue.gated.is_some()),
-        Err(Refusal::Order { .. }) => assert!(F::BITS == 8 && [problem.a.major, problem.b.major] != [Major::K; 2]),
-        Err(Refusal::TwoLevel { .. }) => assert!(problem.two_level::<F>() && !shape.holds_two_levels()),
+        Err(GemmRefusal::GatedOrder) => assert!(problem.epilogue.gated.is_some() && problem.b.major == Major::Mn),
+        Err(GemmRefusal::GatedShape { .. }) => assert!(problem.epilogue.gated.is_some()),
+        Err(GemmRefusal::Order { .. }) => assert!(F::BITS == 8 && [problem.a.major, problem.b.major] != [Major::K; 2]),
+        Err(GemmRefusal::TwoLevel { .. }) => assert!(problem.two_level::<F>() && !shape.holds_two_levels()),
         Err(refusal) => panic!("{problem:?}: {refusal}"),
     }
 }
 
 /// A choice's product over `mma.sync`, of as many shares as there are steps for, up to those of the
 /// choice.
-fn warps<F: Drawn, D: Rounded>(problem: &Problem, choice: WarpChoice, seed: u64) {
+fn warps<F: Drawn, D: Rounded>(problem: &GemmProblem, choice: WarpChoice, seed: u64) {
     let splits = splits(problem, F::Width::DEPTH, choice.splits);
     let choice = WarpChoice { splits, two_level: problem.two_level::<F>(), ..choice };
     let step = match warp_step::<F, D>(problem, choice) {
-        Err(Refusal::TransposedBytes { .. }) => {
+        Err(GemmRefusal::TransposedBytes { .. }) => {
             assert!(problem.transposes_bytes::<F>());
             warp_step::<F, D>(problem, WarpChoice { shape: WarpShape::M64N64, ..choice })
         }
@@ -100,12 +100,12 @@ fn warps<F: Drawn, D: Rounded>(problem: &Problem, choice: WarpChoice, seed: u64)
     check::<F, D>(problem, with_reduction::<F, D>(problem, step, splits), seed);
 }
 
-fn choice() -> impl Strategy<Value = Choice> {
+fn choice() -> impl Strategy<Value = HopperChoice> {
     let along = prop::sample::select(vec![Along::Rows, Along::Columns]);
-    (prop::sample::select(Shape::ALL), 1..3u32, along, 2..4u32, 1..4u32).prop_map(
-        |(shape, cluster, along, stages, splits)| Choice {
+    (prop::sample::select(HopperShape::ALL), 1..3u32, along, 2..4u32, 1..4u32).prop_map(
+        |(shape, cluster, along, stages, splits)| HopperChoice {
             shape,
-            config: Config { stages, cluster, along, group: 2, two_level: false },
+            config: HopperConfig { stages, cluster, along, group: 2, two_level: false },
             splits,
         },
     )
@@ -139,8 +139,8 @@ proptest! {
     fn hopper_products_of_8_bits_are_right(problem in problem(16), how in choice(), mn in 0..8u32, seed: u64) {
         // Mostly in the order that the instruction has.
         let problem = if mn > 0 { problem.orders(Major::K, Major::K) } else { problem };
-        let apart = |operand: Operand| Operand { stride: operand.stride.next_multiple_of(16), ..operand };
-        let problem = Problem { a: apart(problem.a), b: apart(problem.b), ..problem };
+        let apart = |operand: OperandLayout| OperandLayout { stride: operand.stride.next_multiple_of(16), ..operand };
+        let problem = GemmProblem { a: apart(problem.a), b: apart(problem.b), ..problem };
         match seed % 4 {
             0 => hopper::<E4M3, bf16>(&problem, how, seed),
             1 => hopper::<E5M2, f32>(&problem, how, seed),

@@ -5,7 +5,8 @@ use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm::{
-    Choice, Config, Epilogue, Problem, Shape, WarpChoice, WarpShape, hopper_step, reduce_step, warp_step,
+    Epilogue, GemmProblem, HopperChoice, HopperConfig, HopperShape, WarpChoice, WarpShape, hopper_step, reduce_step,
+    warp_step,
 };
 use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
@@ -14,31 +15,31 @@ use tilewright_layout::view::Along;
 fn every_shape_assembles_without_spills_or_warnings() {
     let Some(ptxas) = Ptxas::find().unwrap() else { return };
     let mut table = Table::new("Matrix products", &ptxas);
-    let problem = Problem::new(8192, 8192, 8192);
-    for &shape in Shape::ALL {
+    let problem = GemmProblem::new(8192, 8192, 8192);
+    for &shape in HopperShape::ALL {
         let (stage, staged) = shape.bytes();
-        let config = Config {
+        let config = HopperConfig {
             stages: (232_448 - 1024 - staged) / stage,
             cluster: 2,
             along: Along::Rows,
             group: 8,
             two_level: false,
         };
-        let step = hopper_step::<bf16, bf16>(&problem, Choice { shape, config, splits: 1 }, 132).unwrap();
+        let step = hopper_step::<bf16, bf16>(&problem, HopperChoice { shape, config, splits: 1 }, 132).unwrap();
         table.add_as(format!("{shape:?}"), &verify(step.kernel).unwrap()).unwrap();
     }
     // The largest tiles whose sums fit twice, and the largest.
-    for (problem, shape) in [(problem, Shape::M128N192), (problem.fast(), Shape::M128N256)] {
+    for (problem, shape) in [(problem, HopperShape::M128N192), (problem.fast(), HopperShape::M128N256)] {
         let two_level = problem.two_level::<E4M3>();
         let (stage, staged) = shape.bytes();
         let stages = (232_448 - 1024 - staged) / stage;
-        let config = Config { stages, cluster: 2, along: Along::Rows, group: 8, two_level };
-        let step = hopper_step::<E4M3, bf16>(&problem, Choice { shape, config, splits: 1 }, 132).unwrap();
+        let config = HopperConfig { stages, cluster: 2, along: Along::Rows, group: 8, two_level };
+        let step = hopper_step::<E4M3, bf16>(&problem, HopperChoice { shape, config, splits: 1 }, 132).unwrap();
         let name = format!("{shape:?}, e4m3{}", if two_level { ", promoted" } else { "" });
         table.add_as(name, &verify(step.kernel).unwrap()).unwrap();
         let scaled = problem.epilogue(Epilogue { scaled: true, ..Epilogue::default() });
-        let config = Config { two_level: false, ..config };
-        let step = hopper_step::<i8, bf16>(&scaled, Choice { shape, config, splits: 1 }, 132).unwrap();
+        let config = HopperConfig { two_level: false, ..config };
+        let step = hopper_step::<i8, bf16>(&scaled, HopperChoice { shape, config, splits: 1 }, 132).unwrap();
         table.add_as(format!("{shape:?}, s8, scaled"), &verify(step.kernel).unwrap()).unwrap();
     }
     let shape = WarpShape::M128N128;

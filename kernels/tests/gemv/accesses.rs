@@ -5,10 +5,10 @@ use half::bf16;
 use tilewright_codegen::ir::{Arch, Const};
 use tilewright_codegen::sim::{self, Arg, Counters, Launch, Memory};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::{Epilogue, Plan, gemv, pack};
+use tilewright_kernels::gemv::{Epilogue, GemvPlan, gemv, pack};
 
-fn run(batch: u32, n: u32, k: u32) -> (Plan, Counters) {
-    let plan = Plan::new(batch, k, Plan::strips(n, 2), SMALL).expect("a plan");
+fn run(batch: u32, n: u32, k: u32) -> (GemvPlan, Counters) {
+    let plan = GemvPlan::new(batch, k, GemvPlan::strips(n, 2), SMALL).expect("a plan");
     let kernel = verify(gemv(Arch::Sm90a, &plan, Epilogue::default())).expect("it verifies");
     let mut memory = Memory::new();
     let w = memory.upload("w", &pack(&vec![bf16::ONE; (n * k) as usize], plan.strip));

@@ -6,14 +6,16 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::Counters;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::hopper::{Case, Finish, HeadPages, Plan, PlanError, Rows, Tuning, choose, gemv, predict};
+use tilewright_kernels::gemv::hopper::{
+    HeadPages, HopperCase, HopperEpilogue, HopperPlan, HopperTuning, PlanError, WeightRows, choose, gemv, predict,
+};
 use tilewright_kernels::gemv::{Codes, Epilogue, Strip, shipped};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
 
 /// One warpgroup and small stages.
-const SMALL: Tuning = Tuning {
+const SMALL: HopperTuning = HopperTuning {
     warpgroups: 1,
     strips: 8,
     stage_tiles: 2,
@@ -25,8 +27,8 @@ const SMALL: Tuning = Tuning {
     per_sm: 1,
 };
 
-fn case(batch: u32, n: u32, k: u32, tuning: Tuning) -> Case {
-    Case {
+fn case(batch: u32, n: u32, k: u32, tuning: HopperTuning) -> HopperCase {
+    HopperCase {
         batch,
         rows: n.into(),
         k,
@@ -34,11 +36,11 @@ fn case(batch: u32, n: u32, k: u32, tuning: Tuning) -> Case {
         packed_tiles: 3,
         codes: None,
         tuning,
-        finish: Finish::default(),
+        finish: HopperEpilogue::default(),
     }
 }
 
-fn run(case: Case, seed: u64) -> Result<(), String> {
+fn run(case: HopperCase, seed: u64) -> Result<(), String> {
     let trial = case.trial(Arch::Sm90a, &mut Draw::new(seed)).map_err(|errors| errors.to_string())?;
     let outcome = trial.run(&sim::open(seed)).map_err(|error| format!("{case:?}: {error}"))?;
     if outcome.is_right() { Ok(()) } else { Err(outcome.to_string()) }
@@ -60,7 +62,7 @@ proptest! {
 fn shapes_around_every_edge() {
     for (batch, n, k) in [(1, 1, 1), (8, 64, 64), (9, 65, 65), (17, 63, 31), (16, 128, 128), (33, 130, 97)] {
         run(case(batch, n, k, SMALL), 3).unwrap_or_else(|error| panic!("{error}"));
-        run(case(batch, n, k, Tuning { warpgroups: 2, strips: 16, multicast: 2, ..SMALL }), 4)
+        run(case(batch, n, k, HopperTuning { warpgroups: 2, strips: 16, multicast: 2, ..SMALL }), 4)
             .unwrap_or_else(|error| panic!("{error}"));
     }
 }
@@ -69,22 +71,24 @@ fn shapes_around_every_edge() {
 /// warpgroups are refused.
 #[test]
 fn tiles_have_any_number_of_strips() {
-    let of = |strips: u32| Tuning { warpgroups: strips.div_ceil(8), strips, ..SMALL };
+    let of = |strips: u32| HopperTuning { warpgroups: strips.div_ceil(8), strips, ..SMALL };
     for (strips, n) in [(2, 40), (6, 96), (14, 224), (20, 161), (3, 40), (9, 144), (15, 233)] {
         run(case(24, n, 130, of(strips)), 10).unwrap_or_else(|error| panic!("{error}"));
-        run(case(24, n, 130, Tuning { multicast: 2, ..of(strips) }), 11).unwrap_or_else(|error| panic!("{error}"));
+        run(case(24, n, 130, HopperTuning { multicast: 2, ..of(strips) }), 11)
+            .unwrap_or_else(|error| panic!("{error}"));
     }
-    let gated = Case { rows: Rows::Gated(112), ..case(40, 1, 256, of(28)) };
+    let gated = HopperCase { rows: WeightRows::Gated(112), ..case(40, 1, 256, of(28)) };
     run(gated, 12).unwrap_or_else(|error| panic!("{error}"));
-    let heads = Rows::Groups { group: 2, kv_heads: 3, dim: 16 };
-    run(Case { rows: heads, ..case(17, 1, 256, Tuning { splits: 2, ..of(12) }) }, 13)
+    let heads = WeightRows::Groups { group: 2, kv_heads: 3, dim: 16 };
+    run(HopperCase { rows: heads, ..case(17, 1, 256, HopperTuning { splits: 2, ..of(12) }) }, 13)
         .unwrap_or_else(|error| panic!("{error}"));
     let adds = Epilogue { residual: true, wide: true, ..Epilogue::default() };
-    let begins = Finish { normed: Some(Float::F32), ..adds.into() };
-    run(Case { finish: begins, ..case(20, 192, 256, of(12)) }, 14).unwrap_or_else(|error| panic!("{error}"));
+    let begins = HopperEpilogue { normed: Some(Float::F32), ..adds.into() };
+    run(HopperCase { finish: begins, ..case(20, 192, 256, of(12)) }, 14).unwrap_or_else(|error| panic!("{error}"));
     let strip = Strip::new(256, 1, 2048).expect("a strip");
     for (warpgroups, strips) in [(1, 1), (2, 8), (1, 9), (1, 0)] {
-        let error = Plan::new(20, 64, strip, Tuning { warpgroups, strips, ..SMALL }).expect_err("is refused");
+        let error =
+            HopperPlan::new(20, 64, strip, HopperTuning { warpgroups, strips, ..SMALL }).expect_err("is refused");
         assert!(error.to_string().contains("strips of a tile"), "{error}");
     }
 }
@@ -92,28 +96,31 @@ fn tiles_have_any_number_of_strips() {
 #[test]
 fn shares_of_k_are_added_in_their_order() {
     for (multicast, splits) in [(1, 2), (2, 2), (1, 4), (2, 4)] {
-        run(case(24, 130, 320, Tuning { multicast, splits, ..SMALL }), 5).unwrap_or_else(|error| panic!("{error}"));
+        run(case(24, 130, 320, HopperTuning { multicast, splits, ..SMALL }), 5)
+            .unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
 #[test]
 fn rows_in_the_order_of_the_megakernels_tasks_make_their_results() {
     let epilogue = Epilogue { bias: true, ..Epilogue::default() };
-    let heads = Rows::Groups { group: 3, kv_heads: 2, dim: 16 };
+    let heads = WeightRows::Groups { group: 3, kv_heads: 2, dim: 16 };
     for (rows, tuning) in [
-        (Rows::Gated(72), SMALL),
-        (Rows::Gated(20), Tuning { splits: 2, multicast: 2, ..SMALL }),
-        (Rows::Gated(31), Tuning { warpgroups: 2, strips: 16, ..SMALL }),
+        (WeightRows::Gated(72), SMALL),
+        (WeightRows::Gated(20), HopperTuning { splits: 2, multicast: 2, ..SMALL }),
+        (WeightRows::Gated(31), HopperTuning { warpgroups: 2, strips: 16, ..SMALL }),
         (heads, SMALL),
-        (heads, Tuning { splits: 4, warpgroups: 2, strips: 16, ..SMALL }),
+        (heads, HopperTuning { splits: 4, warpgroups: 2, strips: 16, ..SMALL }),
     ] {
-        run(Case { rows, finish: epilogue.into(), ..case(17, 1, 256, tuning) }, 6)
+        run(HopperCase { rows, finish: epilogue.into(), ..case(17, 1, 256, tuning) }, 6)
             .unwrap_or_else(|error| panic!("{error}"));
     }
     let strip = Strip::new(64, 1, 2048).expect("a strip");
-    let error = Plan::new(32, Rows::Groups { group: 1, kv_heads: 1, dim: 12 }, strip, SMALL).expect_err("is refused");
+    let error = HopperPlan::new(32, WeightRows::Groups { group: 1, kv_heads: 1, dim: 12 }, strip, SMALL)
+        .expect_err("is refused");
     assert!(error.to_string().contains("multiple of 8"), "{error}");
-    let error = Plan::new(32, Rows::Gated(64), strip, Tuning { splits: 8, ..SMALL }).expect_err("is refused");
+    let error =
+        HopperPlan::new(32, WeightRows::Gated(64), strip, HopperTuning { splits: 8, ..SMALL }).expect_err("is refused");
     assert!(error.to_string().contains("sixteenth"), "{error}");
 }
 
@@ -121,29 +128,32 @@ fn rows_in_the_order_of_the_megakernels_tasks_make_their_results() {
 #[test]
 fn norms_begin_in_one_product_and_end_in_the_next() {
     let adds = Epilogue { residual: true, wide: true, ..Epilogue::default() };
-    let begins = Finish { normed: Some(Float::F32), ..adds.into() };
-    let ends = Finish { scaled: true, ..Epilogue { bias: true, ..Epilogue::default() }.into() };
-    let shared = Tuning { splits: 2, multicast: 1, ..SMALL };
+    let begins = HopperEpilogue { normed: Some(Float::F32), ..adds.into() };
+    let ends = HopperEpilogue { scaled: true, ..Epilogue { bias: true, ..Epilogue::default() }.into() };
+    let shared = HopperTuning { splits: 2, multicast: 1, ..SMALL };
     for (finish, tuning) in [
         (begins, SMALL),
         (begins, shared),
-        (Finish { scaled: true, normed: Some(Float::Bf16), ..begins }, Tuning { warpgroups: 2, strips: 16, ..SMALL }),
+        (
+            HopperEpilogue { scaled: true, normed: Some(Float::Bf16), ..begins },
+            HopperTuning { warpgroups: 2, strips: 16, ..SMALL },
+        ),
         (ends, SMALL),
-        (ends, Tuning { multicast: 2, ..shared }),
+        (ends, HopperTuning { multicast: 2, ..shared }),
     ] {
-        run(Case { finish, ..case(20, 128, 256, tuning) }, 7).unwrap_or_else(|error| panic!("{error}"));
+        run(HopperCase { finish, ..case(20, 128, 256, tuning) }, 7).unwrap_or_else(|error| panic!("{error}"));
     }
-    let gated = Case { rows: Rows::Gated(40), finish: ends, ..case(64, 1, 1024, SMALL) };
+    let gated = HopperCase { rows: WeightRows::Gated(40), finish: ends, ..case(64, 1, 1024, SMALL) };
     run(gated, 8).unwrap_or_else(|error| panic!("{error}"));
     // A block whose share of the rows is no whole slot, and what is no residual stream.
     let strip = Strip::new(256, 1, 2048).expect("a strip");
     for (rows, tuning, finish, what) in [
-        (Rows::InOrder(128), Tuning { splits: 4, ..SMALL }, begins, "slots"),
-        (Rows::InOrder(100), SMALL, begins, "slots"),
-        (Rows::Gated(128), SMALL, begins, "in their order"),
-        (Rows::InOrder(128), SMALL, Finish { heads: Some(PAGES), ..begins }, "groups of heads"),
+        (WeightRows::InOrder(128), HopperTuning { splits: 4, ..SMALL }, begins, "slots"),
+        (WeightRows::InOrder(100), SMALL, begins, "slots"),
+        (WeightRows::Gated(128), SMALL, begins, "in their order"),
+        (WeightRows::InOrder(128), SMALL, HopperEpilogue { heads: Some(PAGES), ..begins }, "groups of heads"),
     ] {
-        let plan = Plan::new(20, rows, strip, tuning).expect("a plan");
+        let plan = HopperPlan::new(20, rows, strip, tuning).expect("a plan");
         let error = finish.check(&plan).expect_err("is refused").to_string();
         assert!(error.contains(what), "{error}");
         assert!(verify(gemv(Arch::Sm90a, &plan, finish)).is_err());
@@ -154,27 +164,27 @@ fn norms_begin_in_one_product_and_end_in_the_next() {
 #[test]
 fn the_largest_of_every_tile_is_kept() {
     let wide = Epilogue { wide: true, ..Epilogue::default() };
-    let finish = Finish { best: true, ..wide.into() };
-    let bias = Finish { epilogue: Epilogue { bias: true, ..wide }, ..finish };
+    let finish = HopperEpilogue { best: true, ..wide.into() };
+    let bias = HopperEpilogue { epilogue: Epilogue { bias: true, ..wide }, ..finish };
     for (finish, tuning) in [
         (finish, SMALL),
-        (bias, Tuning { multicast: 4, ..SMALL }),
-        (bias, Tuning { warpgroups: 3, strips: 24, ..SMALL }),
-        (finish, Tuning { strips: 7, ..SMALL }),
-        (finish, Tuning { warpgroups: 2, strips: 16, multicast: 2, ..SMALL }),
+        (bias, HopperTuning { multicast: 4, ..SMALL }),
+        (bias, HopperTuning { warpgroups: 3, strips: 24, ..SMALL }),
+        (finish, HopperTuning { strips: 7, ..SMALL }),
+        (finish, HopperTuning { warpgroups: 2, strips: 16, multicast: 2, ..SMALL }),
     ] {
         for n in [64, 190, 200, 260] {
-            run(Case { finish, ..case(37, n, 96, tuning) }, 5).unwrap_or_else(|error| panic!("{error}"));
+            run(HopperCase { finish, ..case(37, n, 96, tuning) }, 5).unwrap_or_else(|error| panic!("{error}"));
         }
     }
     let strip = Strip::new(256, 1, 2048).expect("a strip");
     for (rows, tuning, finish, what) in [
-        (Rows::InOrder(128), Tuning { splits: 2, ..SMALL }, finish, "shares of k"),
-        (Rows::Gated(128), SMALL, finish, "in their order"),
-        (Rows::InOrder(128), SMALL, Finish { scaled: true, ..finish }, "largest"),
-        (Rows::InOrder(128), SMALL, Finish { best: true, ..Finish::default() }, "f32 results"),
+        (WeightRows::InOrder(128), HopperTuning { splits: 2, ..SMALL }, finish, "shares of k"),
+        (WeightRows::Gated(128), SMALL, finish, "in their order"),
+        (WeightRows::InOrder(128), SMALL, HopperEpilogue { scaled: true, ..finish }, "largest"),
+        (WeightRows::InOrder(128), SMALL, HopperEpilogue { best: true, ..HopperEpilogue::default() }, "f32 results"),
     ] {
-        let plan = Plan::new(20, rows, strip, tuning).expect("a plan");
+        let plan = HopperPlan::new(20, rows, strip, tuning).expect("a plan");
         let error = finish.check(&plan).expect_err("is refused").to_string();
         assert!(error.contains(what), "{error}");
     }
@@ -184,16 +194,16 @@ const PAGES: HeadPages = HeadPages { page_tokens: 8, pool: PoolType::Float(Float
 
 #[test]
 fn heads_are_rotated_and_appended() {
-    let finish = Finish { scaled: true, heads: Some(PAGES), ..Finish::default() };
-    let bias = Finish { epilogue: Epilogue { bias: true, ..Epilogue::default() }, ..finish };
+    let finish = HopperEpilogue { scaled: true, heads: Some(PAGES), ..HopperEpilogue::default() };
+    let bias = HopperEpilogue { epilogue: Epilogue { bias: true, ..Epilogue::default() }, ..finish };
     // Rows of 64 dimensions are swizzled in their pages, others lie as they are.
     for (dim, finish, tuning) in [
         (64, finish, SMALL),
-        (16, bias, Tuning { splits: 4, warpgroups: 2, strips: 16, ..SMALL }),
-        (64, bias, Tuning { splits: 2, multicast: 2, ..SMALL }),
+        (16, bias, HopperTuning { splits: 4, warpgroups: 2, strips: 16, ..SMALL }),
+        (64, bias, HopperTuning { splits: 2, multicast: 2, ..SMALL }),
     ] {
-        let rows = Rows::Groups { group: 3, kv_heads: 2, dim };
-        run(Case { rows, finish, ..case(17, 1, 256, tuning) }, 9).unwrap_or_else(|error| panic!("{error}"));
+        let rows = WeightRows::Groups { group: 3, kv_heads: 2, dim };
+        run(HopperCase { rows, finish, ..case(17, 1, 256, tuning) }, 9).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
@@ -201,10 +211,10 @@ fn heads_are_rotated_and_appended() {
 fn strips_of_codes_are_refused() {
     let codes = Codes::new(Code::U4, Some(16), false, Float::Bf16).expect("a form");
     let strip = Strip::of_codes(64, 4, 2048, codes).expect("a strip");
-    assert_eq!(Plan::new(32, 64, strip, SMALL), Err(PlanError::Halves));
+    assert_eq!(HopperPlan::new(32, 64, strip, SMALL), Err(PlanError::Halves));
 }
 
-fn count(case: Case) -> Counters {
+fn count(case: HopperCase) -> Counters {
     let simulator = Simulator::new(Options::default());
     let trial = case.trial(Arch::Sm90a, &mut Draw::new(1)).expect("it verifies");
     let outcome = trial.run(&simulator.device()).expect("it launches");
@@ -217,13 +227,13 @@ fn no_bank_conflicts() {
     let codes = |code| Some(Codes { code, group: Some(128), zeros: true, scale: Float::Bf16, blocks: false });
     for (batch, codes, tuning) in [
         (64, None, SMALL),
-        (24, None, Tuning { warpgroups: 2, strips: 16, stage_tiles: 4, ..SMALL }),
-        (64, None, Tuning { splits: 2, ..SMALL }),
-        (64, codes(Code::U4), Tuning { stage_tiles: 1, ..SMALL }),
-        (64, codes(Code::U4), Tuning { warpgroups: 2, strips: 16, ..SMALL }),
+        (24, None, HopperTuning { warpgroups: 2, strips: 16, stage_tiles: 4, ..SMALL }),
+        (64, None, HopperTuning { splits: 2, ..SMALL }),
+        (64, codes(Code::U4), HopperTuning { stage_tiles: 1, ..SMALL }),
+        (64, codes(Code::U4), HopperTuning { warpgroups: 2, strips: 16, ..SMALL }),
         (24, codes(Code::U8), SMALL),
     ] {
-        let counters = count(Case { codes, packed_tiles: 2, ..case(batch, 128, 512, tuning) });
+        let counters = count(HopperCase { codes, packed_tiles: 2, ..case(batch, 128, 512, tuning) });
         let conflicts: Vec<_> = counters
             .each()
             .filter(|(.., site)| site.conflicts > 0)
@@ -240,8 +250,8 @@ fn the_chosen_settings_are_those_of_the_page() {
     let mut page = String::new();
     for (n, k) in shapes {
         let strip = Strip::new(k, 8, 16384).expect("rows that can be streamed");
-        let plan = Plan::new(64, n, strip, choose(64, n, strip, 132, 8)).expect("a plan");
-        let Tuning { stage_tiles, multicast, splits, stages, .. } = plan.tuning;
+        let plan = HopperPlan::new(64, n, strip, choose(64, n, strip, 132, 8)).expect("a plan");
+        let HopperTuning { stage_tiles, multicast, splits, stages, .. } = plan.tuning;
         let l2 = 1.0 + f64::from(plan.columns()) / f64::from(plan.rows() * multicast);
         let memory = 2.0 * f64::from(n) * f64::from(k) / 4.6e6;
         page += &format!(
@@ -277,8 +287,8 @@ fn codes_become_the_operand() {
                 }
                 seed += 1;
                 let codes = Some(Codes { code, group, zeros, scale, blocks: false });
-                let tuning = Tuning { stage_tiles: 1, multicast: 1 + seed as u32 % 2, ..SMALL };
-                run(Case { codes, packed_tiles: 2, ..case(20, 70, 300, tuning) }, seed)
+                let tuning = HopperTuning { stage_tiles: 1, multicast: 1 + seed as u32 % 2, ..SMALL };
+                run(HopperCase { codes, packed_tiles: 2, ..case(20, 70, 300, tuning) }, seed)
                     .unwrap_or_else(|error| panic!("{error}"));
             }
         }
@@ -291,16 +301,16 @@ fn codes_become_the_operand() {
 fn stages_of_codes_meet_several_of_activations() {
     let four = Some(Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::Bf16, blocks: false });
     let eight = Some(Codes { code: Code::U8, group: Some(64), zeros: false, scale: Float::F16, blocks: false });
-    let whole = Tuning { warpgroups: 2, strips: 16, stages: 3, stage_tiles: 2, ..SMALL };
+    let whole = HopperTuning { warpgroups: 2, strips: 16, stages: 3, stage_tiles: 2, ..SMALL };
     for (codes, batch, tuning) in [
-        (four, 64, Tuning { stage_tiles: 2, ..SMALL }),
-        (eight, 40, Tuning { stage_tiles: 4, ..SMALL }),
-        (four, 136, Tuning { stage_tiles: 1, splits: 2, ..SMALL }),
+        (four, 64, HopperTuning { stage_tiles: 2, ..SMALL }),
+        (eight, 40, HopperTuning { stage_tiles: 4, ..SMALL }),
+        (four, 136, HopperTuning { stage_tiles: 1, splits: 2, ..SMALL }),
         (four, 256, whole),
         (eight, 256, whole),
-        (four, 136, Tuning { warpgroups: 3, strips: 23, ..whole }),
+        (four, 136, HopperTuning { warpgroups: 3, strips: 23, ..whole }),
     ] {
-        run(Case { codes, packed_tiles: 4, ..case(batch, 150, 1024, tuning) }, 40)
+        run(HopperCase { codes, packed_tiles: 4, ..case(batch, 150, 1024, tuning) }, 40)
             .unwrap_or_else(|error| panic!("{error}"));
     }
 }
@@ -312,16 +322,16 @@ fn vectors_have_several_tiles() {
     let codes = Some(Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::F16, blocks: false });
     for (codes, stage_tiles) in [(None, 2), (codes, 1)] {
         for (batch, vectors, multicast, splits) in [(48, 16, 1, 1), (40, 16, 2, 1), (70, 32, 1, 2), (300, 104, 1, 1)] {
-            let tuning = Tuning { vectors, multicast, splits, stage_tiles, ..SMALL };
+            let tuning = HopperTuning { vectors, multicast, splits, stage_tiles, ..SMALL };
             let residual = Epilogue { residual: true, bias: true, wide: true };
-            run(Case { codes, finish: residual.into(), ..case(batch, 130, 256, tuning) }, 50)
+            run(HopperCase { codes, finish: residual.into(), ..case(batch, 130, 256, tuning) }, 50)
                 .unwrap_or_else(|error| panic!("{error}"));
-            run(Case { codes, rows: Rows::Gated(44), ..case(batch, 1, 256, tuning) }, 51)
+            run(HopperCase { codes, rows: WeightRows::Gated(44), ..case(batch, 1, 256, tuning) }, 51)
                 .unwrap_or_else(|error| panic!("{error}"));
         }
     }
     let strip = Strip::new(256, 1, 2048).expect("a strip");
-    let plan = Plan::new(64, 64, strip, Tuning { vectors: 32, ..SMALL }).expect("a plan");
-    let error = Finish { scaled: true, ..Finish::default() }.check(&plan).expect_err("is refused");
+    let plan = HopperPlan::new(64, 64, strip, HopperTuning { vectors: 32, ..SMALL }).expect("a plan");
+    let error = HopperEpilogue { scaled: true, ..HopperEpilogue::default() }.check(&plan).expect_err("is refused");
     assert!(error.to_string().contains("the number of tiles of the vectors is 2"), "{error}");
 }

@@ -3,14 +3,14 @@
 
 use half::bf16;
 use proptest::prelude::*;
-use tilewright_kernels::gemv::{Octets, Plan, Strip, Tile, Tuning, pack};
+use tilewright_kernels::gemv::{GemvPlan, GemvTuning, Octets, Strip, WeightTile, pack};
 use tilewright_layout::Layout;
 use tilewright_layout::fragment::{FragmentA, FragmentB, atoms};
 use tilewright_layout::typed::StaticLayout;
 
 /// Strips as the standalone kernel cuts them, and as the megakernel does.
 fn strips(k: u32, warps: u32, stage_tiles: u32) -> [Strip; 2] {
-    let plan = Plan::new(1, k, 1, Tuning { warps, stage_tiles, ..Tuning::h100(1) }).expect("a plan");
+    let plan = GemvPlan::new(1, k, 1, GemvTuning { warps, stage_tiles, ..GemvTuning::h100(1) }).expect("a plan");
     [plan.strip, Strip::new(k, warps, stage_tiles * warps * 512).expect("a strip")]
 }
 
@@ -98,5 +98,5 @@ fn every_slot_of_the_contraction_meets_its_partner() {
         all.dedup();
         assert_eq!(all.len(), 16);
     }
-    assert_eq!(Tile::LAYOUT.size(), 256);
+    assert_eq!(WeightTile::LAYOUT.size(), 256);
 }

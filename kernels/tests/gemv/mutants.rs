@@ -6,7 +6,7 @@ use tilewright_codegen::ir::{Arch, Const};
 use tilewright_codegen::sim::mutate::{Equivalent, Survey, under_seeds};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, SimError};
 use tilewright_codegen::trial::{self, Draw};
-use tilewright_kernels::gemv::{Codes, Epilogue, Plan, Tuning, gemv, hopper, pack};
+use tilewright_kernels::gemv::{Codes, Epilogue, GemvPlan, GemvTuning, gemv, hopper, pack};
 use tilewright_kernels::naive::linear;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
@@ -30,8 +30,8 @@ fn whole(count: u32, seed: u32) -> Vec<f32> {
     (0..count).map(|i| ((i * 7 + i / 13 + seed) % 5) as f32 - 2.0).collect()
 }
 
-fn survey(batch: u32, n: u32, k: u32, tuning: Tuning) -> Result<Survey, SimError> {
-    let plan = Plan::new(batch, k, Plan::strips(n, 2), tuning).expect("a plan");
+fn survey(batch: u32, n: u32, k: u32, tuning: GemvTuning) -> Result<Survey, SimError> {
+    let plan = GemvPlan::new(batch, k, GemvPlan::strips(n, 2), tuning).expect("a plan");
     let kernel = gemv(Arch::Sm90a, &plan, Epilogue { wide: true, ..Epilogue::default() });
     let w = whole(n * k, 1);
     let x = whole(batch * k, 2);
@@ -56,22 +56,22 @@ fn survey(batch: u32, n: u32, k: u32, tuning: Tuning) -> Result<Survey, SimError
 
 #[test]
 fn mutants_of_the_gemv_are_found_out() {
-    let small = Tuning { warps: 2, stage_tiles: 3, ..SMALL };
+    let small = GemvTuning { warps: 2, stage_tiles: 3, ..SMALL };
     // One group; several.
     for (batch, n, k, group) in [(1, 48, 320, 4), (9, 72, 192, 2)] {
-        let survey = survey(batch, n, k, Tuning { group, ..small });
+        let survey = survey(batch, n, k, GemvTuning { group, ..small });
         survey.expect("a mutant launches as its original does").expect_no_holes();
     }
 }
 
-fn survey_of(case: hopper::Case, ledger: &[Equivalent]) {
+fn survey_of(case: hopper::HopperCase, ledger: &[Equivalent]) {
     let trial = case.trial(Arch::Sm90a, &mut Draw::new(1)).expect("it verifies");
     trial::survey(&[trial], 0..6, ledger).expect("a mutant launches as its original does").expect_no_holes();
 }
 
 #[test]
 fn mutants_of_the_product_by_wgmma_are_found_out() {
-    let tuning = hopper::Tuning {
+    let tuning = hopper::HopperTuning {
         warpgroups: 2,
         strips: 16,
         stage_tiles: 2,
@@ -87,7 +87,7 @@ fn mutants_of_the_product_by_wgmma_are_found_out() {
     let multiprocessors = 2;
     let packed_tiles = 1;
     let finish = Epilogue { bias: true, ..Epilogue::default() }.into();
-    let case = hopper::Case {
+    let case = hopper::HopperCase {
         batch: 40,
         rows: 520.into(),
         k: 256,
@@ -102,7 +102,7 @@ fn mutants_of_the_product_by_wgmma_are_found_out() {
 
 #[test]
 fn mutants_of_shares_of_k_are_found_out() {
-    let tuning = hopper::Tuning {
+    let tuning = hopper::HopperTuning {
         warpgroups: 1,
         strips: 8,
         stage_tiles: 2,
@@ -115,8 +115,8 @@ fn mutants_of_shares_of_k_are_found_out() {
     };
     let multiprocessors = 4;
     let packed_tiles = 1;
-    let finish = hopper::Finish::default();
-    let case = hopper::Case {
+    let finish = hopper::HopperEpilogue::default();
+    let case = hopper::HopperCase {
         batch: 20,
         rows: 128.into(),
         k: 512,
@@ -133,7 +133,7 @@ fn mutants_of_shares_of_k_are_found_out() {
 /// A tile's stages all fit, so that a warp may be a tile ahead.
 #[test]
 fn mutants_of_codes_by_wgmma_are_found_out() {
-    let tuning = hopper::Tuning {
+    let tuning = hopper::HopperTuning {
         warpgroups: 2,
         strips: 16,
         stage_tiles: 1,
@@ -147,8 +147,16 @@ fn mutants_of_codes_by_wgmma_are_found_out() {
     let codes = Some(Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::Bf16, blocks: false });
     let multiprocessors = 2;
     let packed_tiles = 1;
-    let finish = hopper::Finish::default();
-    let case =
-        hopper::Case { batch: 24, rows: 200.into(), k: 512, multiprocessors, packed_tiles, codes, tuning, finish };
+    let finish = hopper::HopperEpilogue::default();
+    let case = hopper::HopperCase {
+        batch: 24,
+        rows: 200.into(),
+        k: 512,
+        multiprocessors,
+        packed_tiles,
+        codes,
+        tuning,
+        finish,
+    };
     survey_of(case, &LEDGER[..1]);
 }

@@ -4,12 +4,12 @@ use proptest::prelude::*;
 use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::{Case, Epilogue, Plan, PlanError, Tuning, shipped};
+use tilewright_kernels::gemv::{Epilogue, GemvCase, GemvPlan, GemvTuning, PlanError, shipped};
 
 /// Small stages and little room, so that small shapes have several of everything.
-pub const SMALL: Tuning = Tuning { warps: 4, stage_tiles: 6, stages: 3, in_flight: 2, x_stages: 2, group: 4 };
+pub const SMALL: GemvTuning = GemvTuning { warps: 4, stage_tiles: 6, stages: 3, in_flight: 2, x_stages: 2, group: 4 };
 
-fn run(case: Case, seed: u64) -> Result<(), String> {
+fn run(case: GemvCase, seed: u64) -> Result<(), String> {
     let trial = case.trial(Arch::Sm90a, &mut Draw::new(seed)).map_err(|errors| errors.to_string())?;
     let outcome = trial.run(&sim::open(seed)).map_err(|error| format!("{case:?}: {error}"))?;
     if outcome.is_right() { Ok(()) } else { Err(outcome.to_string()) }
@@ -27,7 +27,7 @@ proptest! {
 
 #[test]
 fn shapes_around_every_edge() {
-    let case = |batch, n, k| Case { batch, n, k, blocks: 2, tuning: SMALL, epilogue: Epilogue::default() };
+    let case = |batch, n, k| GemvCase { batch, n, k, blocks: 2, tuning: SMALL, epilogue: Epilogue::default() };
     for batch in [1, 7, 8, 9, 16, 17] {
         for (n, k) in [(1, 1), (8, 32), (7, 31), (9, 33), (16, 192), (17, 193), (31, 16), (24, 199)] {
             run(case(batch, n, k), 3).unwrap_or_else(|error| panic!("{error}"));
@@ -40,13 +40,13 @@ fn shapes_around_every_edge() {
 
 #[test]
 fn more_blocks_than_tiles_do_nothing() {
-    let case = Case { batch: 2, n: 20, k: 100, blocks: 7, tuning: SMALL, epilogue: Epilogue::default() };
+    let case = GemvCase { batch: 2, n: 20, k: 100, blocks: 7, tuning: SMALL, epilogue: Epilogue::default() };
     run(case, 0).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
 fn a_shape_without_a_plan_says_why() {
-    let plan = |batch, k| Plan::new(batch, k, 1, SMALL).map_err(|error| error.to_string());
+    let plan = |batch, k| GemvPlan::new(batch, k, 1, SMALL).map_err(|error| error.to_string());
     assert_eq!(
         [plan(0, 8), plan(65, 8), plan(1, 0)].map(Result::unwrap_err),
         [
@@ -55,5 +55,5 @@ fn a_shape_without_a_plan_says_why() {
             "weight rows of 0 elements cannot be streamed: from 1 to 2^20 are supported",
         ]
     );
-    assert_eq!(Plan::new(0, 8, 1, SMALL), Err(PlanError::Batch { batch: 0 }));
+    assert_eq!(GemvPlan::new(0, 8, 1, SMALL), Err(PlanError::Batch { batch: 0 }));
 }

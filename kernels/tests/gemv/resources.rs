@@ -5,7 +5,7 @@ use std::path::Path;
 use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::{Codes, Epilogue, Plan, Strip, Tuning, gemv, hopper};
+use tilewright_kernels::gemv::{Codes, Epilogue, GemvPlan, GemvTuning, Strip, gemv, hopper};
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
 
@@ -25,7 +25,7 @@ fn kernels_assemble_to_what_the_page_says() {
     // Two models' shapes: k, and the tiles of a block of 132.
     for (k, n) in [(2048, 128_256), (4096, 4096), (4096, 14336), (14336, 4096)] {
         for batch in [1, 8, 16, 64] {
-            let plan = Plan::new(batch, k, Plan::strips(n, 132), Tuning::h100(batch)).expect("a plan");
+            let plan = GemvPlan::new(batch, k, GemvPlan::strips(n, 132), GemvTuning::h100(batch)).expect("a plan");
             let kernel = gemv(Arch::Sm90a, &plan, Epilogue::default());
             // The tiles of a block are in the code, and not in the kernel's name.
             let name = format!("{} n {n}", kernel.name);
@@ -36,7 +36,8 @@ fn kernels_assemble_to_what_the_page_says() {
     for (k, n) in [(2048, 128_256), (4096, 4096), (4096, 14336), (14336, 4096), (2048, 8192), (8192, 2048)] {
         for batch in [17, 64, 256] {
             let strip = Strip::new(k, 8, 16384).expect("rows that can be streamed");
-            let plan = hopper::Plan::new(batch, n, strip, hopper::choose(batch, n, strip, 132, 8)).expect("a plan");
+            let plan =
+                hopper::HopperPlan::new(batch, n, strip, hopper::choose(batch, n, strip, 132, 8)).expect("a plan");
             let kernel = verify(hopper::gemv(Arch::Sm90a, &plan, Epilogue::default())).expect("it verifies");
             table.add(&kernel).unwrap_or_else(|error| panic!("{error}"));
         }
@@ -44,7 +45,7 @@ fn kernels_assemble_to_what_the_page_says() {
     // Room for a block of the next launch.
     for (k, n) in [(4096, 4096), (4096, 14336), (14336, 4096), (8192, 2048)] {
         let strip = Strip::new(k, 8, 16384).expect("rows that can be streamed");
-        let tuning = hopper::Tuning {
+        let tuning = hopper::HopperTuning {
             stage_tiles: 2,
             stages: 8,
             in_flight: 8,
@@ -52,7 +53,7 @@ fn kernels_assemble_to_what_the_page_says() {
             per_sm: 2,
             ..hopper::choose(64, n, strip, 132, 8)
         };
-        let plan = hopper::Plan::new(64, n, strip, tuning).expect("a plan");
+        let plan = hopper::HopperPlan::new(64, n, strip, tuning).expect("a plan");
         let kernel = verify(hopper::gemv(Arch::Sm90a, &plan, Epilogue::default())).expect("it verifies");
         let name = format!("{}, 2 a multiprocessor", kernel.kernel().name);
         table.add_as(name, &kernel).unwrap_or_else(|error| panic!("{error}"));
@@ -63,7 +64,8 @@ fn kernels_assemble_to_what_the_page_says() {
             [(17, 4096, 4096), (64, 14336, 4096), (64, 4096, 14336), (512, 14336, 4096), (2048, 4096, 14336)]
         {
             let strip = Strip::of_codes(k, 8, 16384, codes).expect("rows that can be streamed");
-            let plan = hopper::Plan::new(batch, n, strip, hopper::choose(batch, n, strip, 132, 2)).expect("a plan");
+            let plan =
+                hopper::HopperPlan::new(batch, n, strip, hopper::choose(batch, n, strip, 132, 2)).expect("a plan");
             let kernel = verify(hopper::gemv(Arch::Sm90a, &plan, Epilogue::default())).expect("it verifies");
             let tile = format!("{} x {}", plan.rows(), plan.columns());
             let name = format!("{}, {name}, {tile}", kernel.kernel().name);

@@ -7,18 +7,18 @@ use std::collections::BTreeSet;
 use tilewright_codegen::build::Shared;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::ir::attr::ProxyFence;
-use tilewright_codegen::sim::Element;
+use tilewright_codegen::sim::MemoryElement;
 use tilewright_kernels::mma::{
     InputType, LocalCopyError, MmaSync, OutputType, SharedOperand, TiledMma, Wgmma, local_sources,
 };
 use tilewright_kernels::tile::{Index, LayoutTensor};
-use tilewright_layout::fragment::{ATOMS, Atom, Operand, WGMMA_FAMILIES, fragment};
+use tilewright_layout::fragment::{ATOMS, Atom, MmaOperand, WGMMA_FAMILIES, fragment};
 use tilewright_layout::typed::{KMajor, OperandTile, RowMajor, StaticLayout};
 
 /// Where a local copy is possible, every thread's sources hold the elements that it wants.
 fn follows(from: &Atom, to: &Atom, column: i64) -> Result<(), LocalCopyError> {
-    let c = fragment(from, Operand::C);
-    let a = fragment(to, Operand::A);
+    let c = fragment(from, MmaOperand::C);
+    let a = fragment(to, MmaOperand::A);
     let sources = local_sources(&c, &a, column)?;
     assert_eq!(sources.len() as i64, a.values());
     for thread in 0..a.threads() {
@@ -66,7 +66,7 @@ fn fragments_of_different_heights_are_refused() {
 }
 
 /// An element type that small numbers are exact in.
-trait Exact: InputType<Stored: Element + OutputType, Sum = f32> {
+trait Exact: InputType<Stored: MemoryElement + OutputType, Sum = f32> {
     fn of(value: f32) -> Self::Stored;
 }
 

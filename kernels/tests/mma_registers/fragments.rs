@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use tilewright_codegen::build::Scalar;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::ptx;
-use tilewright_codegen::sim::Element;
+use tilewright_codegen::sim::MemoryElement;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::mma::{
     Accumulator, AtomGrid, AtomLayout, E4M3, InputType, MmaSync, Tf32, TiledMma, Wgmma, warpgroup_atom,
@@ -16,7 +16,7 @@ use tilewright_layout::fragment::{FragmentA, FragmentB, FragmentC, RegisterA, St
 use tilewright_layout::typed::{ColMajor, KMajor, MnMajor, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 
 /// An element type whose bits are chosen.
-trait Bits: InputType<Stored: Element> {
+trait Bits: InputType<Stored: MemoryElement> {
     fn of(bits: u32) -> Self::Stored;
 
     fn element(row: usize, column: usize) -> Self::Stored {
@@ -44,7 +44,7 @@ bits! {
 }
 
 /// The bits of a stored element.
-fn raw<T: Element>(value: T) -> u32 {
+fn raw<T: MemoryElement>(value: T) -> u32 {
     let mut bytes = [0; 4];
     value.put(&mut bytes[..T::BYTES]);
     u32::from_le_bytes(bytes)
@@ -238,7 +238,7 @@ fn rows_of_accumulators_are_reduced_across_atoms_and_lanes() {
 
 /// A fragment goes from one tile of memory to another through registers, inside of larger matrices
 /// of layouts `P` and `Q`.
-fn moved<T: Scalar, L: StaticFragment, E: Scalar + Element + PartialEq, P, Q, const M: usize, const N: usize>(
+fn moved<T: Scalar, L: StaticFragment, E: Scalar + MemoryElement + PartialEq, P, Q, const M: usize, const N: usize>(
     of: fn(u32) -> E,
 ) -> String
 where

@@ -10,7 +10,7 @@ mod tf32;
 
 use tilewright_codegen::build::{Builder, Scalar, Shared, block, record};
 use tilewright_codegen::ir::{Arch, Const, Kernel};
-use tilewright_codegen::sim::{self, Arg, Element, Launch, Memory, Outcome};
+use tilewright_codegen::sim::{self, Arg, Launch, Memory, MemoryElement, Outcome};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::tile::LayoutTensor;
 use tilewright_layout::Swizzled;
@@ -18,7 +18,7 @@ use tilewright_layout::typed::{Lowered, StaticLayout};
 
 /// Runs a kernel of one block: the buffers are its arguments, followed by `numbers`; gives the last
 /// buffer back.
-fn run<T: Element, U: Element>(kernel: Kernel, inputs: &[Vec<T>], out: &[U], numbers: &[u32]) -> Vec<U> {
+fn run<T: MemoryElement, U: MemoryElement>(kernel: Kernel, inputs: &[Vec<T>], out: &[U], numbers: &[u32]) -> Vec<U> {
     let verified = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
     let mut memory = Memory::new();
     let inputs: Vec<u64> = inputs.iter().map(|input| memory.upload_read_only("in", input)).collect();

@@ -8,7 +8,7 @@ use tilewright_codegen::build::{Ptr, Shared};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::ir::attr::ProxyFence;
 use tilewright_codegen::ptx;
-use tilewright_codegen::sim::Element;
+use tilewright_codegen::sim::MemoryElement;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::mma::{Atom, AtomGrid, AtomLayout, MmaSync, OutputSpace, OutputType, TiledMma, Wgmma};
 use tilewright_kernels::tile::{Index, LayoutTensor, Modes};
@@ -55,7 +55,7 @@ impl Multiply for Wgmma<bf16> {
 }
 
 /// A type of results: what memory holds before, and what a sum becomes.
-trait Cell: OutputType + Element + PartialEq + std::fmt::Debug {
+trait Cell: OutputType + MemoryElement + PartialEq + std::fmt::Debug {
     const POISON: Self;
     fn of(sum: i64) -> Self;
 }

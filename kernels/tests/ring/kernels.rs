@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Builder, Bulk, Ptr, Shared, Val, block, record};
 use tilewright_codegen::ir::attr::{Eviction, Scope};
-use tilewright_codegen::ir::{Arch, Kernel, Launch};
+use tilewright_codegen::ir::{Arch, Kernel, LaunchBounds};
 use tilewright_kernels::ring::{BulkSource, Consumers, GroupRing, Ring, Shape, StageTile, by, start};
 use tilewright_kernels::tile::Index;
 use tilewright_layout::typed::Contiguous as Line;
@@ -16,7 +16,7 @@ enum Rows {}
 pub struct Case {
     pub name: &'static str,
     pub arch: Arch,
-    pub launch: Launch,
+    pub launch: LaunchBounds,
     pub blocks: u32,
     /// Blocks that read the same rows.
     pub shared_by: u32,
@@ -196,7 +196,7 @@ fn two_operands(k: &Builder) {
     let produce = || {
         k.moving().for_(0, rows, |row| {
             let from = x.at(row * ROW);
-            let halves = by(|to: tilewright_kernels::ring::View<'_, f32, _>, bar| {
+            let halves = by(|to: tilewright_kernels::ring::StageView<'_, f32, _>, bar| {
                 to.base().bulk_load(from, ROW * 2, bar, Bulk::default());
                 to.base().at(ROW / 2).bulk_load(from.at(ROW / 2), ROW * 2, bar, Bulk::default());
             });
@@ -324,7 +324,7 @@ fn multicast(k: &Builder) {
         let half = k.cluster_rank() * (ROW / 2);
         let both = k.lit(0b11u16);
         k.moving().for_(0, rows, |row| {
-            let source = by(|to: tilewright_kernels::ring::View<'_, f32, _>, bar| {
+            let source = by(|to: tilewright_kernels::ring::StageView<'_, f32, _>, bar| {
                 let how = Bulk::default().multicast(both);
                 to.base().at(half).bulk_load(x.at(row * ROW + half), ROW * 2, bar, how);
             });

@@ -10,7 +10,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, block, record};
 use tilewright_codegen::device::backend::Work;
 use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Stream, launch_side_by_side, sim};
 use tilewright_codegen::ir::attr::{LdOrder, Scope, StOrder};
-use tilewright_codegen::ir::{Arch, Inst, Kernel, MemOp, Op, Stmt};
+use tilewright_codegen::ir::{Arch, Inst, Kernel, MemOp, Stmt, StmtKind};
 use tilewright_codegen::sim::mutate::{Survey, under_seeds};
 use tilewright_codegen::verify::{Verified, verify};
 use tilewright_kernels::exchange::{
@@ -130,12 +130,12 @@ fn rounds(devices: u32, planted: Planted) -> Kernel {
     let mut kernel = recorded(devices, planted);
     kernel.edit(&mut |block| {
         for Stmt { op, .. } in block {
-            if let Op::Inst(Inst::Mem(MemOp::St { order: order @ StOrder::Release(Scope::Sys), .. })) = op
+            if let StmtKind::Inst(Inst::Mem(MemOp::St { order: order @ StOrder::Release(Scope::Sys), .. })) = op
                 && planted == Planted::ReleasedOnOneDevice
             {
                 *order = StOrder::Release(Scope::Gpu);
             }
-            if let Op::Inst(Inst::Mem(MemOp::Ld { order: order @ LdOrder::Acquire(Scope::Sys), .. })) = op
+            if let StmtKind::Inst(Inst::Mem(MemOp::Ld { order: order @ LdOrder::Acquire(Scope::Sys), .. })) = op
                 && planted == Planted::AcquiredOnOneDevice
             {
                 *order = LdOrder::Acquire(Scope::Gpu);

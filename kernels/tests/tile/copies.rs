@@ -91,7 +91,7 @@ fn empty<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(k: &'k Builder,
 }
 
 /// An element of a test.
-trait Number: Scalar + sim::Element + PartialEq + std::fmt::Debug {
+trait Number: Scalar + sim::MemoryElement + PartialEq + std::fmt::Debug {
     fn of(value: u32) -> Self;
 }
 

@@ -1,7 +1,7 @@
 //! PTX of the gallery's copies: vector widths, predicates, and nothing divided in a loop.
 
 use crate::text::{count, instructions};
-use tilewright_codegen::ir::{Arch, ArithOp, Inst, Kernel, Op};
+use tilewright_codegen::ir::{Arch, ArithOp, Inst, Kernel, StmtKind};
 use tilewright_kernels::gallery;
 
 fn recorded(name: &str) -> Kernel {
@@ -13,15 +13,15 @@ fn recorded(name: &str) -> Kernel {
 fn divided_in_loops(kernel: &Kernel) -> usize {
     let mut found = 0;
     kernel.walk(&mut |stmt| {
-        if let Op::For { body, .. } | Op::Loop { body } = &stmt.op {
+        if let StmtKind::For { body, .. } | StmtKind::Loop { body } = &stmt.op {
             let mut bodies = vec![body];
             while let Some(body) = bodies.pop() {
                 for stmt in body {
                     match &stmt.op {
-                        Op::Inst(Inst::Arith(ArithOp::Div { .. } | ArithOp::Rem { .. })) => found += 1,
-                        Op::If { then, otherwise, .. } => bodies.extend([then, otherwise]),
-                        Op::For { body, .. } | Op::Loop { body } => bodies.push(body),
-                        Op::Inst(_) | Op::Break => {}
+                        StmtKind::Inst(Inst::Arith(ArithOp::Div { .. } | ArithOp::Rem { .. })) => found += 1,
+                        StmtKind::If { then, otherwise, .. } => bodies.extend([then, otherwise]),
+                        StmtKind::For { body, .. } | StmtKind::Loop { body } => bodies.push(body),
+                        StmtKind::Inst(_) | StmtKind::Break => {}
                     }
                 }
             }

@@ -4,7 +4,7 @@
 use crate::{POISON, differences, run};
 use proptest::prelude::*;
 use tilewright_codegen::build::{block, record};
-use tilewright_codegen::ir::{Arch, ArithOp, Inst, Kernel, Op};
+use tilewright_codegen::ir::{Arch, ArithOp, Inst, Kernel, StmtKind};
 use tilewright_kernels::tile::{Index, LayoutTensor, Modes};
 use tilewright_layout::typed::RowMajor;
 use tilewright_layout::view::{Along, TensorView};
@@ -13,7 +13,7 @@ use tilewright_layout::view::{Along, TensorView};
 fn divisions(kernel: &Kernel) -> usize {
     let mut count = 0;
     kernel.walk(&mut |stmt| {
-        if let Op::Inst(Inst::Arith(ArithOp::Div { .. } | ArithOp::Rem { .. })) = &stmt.op {
+        if let StmtKind::Inst(Inst::Arith(ArithOp::Div { .. } | ArithOp::Rem { .. })) = &stmt.op {
             count += 1;
         }
     });

@@ -5,7 +5,7 @@ use crate::{POISON, differences, run};
 use half::{bf16, f16};
 use proptest::prelude::*;
 use tilewright_codegen::build::{block, record};
-use tilewright_codegen::ir::{Arch, Inst, MemOp, Op};
+use tilewright_codegen::ir::{Arch, Inst, MemOp, StmtKind};
 use tilewright_kernels::tile::{Float, Index, LayoutTensor, Modes, StoredTensor};
 
 /// The bits of a number in a type of storage, rounded to nearest even.
@@ -101,7 +101,7 @@ fn four_numbers_move_by_one_instruction() {
         });
         let mut stores = Vec::new();
         kernel.walk(&mut |stmt| {
-            if let Op::Inst(Inst::Mem(MemOp::St { v, .. })) = &stmt.op {
+            if let StmtKind::Inst(Inst::Mem(MemOp::St { v, .. })) = &stmt.op {
                 stores.push(v.len());
             }
         });

@@ -3,7 +3,7 @@
 
 use crate::{POISON, differences, run};
 use tilewright_codegen::build::{Builder, block, record};
-use tilewright_codegen::ir::{Arch, Inst, Kernel, MemOp, Op};
+use tilewright_codegen::ir::{Arch, Inst, Kernel, MemOp, StmtKind};
 use tilewright_kernels::tile::{Index, LayoutTensor, Modes, VectorsOf};
 use tilewright_layout::typed::{ColMajor, KMajor, Lowered, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 use tilewright_layout::view::TensorView;
@@ -12,7 +12,7 @@ use tilewright_layout::view::TensorView;
 fn stores(kernel: &Kernel, lanes: usize) -> usize {
     let mut count = 0;
     kernel.walk(&mut |stmt| {
-        if let Op::Inst(Inst::Mem(MemOp::St { v, .. })) = &stmt.op {
+        if let StmtKind::Inst(Inst::Mem(MemOp::St { v, .. })) = &stmt.op {
             count += usize::from(v.len() == lanes);
         }
     });

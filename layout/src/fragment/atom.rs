@@ -1,6 +1,6 @@
 //! The table of atoms: one row each, named as the field names them.
 
-use super::{Element, Operand};
+use super::{MmaElement, MmaOperand};
 use crate::Message;
 
 /// The instruction of an atom.
@@ -25,13 +25,13 @@ pub struct Atom {
     /// M, N and K.
     pub mnk: [i64; 3],
     /// The result.
-    pub d: Element,
+    pub d: MmaElement,
     /// The A operand.
-    pub a: Element,
+    pub a: MmaElement,
     /// The B operand.
-    pub b: Element,
+    pub b: MmaElement,
     /// The accumulator.
-    pub c: Element,
+    pub c: MmaElement,
 }
 
 /// The `wgmma` instructions of one set of element types: one atom for every N.
@@ -40,11 +40,11 @@ pub struct WgmmaFamily {
     /// The contraction extent: 256 bits of A.
     pub k: i64,
     /// The result and accumulator.
-    pub d: Element,
+    pub d: MmaElement,
     /// The A operand.
-    pub a: Element,
+    pub a: MmaElement,
     /// The B operand.
-    pub b: Element,
+    pub b: MmaElement,
 }
 
 /// Declares the rows: a type per atom, and the tables.
@@ -58,18 +58,18 @@ macro_rules! table {
             sm: $sm,
             instruction: Instruction::MmaSync,
             mnk: [$m, $n, $k],
-            d: Element::$d,
-            a: Element::$a,
-            b: Element::$b,
-            c: Element::$c,
+            d: MmaElement::$d,
+            a: MmaElement::$a,
+            b: MmaElement::$b,
+            c: MmaElement::$c,
         }),*];
 
         /// Every `wgmma` family.
         pub const WGMMA_FAMILIES: &[WgmmaFamily] = &[$(WgmmaFamily {
             k: $fk,
-            d: Element::$fd,
-            a: Element::$fa,
-            b: Element::$fb,
+            d: MmaElement::$fd,
+            a: MmaElement::$fa,
+            b: MmaElement::$fb,
         }),*];
 
         #[cfg(test)]
@@ -78,7 +78,7 @@ macro_rules! table {
         /// The rows as types.
         #[expect(non_camel_case_types, reason = "the names of the field, which people search for")]
         pub(super) mod rows {
-            use super::{Atom, Element, Instruction, WgmmaFamily};
+            use super::{Atom, MmaElement, Instruction, WgmmaFamily};
             use crate::fragment::registers::{PerLane, bits, columns};
             use crate::fragment::{FragmentA, FragmentB, FragmentC, Registers, StaticAtom, WgmmaTypes};
             $(
@@ -90,10 +90,10 @@ macro_rules! table {
                         sm: $sm,
                         instruction: Instruction::MmaSync,
                         mnk: [$m, $n, $k],
-                        d: Element::$d,
-                        a: Element::$a,
-                        b: Element::$b,
-                        c: Element::$c,
+                        d: MmaElement::$d,
+                        a: MmaElement::$a,
+                        b: MmaElement::$b,
+                        c: MmaElement::$c,
                     };
                 }
                 impl Registers for FragmentA<$name> {
@@ -123,7 +123,7 @@ macro_rules! table {
                 pub struct $family;
                 impl WgmmaTypes for $family {
                     const FAMILY: WgmmaFamily =
-                        WgmmaFamily { k: $fk, d: Element::$fd, a: Element::$fa, b: Element::$fb };
+                        WgmmaFamily { k: $fk, d: MmaElement::$fd, a: MmaElement::$fa, b: MmaElement::$fb };
                     type Columns = columns::$fd;
                 }
             )*
@@ -202,7 +202,7 @@ impl Atom {
     /// N is a multiple of 8 from 8 to 256; for integer accumulators, above 32 a multiple of 16 (PTX
     /// ISA, `wgmma.mma_async`).
     pub const fn wgmma(family: &WgmmaFamily, n: i64, a_in_registers: bool) -> Option<Atom> {
-        let integer = matches!(family.d, Element::S32);
+        let integer = matches!(family.d, MmaElement::S32);
         if n < 8 || n > 256 || n % 8 != 0 || (integer && n > 32 && n % 16 != 0) {
             return None;
         }
@@ -271,11 +271,11 @@ impl Atom {
 
     /// Neighbours along the contraction index that one thread holds: those of a 32-bit register, or
     /// one wider element.
-    pub(super) const fn packed(&self, operand: Operand) -> i64 {
+    pub(super) const fn packed(&self, operand: MmaOperand) -> i64 {
         let bits = match operand {
-            Operand::A => self.a.bits(),
-            Operand::B => self.b.bits(),
-            Operand::C => self.c.bits(),
+            MmaOperand::A => self.a.bits(),
+            MmaOperand::B => self.b.bits(),
+            MmaOperand::C => self.c.bits(),
         };
         if bits < 32 { 32 / bits } else { 1 }
     }

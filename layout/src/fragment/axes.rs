@@ -21,9 +21,9 @@ impl FragmentLayout {
     /// multiple of all rows.
     ///
     /// ```
-    /// use tilewright_layout::fragment::{Atom, Operand, fragment};
+    /// use tilewright_layout::fragment::{Atom, MmaOperand, fragment};
     /// let atom = Atom::named("SM80_16x8x16_F32BF16BF16F32_TN").unwrap();
-    /// let axes = fragment(&atom, Operand::C).axes();
+    /// let axes = fragment(&atom, MmaOperand::C).axes();
     /// assert_eq!(axes.row.to_string(), "((4,8),(2,2)):((0,1),(0,8))");
     /// assert_eq!(axes.col.to_string(), "((4,8),(2,2)):((2,0),(1,0))");
     /// ```
@@ -47,10 +47,10 @@ impl FragmentLayout {
     /// the matrices as its rows.
     ///
     /// ```
-    /// use tilewright_layout::fragment::{Atom, Operand, fragment};
+    /// use tilewright_layout::fragment::{Atom, MmaOperand, fragment};
     /// let atom = Atom::named("SM80_16x8x16_F32BF16BF16F32_TN").unwrap();
-    /// assert_eq!(fragment(&atom, Operand::A).matrix_rows(2, false).to_string(), "(8,2,2):(1,8,128)");
-    /// assert_eq!(fragment(&atom, Operand::B).matrix_rows(2, true).to_string(), "(8,2):(8,64)");
+    /// assert_eq!(fragment(&atom, MmaOperand::A).matrix_rows(2, false).to_string(), "(8,2,2):(1,8,128)");
+    /// assert_eq!(fragment(&atom, MmaOperand::B).matrix_rows(2, true).to_string(), "(8,2):(8,64)");
     /// ```
     ///
     /// `packed` is the number of elements in a register.

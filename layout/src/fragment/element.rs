@@ -4,7 +4,7 @@
 /// the types that exist only inside the instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "a variant's name is its meaning")]
-pub enum Element {
+pub enum MmaElement {
     F16,
     BF16,
     TF32,
@@ -19,33 +19,33 @@ pub enum Element {
     S32,
 }
 
-impl Element {
+impl MmaElement {
     /// Size of one element in bits, as registers hold it: `TF32` takes 32.
     pub const fn bits(self) -> i64 {
         match self {
-            Element::F64 => 64,
-            Element::F32 | Element::TF32 | Element::S32 => 32,
-            Element::F16 | Element::BF16 => 16,
-            Element::E4M3 | Element::E5M2 | Element::S8 | Element::U8 => 8,
-            Element::S4 | Element::U4 => 4,
+            MmaElement::F64 => 64,
+            MmaElement::F32 | MmaElement::TF32 | MmaElement::S32 => 32,
+            MmaElement::F16 | MmaElement::BF16 => 16,
+            MmaElement::E4M3 | MmaElement::E5M2 | MmaElement::S8 | MmaElement::U8 => 8,
+            MmaElement::S4 | MmaElement::U4 => 4,
         }
     }
 
     /// The name that atoms are built from.
     pub const fn name(self) -> &'static str {
         match self {
-            Element::F16 => "F16",
-            Element::BF16 => "BF16",
-            Element::TF32 => "TF32",
-            Element::F32 => "F32",
-            Element::F64 => "F64",
-            Element::E4M3 => "E4M3",
-            Element::E5M2 => "E5M2",
-            Element::S8 => "S8",
-            Element::U8 => "U8",
-            Element::S4 => "S4",
-            Element::U4 => "U4",
-            Element::S32 => "S32",
+            MmaElement::F16 => "F16",
+            MmaElement::BF16 => "BF16",
+            MmaElement::TF32 => "TF32",
+            MmaElement::F32 => "F32",
+            MmaElement::F64 => "F64",
+            MmaElement::E4M3 => "E4M3",
+            MmaElement::E5M2 => "E5M2",
+            MmaElement::S8 => "S8",
+            MmaElement::U8 => "U8",
+            MmaElement::S4 => "S4",
+            MmaElement::U4 => "U4",
+            MmaElement::S32 => "S32",
         }
     }
 }

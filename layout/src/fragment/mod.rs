@@ -6,9 +6,9 @@
 //! listed, all follow from an atom's shape and element sizes.
 //!
 //! ```
-//! use tilewright_layout::fragment::{Atom, Operand, fragment};
+//! use tilewright_layout::fragment::{Atom, MmaOperand, fragment};
 //! const ATOM: Atom = Atom::named("SM80_16x8x16_F32BF16BF16F32_TN").unwrap();
-//! let c = fragment(&ATOM, Operand::C);
+//! let c = fragment(&ATOM, MmaOperand::C);
 //! assert_eq!(c.layout.to_string(), "((4,8),(2,2)):((32,1),(16,8))");
 //! // Thread 5 holds columns 2 and 3 of row 1, and of row 9.
 //! assert_eq!([0, 1, 2, 3].map(|value| c.element(5, value)), [(1, 2), (1, 3), (9, 2), (9, 3)]);
@@ -28,7 +28,7 @@ mod types;
 
 pub use atom::{ATOMS, Atom, Instruction, WGMMA_FAMILIES, WgmmaFamily};
 pub use axes::Axes;
-pub use element::Element;
+pub use element::MmaElement;
 pub use registers::{Registers, StaticFragment};
 pub use types::{FragmentA, FragmentB, FragmentC, RegisterA, SharedA, SourceOfA, StaticAtom, WgmmaTypes, atoms};
 
@@ -36,7 +36,7 @@ use crate::Layout;
 
 /// An operand of a matrix instruction: C = A·B + C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operand {
+pub enum MmaOperand {
     /// The A operand, M×K.
     A,
     /// The B operand, held as N×K.
@@ -45,16 +45,16 @@ pub enum Operand {
     C,
 }
 
-impl Operand {
+impl MmaOperand {
     /// The three operands.
-    pub const ALL: [Operand; 3] = [Operand::A, Operand::B, Operand::C];
+    pub const ALL: [MmaOperand; 3] = [MmaOperand::A, MmaOperand::B, MmaOperand::C];
 
     /// `A`, `B` or `C`.
     pub const fn name(self) -> &'static str {
         match self {
-            Operand::A => "A",
-            Operand::B => "B",
-            Operand::C => "C",
+            MmaOperand::A => "A",
+            MmaOperand::B => "B",
+            MmaOperand::C => "C",
         }
     }
 }
@@ -98,29 +98,29 @@ impl FragmentLayout {
 /// The layout of an operand of an atom.
 ///
 /// ```
-/// use tilewright_layout::fragment::{Atom, Operand, fragment};
+/// use tilewright_layout::fragment::{Atom, MmaOperand, fragment};
 /// let atom = Atom::named("SM90_64x256x16_F32BF16BF16_SS").unwrap();
-/// assert_eq!(fragment(&atom, Operand::C).layout.to_string(), "((4,8,4),(2,2,32)):((128,1,16),(64,8,512))");
-/// assert_eq!(fragment(&atom, Operand::B).layout.to_string(), "(128,(256,16)):(0,(1,256))");
+/// assert_eq!(fragment(&atom, MmaOperand::C).layout.to_string(), "((4,8,4),(2,2,32)):((128,1,16),(64,8,512))");
+/// assert_eq!(fragment(&atom, MmaOperand::B).layout.to_string(), "(128,(256,16)):(0,(1,256))");
 /// ```
-pub const fn fragment(atom: &Atom, operand: Operand) -> FragmentLayout {
+pub const fn fragment(atom: &Atom, operand: MmaOperand) -> FragmentLayout {
     let [m, n, k] = atom.mnk;
     let (rows, cols) = match operand {
-        Operand::A => (m, k),
-        Operand::B => (n, k),
-        Operand::C => (m, n),
+        MmaOperand::A => (m, k),
+        MmaOperand::B => (n, k),
+        MmaOperand::C => (m, n),
     };
     let layout = match (atom.instruction, operand) {
-        (Instruction::MmaSync, Operand::C) => registers(&[(2, rows), (rows / 8, 8)], 2 * rows),
+        (Instruction::MmaSync, MmaOperand::C) => registers(&[(2, rows), (rows / 8, 8)], 2 * rows),
         (Instruction::MmaSync, _) => {
             let packed = atom.packed(operand);
             let steps = [(packed, rows), (rows / 8, 8), (cols / (4 * packed), 4 * packed * rows)];
             registers(&steps, packed * rows)
         }
-        (Instruction::Wgmma { .. }, Operand::C) => {
+        (Instruction::Wgmma { .. }, MmaOperand::C) => {
             warpgroup(&[leaf(2, rows), leaf(2, 8), leaf(cols / 8, 8 * rows)], 2 * rows)
         }
-        (Instruction::Wgmma { a_in_registers: true }, Operand::A) => {
+        (Instruction::Wgmma { a_in_registers: true }, MmaOperand::A) => {
             let packed = atom.packed(operand);
             let halves = [leaf(packed, rows), leaf(2, 8), leaf(cols / (4 * packed), 4 * packed * rows)];
             let first = if packed == 1 { 1 } else { 0 };

@@ -8,7 +8,7 @@ use typenum::{Const, Prod, Quot, ToUInt, U, U4, U1024};
 
 use super::types::atoms::Wgmma;
 use super::{
-    Atom, FragmentA, FragmentB, FragmentC, FragmentLayout, Operand, RegisterA, SourceOfA, StaticAtom, WgmmaTypes,
+    Atom, FragmentA, FragmentB, FragmentC, FragmentLayout, MmaOperand, RegisterA, SourceOfA, StaticAtom, WgmmaTypes,
     fragment,
 };
 use crate::typed::{StaticLayout, Storage};
@@ -96,7 +96,7 @@ pub trait StaticFragment: Registers {
     /// The instruction.
     const ATOM: Atom;
     /// Which of its operands.
-    const OPERAND: Operand;
+    const OPERAND: MmaOperand;
     /// Where each value of each thread stands.
     const FRAGMENT: FragmentLayout = fragment(&Self::ATOM, Self::OPERAND);
     /// Neighbours that share a register: along K of A and B, along a row of C.
@@ -110,7 +110,7 @@ macro_rules! fragments {
             $Fragment<X>: Registers,
         {
             const ATOM: Atom = X::ATOM;
-            const OPERAND: Operand = Operand::$operand;
+            const OPERAND: MmaOperand = MmaOperand::$operand;
         }
     )+ };
 }

@@ -1,6 +1,6 @@
 //! Atoms and their fragments as types.
 
-use super::{Atom, Operand, WgmmaFamily, fragment};
+use super::{Atom, MmaOperand, WgmmaFamily, fragment};
 use crate::typed::static_layout;
 
 /// An atom that is known to the compiler: a row of [`atoms`], or a [`Wgmma`](atoms::Wgmma).
@@ -80,7 +80,7 @@ static_layout! {
     /// assert_eq!(A::LAYOUT.to_string(), "((4,8),(2,2,2)):((32,1),(16,8,128))");
     /// ```
     FragmentA [X: StaticAtom] [X] (X) {
-        LAYOUT = fragment(&X::ATOM, Operand::A).layout;
+        LAYOUT = fragment(&X::ATOM, MmaOperand::A).layout;
     }
 
     /// (thread, value) of operand B of the atom, to `n + N * k`.
@@ -91,7 +91,7 @@ static_layout! {
     /// assert_eq!(B::LAYOUT.to_string(), "((4,8),(2,2)):((16,1),(8,64))");
     /// ```
     FragmentB [X: StaticAtom] [X] (X) {
-        LAYOUT = fragment(&X::ATOM, Operand::B).layout;
+        LAYOUT = fragment(&X::ATOM, MmaOperand::B).layout;
     }
 
     /// (thread, value) of operand C of the atom, to `m + M * n`.
@@ -102,6 +102,6 @@ static_layout! {
     /// assert_eq!(C::LAYOUT.to_string(), "((4,8,4),(2,2,8)):((128,1,16),(64,8,512))");
     /// ```
     FragmentC [X: StaticAtom] [X] (X) {
-        LAYOUT = fragment(&X::ATOM, Operand::C).layout;
+        LAYOUT = fragment(&X::ATOM, MmaOperand::C).layout;
     }
 }

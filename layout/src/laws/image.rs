@@ -17,7 +17,7 @@ const MAX_STEPS: u32 = 1 << 20;
 /// A flat index that shares its offset (`found`) with another one (`expected`).
 pub const fn injective(layout: &Layout) -> Result<(), Counterexample> {
     let law = "no two coordinates share an offset";
-    let mut search = Search::new(layout, true);
+    let mut search = ImageSearch::new(layout, true);
     if !search.descend(layout, 0, 0, false) {
         return Ok(());
     }
@@ -45,7 +45,7 @@ pub const fn injective(layout: &Layout) -> Result<(), Counterexample> {
 ///
 /// `None` where there is no such coordinate, or none was found within a million steps.
 pub(crate) const fn coordinate_of(layout: &Layout, offset: i64) -> Option<[i64; MAX_LEAVES]> {
-    let mut search = Search::new(layout, false);
+    let mut search = ImageSearch::new(layout, false);
     // The span of a layout has at most 60 bits.
     if offset.unsigned_abs() > search.reach[0].unsigned_abs() || !search.descend(layout, 0, -offset, true) {
         return None;
@@ -54,7 +54,7 @@ pub(crate) const fn coordinate_of(layout: &Layout, offset: i64) -> Option<[i64; 
 }
 
 /// The search for a difference of two coordinates whose offset is 0, or for a coordinate.
-struct Search {
+struct ImageSearch {
     /// Whether integers may be negative, as in a difference.
     signed: bool,
     /// The integers with more than one element, largest stride first.
@@ -66,10 +66,10 @@ struct Search {
     steps: u32,
 }
 
-impl Search {
-    const fn new(layout: &Layout, signed: bool) -> Search {
+impl ImageSearch {
+    const fn new(layout: &Layout, signed: bool) -> ImageSearch {
         let (order, reach) = ([0; MAX_LEAVES], [0; MAX_LEAVES + 1]);
-        let mut search = Search { signed, order, count: 0, reach, difference: [0; MAX_LEAVES], steps: 0 };
+        let mut search = ImageSearch { signed, order, count: 0, reach, difference: [0; MAX_LEAVES], steps: 0 };
         let mut leaf = 0;
         while leaf < layout.profile.leaves() {
             if layout.shape[leaf] > 1 {

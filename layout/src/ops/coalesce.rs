@@ -7,7 +7,7 @@
 //! becomes `1:0`.
 
 use crate::flat::Flat;
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{Layout, LayoutError, Profile};
 
 impl Layout {
@@ -80,7 +80,7 @@ impl Layout {
     /// [`LayoutError::Rank`] where the profile has more modes than the layout.
     pub const fn coalesce_modes(&self, profile: &Profile) -> Result<Layout, LayoutError> {
         let mut out = Layout::NOTHING;
-        tri!(by_profile(self, At::ROOT, profile, At::ROOT, false, &mut out));
+        tri!(by_profile(self, TreePosition::ROOT, profile, TreePosition::ROOT, false, &mut out));
         Ok(out)
     }
 }
@@ -88,9 +88,9 @@ impl Layout {
 /// Coalesces (or filters) the subtrees that the profile's integers mark.
 pub(crate) const fn by_profile(
     layout: &Layout,
-    at: At,
+    at: TreePosition,
     profile: &Profile,
-    from: At,
+    from: TreePosition,
     filter: bool,
     out: &mut Layout,
 ) -> Result<(), LayoutError> {

@@ -19,7 +19,7 @@
 //! truncates, which is the field's convention, and the law is not claimed.
 
 use crate::flat::Flat;
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{Layout, LayoutError, MAX_LEAVES, laws::MAX_ENUMERATION, layout::times};
 
 impl Layout {
@@ -73,8 +73,8 @@ impl Layout {
         rhs: &Layout,
         out: &mut Layout,
     ) -> Result<Option<LayoutError>, LayoutError> {
-        let mut walk = Walk::new(self);
-        let mut at = At::ROOT;
+        let mut walk = CompositionWalk::new(self);
+        let mut at = TreePosition::ROOT;
         while at.node < rhs.profile.nodes() {
             match rhs.profile.arity(at.node) {
                 Some(arity) => {
@@ -111,7 +111,7 @@ const fn agrees_inside(lhs: &Layout, rhs: &Layout, result: &Layout) -> bool {
 }
 
 /// The left layout, and how far into each of its modes the right one has reached.
-struct Walk {
+struct CompositionWalk {
     lhs: Flat,
     reach: [i64; MAX_LEAVES],
     upward: bool,
@@ -119,10 +119,10 @@ struct Walk {
     doubt: Option<LayoutError>,
 }
 
-impl Walk {
-    const fn new(lhs: &Layout) -> Walk {
+impl CompositionWalk {
+    const fn new(lhs: &Layout) -> CompositionWalk {
         let lhs = Flat::coalesce_beyond(lhs);
-        Walk { lhs, reach: [0; MAX_LEAVES], upward: false, downward: false, doubt: None }
+        CompositionWalk { lhs, reach: [0; MAX_LEAVES], upward: false, downward: false, doubt: None }
     }
 
     /// Appends the left layout after one integer mode of the right one: an integer, or a tuple of

@@ -3,7 +3,7 @@
 //! Law: the expanded layouts are congruent, and each is the same function of the flat index as
 //! before.
 
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{IntTuple, Layout, LayoutError};
 
 impl IntTuple {
@@ -33,7 +33,7 @@ impl IntTuple {
         tri!(self.as_shape());
         tri!(other.as_shape());
         let mut out = IntTuple::NOTHING;
-        tri!(expand(self, At::ROOT, other, At::ROOT, 0, &mut out));
+        tri!(expand(self, TreePosition::ROOT, other, TreePosition::ROOT, 0, &mut out));
         Ok(out)
     }
 }
@@ -75,7 +75,7 @@ impl Layout {
     /// The layout with its integers split into those of a shape that its own is compatible with.
     const fn nested_like(&self, shape: &IntTuple) -> Result<Layout, LayoutError> {
         let mut out = Layout { profile: shape.profile, shape: shape.values, ..Layout::NOTHING };
-        split(self, At::ROOT, &mut out, At::ROOT);
+        split(self, TreePosition::ROOT, &mut out, TreePosition::ROOT);
         out.checked()
     }
 }
@@ -83,9 +83,9 @@ impl Layout {
 /// Appends the common shape of two subtrees; `mode` is the top-level mode, for the message.
 const fn expand(
     left: &IntTuple,
-    at: At,
+    at: TreePosition,
     right: &IntTuple,
-    from: At,
+    from: TreePosition,
     mode: usize,
     out: &mut IntTuple,
 ) -> Result<(), LayoutError> {
@@ -118,7 +118,7 @@ const fn expand(
 }
 
 /// Writes the strides of `layout` into `out`, whose shape splits its integers further.
-const fn split(layout: &Layout, at: At, out: &mut Layout, to: At) {
+const fn split(layout: &Layout, at: TreePosition, out: &mut Layout, to: TreePosition) {
     let Some(rank) = layout.profile.arity(at.node) else {
         let (end, whole) = (out.profile.end(to).leaf, out.profile.arity(to.node).is_none());
         let (mut stride, mut leaf) = (layout.stride[at.leaf], to.leaf);

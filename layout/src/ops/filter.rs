@@ -5,7 +5,7 @@
 
 use crate::flat::Flat;
 use crate::ops::coalesce::by_profile;
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{IntTuple, Layout, LayoutError, Profile};
 
 impl Layout {
@@ -61,7 +61,7 @@ impl Layout {
     /// [`LayoutError::Rank`] where the profile has more modes than the layout.
     pub const fn filter_modes(&self, profile: &Profile) -> Result<Layout, LayoutError> {
         let mut out = Layout::NOTHING;
-        tri!(by_profile(self, At::ROOT, profile, At::ROOT, true, &mut out));
+        tri!(by_profile(self, TreePosition::ROOT, profile, TreePosition::ROOT, true, &mut out));
         Ok(out)
     }
 
@@ -121,12 +121,12 @@ impl Layout {
     /// the layout.
     pub const fn filter_zeros_by(&self, marks: &IntTuple) -> Result<Layout, LayoutError> {
         let mut out = *self;
-        tri!(mark(&mut out, At::ROOT, marks, At::ROOT));
+        tri!(mark(&mut out, TreePosition::ROOT, marks, TreePosition::ROOT));
         Ok(out)
     }
 }
 
-const fn mark(out: &mut Layout, at: At, marks: &IntTuple, from: At) -> Result<(), LayoutError> {
+const fn mark(out: &mut Layout, at: TreePosition, marks: &IntTuple, from: TreePosition) -> Result<(), LayoutError> {
     let Some(arity) = marks.profile.arity(from.node) else {
         let end = out.profile.end(at).leaf;
         let mut leaf = at.leaf;

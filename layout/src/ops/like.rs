@@ -1,7 +1,7 @@
 //! Fresh compact layouts in the likeness of another: for a copy, or for registers.
 
 use crate::ops::tiled::spread;
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{Layout, LayoutError};
 
 impl Layout {
@@ -77,7 +77,7 @@ impl Layout {
             return Layout::col_major(&self.shape());
         }
         let once = self.filter_zeros();
-        let first = once.profile.child(At::ROOT, 0);
+        let first = once.profile.child(TreePosition::ROOT, 0);
         let atom = tri!(Layout::col_major(&once.subtree(first).shape()));
         let atom = Layout { shape: self.subtree(first).shape, ..atom };
         let rest = tri!(self.take(1, rank));

@@ -3,7 +3,7 @@
 //! Law: the integers of the result are integers of the arguments; only their place and nesting
 //! change. `flatten` and `unflatten` keep the function of the flat index, and `group` too.
 
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{Layout, LayoutError, Profile};
 
 impl Layout {
@@ -185,12 +185,12 @@ impl Layout {
         tri!(out.profile.push_tuple(rank));
         let mut i = self.rank();
         while front && i < rank {
-            tri!(out.push_mode(mode, At::ROOT));
+            tri!(out.push_mode(mode, TreePosition::ROOT));
             i += 1;
         }
         tri!(out.push_modes(self, 0, self.rank()));
         while i < rank {
-            tri!(out.push_mode(mode, At::ROOT));
+            tri!(out.push_mode(mode, TreePosition::ROOT));
             i += 1;
         }
         out.checked()
@@ -228,7 +228,7 @@ impl Layout {
             tri!(out.profile.push_tuple(if index == self.rank() { index + 1 } else { self.rank() }));
         }
         tri!(out.push_modes(self, 0, index));
-        tri!(out.push_mode(mode, At::ROOT));
+        tri!(out.push_mode(mode, TreePosition::ROOT));
         tri!(out.push_modes(self, index + 1, self.rank()));
         out.checked()
     }
@@ -368,16 +368,16 @@ impl Layout {
         if self.depth() == 0 {
             return Ok(*self);
         }
-        if self.rank() > 0 && self.profile.arity(self.profile.child(At::ROOT, 0).node).is_none() {
+        if self.rank() > 0 && self.profile.arity(self.profile.child(TreePosition::ROOT, 0).node).is_none() {
             return Layout::tuple(&[*self]);
         }
         if self.rank() == 0 {
             return Ok(*self);
         }
-        let inner = self.profile.rank_at(self.profile.child(At::ROOT, 0).node);
+        let inner = self.profile.rank_at(self.profile.child(TreePosition::ROOT, 0).node);
         let mut i = 0;
         while i < rank {
-            let node = self.profile.child(At::ROOT, i).node;
+            let node = self.profile.child(TreePosition::ROOT, i).node;
             tri!(crate::index::matching_tuple("zip", inner, &self.profile, node));
             i += 1;
         }
@@ -388,7 +388,7 @@ impl Layout {
             tri!(out.profile.push_tuple(rank));
             let mut i = 0;
             while i < rank {
-                let mode = self.profile.child(At::ROOT, i);
+                let mode = self.profile.child(TreePosition::ROOT, i);
                 tri!(out.push_mode(self, self.profile.child(mode, j)));
                 i += 1;
             }
@@ -403,13 +403,13 @@ impl Layout {
 
     /// Appends the modes `begin..end` of `from`, each as it is.
     pub(crate) const fn push_modes(&mut self, from: &Layout, begin: usize, end: usize) -> Result<(), LayoutError> {
-        self.push_modes_at(from, At::ROOT, begin, end)
+        self.push_modes_at(from, TreePosition::ROOT, begin, end)
     }
 
     pub(crate) const fn push_modes_at(
         &mut self,
         from: &Layout,
-        at: At,
+        at: TreePosition,
         begin: usize,
         end: usize,
     ) -> Result<(), LayoutError> {

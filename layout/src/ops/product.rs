@@ -10,7 +10,7 @@
 use crate::laws::{Counterexample, injective};
 use crate::ops::divide::gather_or_keep;
 use crate::ops::tiled::{Each, apply, spread};
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{Layout, LayoutError, Tiler, layout::times};
 
 impl Layout {
@@ -60,7 +60,7 @@ impl Layout {
         let free = tri!(self.complement(tri!(times(self.size(), copies.cosize(), "the product's span"))));
         let mut product = Layout::NOTHING;
         tri!(product.profile.push_tuple(2));
-        tri!(product.push_mode(self, At::ROOT));
+        tri!(product.push_mode(self, TreePosition::ROOT));
         let doubt = tri!(free.compose_into(copies, &mut product));
         // Inside its domain `free` is injective and disjoint from the block, so the product repeats
         // nothing.
@@ -85,7 +85,7 @@ impl Layout {
         }
         let mut product = Layout::NOTHING;
         tri!(product.profile.push_tuple(2));
-        tri!(product.push_mode(&block, At::ROOT));
+        tri!(product.push_mode(&block, TreePosition::ROOT));
         tri!(free.compose_into(&copies, &mut product));
         match injective(&product) {
             Ok(()) => Ok(None),
@@ -240,7 +240,8 @@ impl Layout {
         let block = tri!(self.append_to(&Layout::ONE, rank));
         let copies = tri!(copies.append_to(&Layout::ONE, rank));
         let product = tri!(block.multiply_by_layout(&copies));
-        let (first, second) = (product.profile.child(At::ROOT, 0), product.profile.child(At::ROOT, 1));
+        let (first, second) =
+            (product.profile.child(TreePosition::ROOT, 0), product.profile.child(TreePosition::ROOT, 1));
         let (first, second) = if copies_first { (second, first) } else { (first, second) };
         if let Some(arity) = product.profile.arity(first.node) {
             let operation = if copies_first { "raked_product" } else { "blocked_product" };

@@ -2,7 +2,7 @@
 
 use crate::ops::composition::ceil_div;
 use crate::ops::recast::gcd;
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{IntTuple, Layout, LayoutError, Tiler, layout::times};
 
 /// How a shape is divided.
@@ -16,7 +16,7 @@ enum Rounding {
 
 /// What the product of a tuple is to the integer in whose place it stands.
 #[derive(Clone, Copy)]
-enum Sizes {
+enum SizeRule {
     Any,
     Equal,
     Multiple,
@@ -81,7 +81,7 @@ impl IntTuple {
         tri!(self.as_shape());
         tri!(divisor.as_shape());
         let mut out = *self;
-        tri!(divide_at(&mut out, At::ROOT, divisor, At::ROOT, rounding));
+        tri!(divide_at(&mut out, TreePosition::ROOT, divisor, TreePosition::ROOT, rounding));
         Ok(out)
     }
 
@@ -104,7 +104,7 @@ impl IntTuple {
     pub const fn elem_scale(&self, factors: &IntTuple) -> Result<IntTuple, LayoutError> {
         tri!(factors.as_shape());
         let mut out = *self;
-        tri!(scale_at(&mut out, At::ROOT, factors, At::ROOT));
+        tri!(scale_at(&mut out, TreePosition::ROOT, factors, TreePosition::ROOT));
         Ok(out)
     }
 
@@ -137,7 +137,7 @@ impl IntTuple {
     /// false
     /// ```
     pub const fn weakly_congruent(&self, other: &IntTuple) -> bool {
-        refines(self, At::ROOT, other, At::ROOT, Sizes::Any)
+        refines(self, TreePosition::ROOT, other, TreePosition::ROOT, SizeRule::Any)
     }
 
     /// Returns whether `other` splits multiples of this one's integers:
@@ -161,7 +161,7 @@ impl IntTuple {
     /// assert!(tile.weakly_compatible(&shape) && !tile.compatible(&shape));
     /// ```
     pub const fn weakly_compatible(&self, other: &IntTuple) -> bool {
-        refines(self, At::ROOT, other, At::ROOT, Sizes::Multiple)
+        refines(self, TreePosition::ROOT, other, TreePosition::ROOT, SizeRule::Multiple)
     }
 
     /// Returns whether every coordinate of this shape is one of `other`: `other` splits this one's
@@ -184,7 +184,7 @@ impl IntTuple {
     /// assert!(flat.compatible(&split) && !split.compatible(&flat));
     /// ```
     pub const fn compatible(&self, other: &IntTuple) -> bool {
-        refines(self, At::ROOT, other, At::ROOT, Sizes::Equal)
+        refines(self, TreePosition::ROOT, other, TreePosition::ROOT, SizeRule::Equal)
     }
 
     /// The coordinate of `source` with the same flat index as this one has in `target`'s place:
@@ -216,10 +216,10 @@ impl IntTuple {
         tri!(out.profile.push_tuple(self.rank()));
         let mut i = 0;
         while i < self.rank() {
-            let mode = self.subtree(self.profile.child(At::ROOT, i));
-            let source = source.subtree(source.profile.child(At::ROOT, i));
-            let target = target.subtree(target.profile.child(At::ROOT, i));
-            tri!(out.push_mode(&tri!(mode.between(&source, &target)), At::ROOT));
+            let mode = self.subtree(self.profile.child(TreePosition::ROOT, i));
+            let source = source.subtree(source.profile.child(TreePosition::ROOT, i));
+            let target = target.subtree(target.profile.child(TreePosition::ROOT, i));
+            tri!(out.push_mode(&tri!(mode.between(&source, &target)), TreePosition::ROOT));
             i += 1;
         }
         Ok(out)
@@ -289,11 +289,11 @@ impl Layout {
     /// assert!(rows.divides_evenly(&tile(4, 3)) && !rows.divides_evenly(&tile(4, 4)));
     /// ```
     pub const fn divides_evenly(&self, tiler: &Tiler) -> bool {
-        even_at(self, At::ROOT, tiler, At::ROOT)
+        even_at(self, TreePosition::ROOT, tiler, TreePosition::ROOT)
     }
 }
 
-const fn even_at(layout: &Layout, at: At, tiler: &Tiler, from: At) -> bool {
+const fn even_at(layout: &Layout, at: TreePosition, tiler: &Tiler, from: TreePosition) -> bool {
     let Some(arity) = tiler.outer.arity(from.node) else {
         if tiler.is_open(from.leaf) {
             return true;
@@ -337,9 +337,9 @@ const fn quotient(value: i64, divisor: i64, rounding: Rounding) -> Result<i64, L
 
 const fn divide_at(
     out: &mut IntTuple,
-    at: At,
+    at: TreePosition,
     divisor: &IntTuple,
-    from: At,
+    from: TreePosition,
     rounding: Rounding,
 ) -> Result<(), LayoutError> {
     let profile = out.profile;
@@ -370,7 +370,12 @@ const fn divide_at(
     Ok(())
 }
 
-const fn scale_at(out: &mut IntTuple, at: At, factors: &IntTuple, from: At) -> Result<(), LayoutError> {
+const fn scale_at(
+    out: &mut IntTuple,
+    at: TreePosition,
+    factors: &IntTuple,
+    from: TreePosition,
+) -> Result<(), LayoutError> {
     let profile = out.profile;
     let Some(rank) = profile.arity(at.node) else {
         out.values[at.leaf] = tri!(times(out.values[at.leaf], tri!(factors.product_at(from)), "the extent"));
@@ -389,7 +394,7 @@ const fn scale_at(out: &mut IntTuple, at: At, factors: &IntTuple, from: At) -> R
 }
 
 /// What is left of the product of a subtree's integers, divided by `divisor`.
-const fn remainder(tuple: &IntTuple, at: At, divisor: i64) -> i128 {
+const fn remainder(tuple: &IntTuple, at: TreePosition, divisor: i64) -> i128 {
     let (end, divisor) = (tuple.profile.end(at).leaf, divisor as i128);
     let (mut rest, mut leaf) = (1 % divisor, at.leaf);
     while leaf < end {
@@ -399,13 +404,13 @@ const fn remainder(tuple: &IntTuple, at: At, divisor: i64) -> i128 {
     rest
 }
 
-const fn refines(coarse: &IntTuple, at: At, fine: &IntTuple, from: At, sizes: Sizes) -> bool {
+const fn refines(coarse: &IntTuple, at: TreePosition, fine: &IntTuple, from: TreePosition, sizes: SizeRule) -> bool {
     let Some(rank) = coarse.profile.arity(at.node) else {
         let integer = coarse.values[at.leaf];
         return match sizes {
-            Sizes::Any => true,
-            Sizes::Equal => matches!(fine.product_at(from), Ok(split) if split == integer),
-            Sizes::Multiple => integer != 0 && remainder(fine, from, integer) == 0,
+            SizeRule::Any => true,
+            SizeRule::Equal => matches!(fine.product_at(from), Ok(split) if split == integer),
+            SizeRule::Multiple => integer != 0 && remainder(fine, from, integer) == 0,
         };
     };
     match fine.profile.arity(from.node) {

@@ -2,7 +2,7 @@
 //!
 //! Law: with `(S, o) = slice_and_offset(c, L)`, `S(x) + o == L(c with x in place of each _)`.
 
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{Coord, Layout, LayoutError};
 
 impl Layout {
@@ -87,7 +87,7 @@ impl Layout {
         }
         let mut out = Layout::NOTHING;
         let node = tri!(out.profile.push_tuple(0));
-        let count = tri!(pick_into(self, At::ROOT, coordinate, At::ROOT, open, &mut out));
+        let count = tri!(pick_into(self, TreePosition::ROOT, coordinate, TreePosition::ROOT, open, &mut out));
         out.profile.set_arity(node, count);
         Ok(out)
     }
@@ -95,9 +95,9 @@ impl Layout {
 
 const fn pick_into(
     layout: &Layout,
-    at: At,
+    at: TreePosition,
     coordinate: &Coord,
-    from: At,
+    from: TreePosition,
     open: bool,
     out: &mut Layout,
 ) -> Result<usize, LayoutError> {

@@ -4,7 +4,7 @@
 //! block is and the order's numbers differ.
 
 use crate::ops::composition::ceil_div;
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{IntTuple, Layout, LayoutError};
 
 /// The order of a block's copies in memory.
@@ -107,7 +107,7 @@ impl IntTuple {
         tri!(out.profile.push_tuple(self.rank()));
         let mut i = 0;
         while i < self.rank() {
-            tri!(out.push(tri!(self.product_at(self.profile.child(At::ROOT, i)))));
+            tri!(out.push(tri!(self.product_at(self.profile.child(TreePosition::ROOT, i)))));
             i += 1;
         }
         Ok(out)

@@ -1,6 +1,6 @@
 //! Applying a [`Tiler`] mode by mode: the frame of composition, division and product.
 
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{Layout, LayoutError, Tiler};
 
 /// What happens to a mode and its tile.
@@ -56,16 +56,16 @@ impl Layout {
 
 pub(crate) const fn apply(each: Each, layout: &Layout, tiler: &Tiler) -> Result<Layout, LayoutError> {
     let mut out = Layout::NOTHING;
-    tri!(apply_at(each, layout, At::ROOT, tiler, At::ROOT, &mut out));
+    tri!(apply_at(each, layout, TreePosition::ROOT, tiler, TreePosition::ROOT, &mut out));
     out.checked()
 }
 
 const fn apply_at(
     each: Each,
     layout: &Layout,
-    at: At,
+    at: TreePosition,
     tiler: &Tiler,
-    from: At,
+    from: TreePosition,
     out: &mut Layout,
 ) -> Result<(), LayoutError> {
     let Some(arity) = tiler.outer.arity(from.node) else {
@@ -94,7 +94,7 @@ const fn apply_at(
 const fn terminal(
     each: Each,
     layout: &Layout,
-    at: At,
+    at: TreePosition,
     tiler: &Tiler,
     terminal: usize,
     out: &mut Layout,
@@ -106,9 +106,11 @@ const fn terminal(
     let mode = layout.subtree(at);
     tri!(tiler.part(terminal).check());
     match each {
-        Each::Compose => out.push_mode(&tri!(mode.composition(&tiler.part(terminal))), At::ROOT),
-        Each::Divide => out.push_mode(&tri!(mode.divide_by_layout(&tiler.compact_part(terminal))), At::ROOT),
-        Each::Multiply => out.push_mode(&tri!(mode.multiply_by_layout(&tiler.compact_part(terminal))), At::ROOT),
+        Each::Compose => out.push_mode(&tri!(mode.composition(&tiler.part(terminal))), TreePosition::ROOT),
+        Each::Divide => out.push_mode(&tri!(mode.divide_by_layout(&tiler.compact_part(terminal))), TreePosition::ROOT),
+        Each::Multiply => {
+            out.push_mode(&tri!(mode.multiply_by_layout(&tiler.compact_part(terminal))), TreePosition::ROOT)
+        }
     }
 }
 
@@ -116,16 +118,16 @@ const fn terminal(
 pub(crate) const fn gather(layout: &Layout, tiler: &Tiler) -> Result<Layout, LayoutError> {
     let mut out = Layout::NOTHING;
     tri!(out.profile.push_tuple(2));
-    tri!(gather_side(layout, At::ROOT, tiler, At::ROOT, 0, &mut out));
-    tri!(gather_side(layout, At::ROOT, tiler, At::ROOT, 1, &mut out));
+    tri!(gather_side(layout, TreePosition::ROOT, tiler, TreePosition::ROOT, 0, &mut out));
+    tri!(gather_side(layout, TreePosition::ROOT, tiler, TreePosition::ROOT, 1, &mut out));
     Ok(out)
 }
 
 const fn gather_side(
     layout: &Layout,
-    at: At,
+    at: TreePosition,
     tiler: &Tiler,
-    from: At,
+    from: TreePosition,
     side: usize,
     out: &mut Layout,
 ) -> Result<(), LayoutError> {
@@ -149,7 +151,7 @@ const fn gather_side(
 /// `(tile, (r0,r1,..))` to `(tile, r0, r1, ..)`; with `both`, the tile's modes too. A side of one
 /// mode stays as it is.
 pub(crate) const fn spread(pair: &Layout, both: bool) -> Result<Layout, LayoutError> {
-    let (tile, rest) = (pair.profile.child(At::ROOT, 0), pair.profile.child(At::ROOT, 1));
+    let (tile, rest) = (pair.profile.child(TreePosition::ROOT, 0), pair.profile.child(TreePosition::ROOT, 1));
     let tile_rank = if both { pair.profile.rank_at(tile.node) } else { 1 };
     let rest_rank = pair.profile.rank_at(rest.node);
     let mut out = Layout::NOTHING;
@@ -159,6 +161,6 @@ pub(crate) const fn spread(pair: &Layout, both: bool) -> Result<Layout, LayoutEr
     Ok(out)
 }
 
-const fn push_side(out: &mut Layout, pair: &Layout, side: At, rank: usize) -> Result<(), LayoutError> {
+const fn push_side(out: &mut Layout, pair: &Layout, side: TreePosition, rank: usize) -> Result<(), LayoutError> {
     if rank == 1 { out.push_mode(pair, side) } else { out.push_modes_at(pair, side, 0, rank) }
 }

@@ -7,7 +7,7 @@ mod text;
 
 use crate::Composed;
 
-pub use svg::{Colour, Svg};
+pub use svg::{Colour, LayoutSvg};
 pub use text::TextGrid;
 
 /// Rows and columns of the picture of a layout.

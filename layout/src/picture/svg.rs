@@ -39,24 +39,24 @@ pub enum Colour {
 /// The page follows `prefers-color-scheme`: light or dark, as what it is shown on.
 ///
 /// ```
-/// use tilewright_layout::{Composed, Layout, picture::{Colour, Svg}};
+/// use tilewright_layout::{Composed, Layout, picture::{Colour, LayoutSvg}};
 /// let rows = Composed::Plain(Layout::parse("(4,8):(8,1)").unwrap());
-/// let image = Svg::new(&rows, Colour::Tile { rows: 2, columns: 4 }).to_string();
+/// let image = LayoutSvg::new(&rows, Colour::Tile { rows: 2, columns: 4 }).to_string();
 /// assert!(image.starts_with("<svg ") && image.ends_with("</svg>\n"));
 /// assert_eq!(image.matches(r#"<rect class="cell" "#).count(), 32);
 /// assert!(image.contains("<title>Layout (4,8):(8,1)</title>") && image.contains("tiles of 2 × 4"));
 /// assert!(image.contains("prefers-color-scheme:dark") && image.contains(">mode 0</text>"));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Svg {
+pub struct LayoutSvg {
     layout: Composed,
     colour: Colour,
 }
 
-impl Svg {
+impl LayoutSvg {
     /// The image of a layout, coloured.
-    pub const fn new(layout: &Composed, colour: Colour) -> Svg {
-        Svg { layout: *layout, colour }
+    pub const fn new(layout: &Composed, colour: Colour) -> LayoutSvg {
+        LayoutSvg { layout: *layout, colour }
     }
 
     /// The number that a cell's colour stands for.
@@ -159,7 +159,7 @@ impl fmt::Write for Count {
     }
 }
 
-impl Svg {
+impl LayoutSvg {
     /// One line of what a colour means.
     fn meaning(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.colour {
@@ -268,7 +268,7 @@ impl Svg {
     }
 }
 
-impl fmt::Display for Svg {
+impl fmt::Display for LayoutSvg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, columns) = extent(&self.layout);
         let mut title = Count(0);

@@ -33,13 +33,13 @@ pub enum Major {
 /// A canonical atom: the smallest operand tile that a swizzle is defined on.
 ///
 /// ```
-/// use tilewright_layout::swizzle::canonical::{Atom, Major, SwizzleWidth};
-/// let atom = Atom { major: Major::K, width: SwizzleWidth::Bytes128 };
+/// use tilewright_layout::swizzle::canonical::{CanonicalAtom, Major, SwizzleWidth};
+/// let atom = CanonicalAtom { major: Major::K, width: SwizzleWidth::Bytes128 };
 /// assert_eq!(atom.of_elements(16).unwrap().to_string(), "S<3,3,3> o 0 o (8,64):(64,1)");
-/// assert_eq!(Atom::from_name("K_SW128"), Some(atom));
+/// assert_eq!(CanonicalAtom::from_name("K_SW128"), Some(atom));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Atom {
+pub struct CanonicalAtom {
     /// Which index is contiguous.
     pub major: Major,
     /// How far the swizzle reaches.
@@ -71,14 +71,14 @@ impl SwizzleWidth {
     }
 }
 
-impl Atom {
+impl CanonicalAtom {
     /// Every atom.
-    pub const ALL: [Atom; 8] = {
-        let mut all = [Atom { major: Major::K, width: SwizzleWidth::Interleaved }; 8];
+    pub const ALL: [CanonicalAtom; 8] = {
+        let mut all = [CanonicalAtom { major: Major::K, width: SwizzleWidth::Interleaved }; 8];
         let mut i = 0;
         while i < 4 {
             all[i].width = SwizzleWidth::ALL[i];
-            all[i + 4] = Atom { major: Major::Mn, width: SwizzleWidth::ALL[i] };
+            all[i + 4] = CanonicalAtom { major: Major::Mn, width: SwizzleWidth::ALL[i] };
             i += 1;
         }
         all
@@ -99,8 +99,8 @@ impl Atom {
     }
 
     /// The atom of that name.
-    pub fn from_name(name: &str) -> Option<Atom> {
-        Atom::ALL.into_iter().find(|atom| atom.name() == name)
+    pub fn from_name(name: &str) -> Option<CanonicalAtom> {
+        CanonicalAtom::ALL.into_iter().find(|atom| atom.name() == name)
     }
 
     /// The atom in units of bits: 8 rows of the swizzle's width, (mn, k) to bit. The swizzle is
@@ -117,7 +117,7 @@ impl Atom {
 
     /// The atom in elements of `bits` bits, swizzle included: (mn, k) to element.
     ///
-    /// Law: [`of_bits`](Atom::of_bits) in larger elements: bit offsets divided by `bits`.
+    /// Law: [`of_bits`](CanonicalAtom::of_bits) in larger elements: bit offsets divided by `bits`.
     ///
     /// Edge cases: elements of more than 16 bytes swallow bits of the swizzle; rows that are no
     /// whole number of elements are refused.
@@ -175,14 +175,14 @@ impl Atom {
     /// ```
     ///
     /// ```
-    /// use tilewright_layout::{IntTuple, ops::Order, swizzle::canonical::Atom};
-    /// let atom = Atom::from_name("K_SW128").unwrap();
+    /// use tilewright_layout::{IntTuple, ops::Order, swizzle::canonical::CanonicalAtom};
+    /// let atom = CanonicalAtom::from_name("K_SW128").unwrap();
     /// let tile = atom.tile_to_shape(16, &IntTuple::parse("(128,64)").unwrap(), Order::Left).unwrap();
     /// assert_eq!(tile.to_string(), "S<3,3,3> o 0 o ((8,16),(64,1)):((64,512),(1,0))");
     /// ```
     ///
     /// # Errors
-    /// As [`Atom::of_elements`] and [`Layout::tile_to_shape`].
+    /// As [`CanonicalAtom::of_elements`] and [`Layout::tile_to_shape`].
     pub const fn tile_to_shape(self, bits: i64, shape: &IntTuple, order: Order<'_>) -> Result<Swizzled, LayoutError> {
         let atom = tri!(self.of_elements(bits));
         Ok(Swizzled::new(atom.swizzle(), 0, tri!(atom.layout().tile_to_shape(shape, order))))

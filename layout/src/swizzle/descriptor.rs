@@ -21,8 +21,9 @@ impl Swizzled {
     /// The descriptor of a tile (mn, k) of elements of `bits` bits, or why the hardware cannot read
     /// it.
     ///
-    /// Law: of copies of an atom ([`Atom::tile_to_shape`](super::canonical::Atom::tile_to_shape)),
-    /// major and width are the atom's.
+    /// Law: of copies of an atom
+    /// ([`CanonicalAtom::tile_to_shape`](super::canonical::CanonicalAtom::tile_to_shape)), major
+    /// and width are the atom's.
     ///
     /// Edge cases: `stride` and an MN-major `leading` are 0 where a tile has no second eight rows
     /// or stretch. What is added before the swizzle belongs to the address, not to the descriptor.
@@ -52,8 +53,8 @@ impl Swizzled {
     /// ```
     ///
     /// ```
-    /// use tilewright_layout::{IntTuple, ops::Order, swizzle::canonical::Atom};
-    /// let atom = Atom::from_name("K_SW128").unwrap();
+    /// use tilewright_layout::{IntTuple, ops::Order, swizzle::canonical::CanonicalAtom};
+    /// let atom = CanonicalAtom::from_name("K_SW128").unwrap();
     /// let tile = atom.tile_to_shape(16, &IntTuple::parse("(128,64)").unwrap(), Order::Left).unwrap();
     /// assert_eq!(tile.matrix_descriptor(16).unwrap().stride, 1024);
     /// ```

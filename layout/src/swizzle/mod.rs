@@ -17,7 +17,7 @@ use crate::{LayoutError, Message, ops::recast::recast_factors};
 
 pub use boxes::TensorBoxes;
 pub use descriptor::MatrixDescriptor;
-pub use split::{Split, add_bits, times_bits};
+pub use split::{SwizzleStep, add_bits, times_bits};
 pub use swizzled::{Composed, Swizzled};
 
 /// Bits that base, width and shift may reach together.

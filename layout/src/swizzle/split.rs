@@ -8,7 +8,7 @@ use crate::{Layout, Swizzle};
 
 /// A step through a swizzle: `s(offset + step) == (s(offset) ^ mix) + add`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Split {
+pub struct SwizzleStep {
     /// What is exclusive-ored; 0 where the step commutes with the swizzle.
     pub mix: i64,
     /// What is added.
@@ -25,29 +25,29 @@ impl Swizzle {
     /// has none of the bits of `s(t)` either, that is a sum again.
     ///
     /// ```
-    /// use tilewright_layout::{Swizzle, swizzle::Split};
+    /// use tilewright_layout::{Swizzle, swizzle::SwizzleStep};
     /// let rows_of_128_bytes = Swizzle::new(3, 3, 3).unwrap();
     /// // Offsets of whole rows of 64 elements; 16 elements along the row change swizzled bits.
-    /// assert_eq!(rows_of_128_bytes.split(0x1c0, 16), Some(Split { mix: 16, add: 0 }));
+    /// assert_eq!(rows_of_128_bytes.split(0x1c0, 16), Some(SwizzleStep { mix: 16, add: 0 }));
     /// // Eight rows further, the pattern repeats.
-    /// assert_eq!(rows_of_128_bytes.split(0x1f8, 512), Some(Split { mix: 0, add: 512 }));
+    /// assert_eq!(rows_of_128_bytes.split(0x1f8, 512), Some(SwizzleStep { mix: 0, add: 512 }));
     /// assert_eq!(rows_of_128_bytes.split(0x1f8, 64), None);
     /// ```
-    pub const fn split(&self, bits: i64, step: i64) -> Option<Split> {
+    pub const fn split(&self, bits: i64, step: i64) -> Option<SwizzleStep> {
         let touched = self.source_mask() | self.target_mask();
         let period = if touched == 0 { 1 } else { 1i64 << (63 - touched.leading_zeros()) << 1 };
         let (low, high) = (step & (period - 1), step & !(period - 1));
         if low == 0 || touched == 0 {
-            return Some(Split { mix: 0, add: step });
+            return Some(SwizzleStep { mix: 0, add: step });
         }
         if low & bits != 0 {
             return None;
         }
         let mixed = self.apply(low);
         if self.reached(bits) & mixed == 0 {
-            return Some(Split { mix: 0, add: mixed + high });
+            return Some(SwizzleStep { mix: 0, add: mixed + high });
         }
-        Some(Split { mix: mixed, add: high })
+        Some(SwizzleStep { mix: mixed, add: high })
     }
 
     /// The bits that swizzled offsets may have where offsets have only `bits`.

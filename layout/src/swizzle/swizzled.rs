@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::layout::{LIMIT, sum};
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{IntTuple, Layout, LayoutError, Swizzle, Tiler, laws::MAX_ENUMERATION};
 
 /// A layout followed by a swizzle: `swizzle(offset + layout(c))`. The swizzle is part of the value,
@@ -310,7 +310,7 @@ impl Layout {
         tri!(enumerable(self.size()));
         let mut i = 0;
         while i < self.size() {
-            if moved.at(i) != tri!(self.exact_at(At::ROOT, swizzle.apply(i))) {
+            if moved.at(i) != tri!(self.exact_at(TreePosition::ROOT, swizzle.apply(i))) {
                 return Err(LayoutError::Swizzle {
                     operation: "composition(layout, swizzle)",
                     reason: "the layout does not send the swizzled bits to bits, so no swizzle after it does the same",
@@ -323,8 +323,8 @@ impl Layout {
 
     /// The candidate of [`Layout::after_swizzle`], not yet checked.
     pub(crate) const fn push_through(&self, swizzle: &Swizzle) -> Result<Composed, LayoutError> {
-        let from = tri!(self.exact_at(At::ROOT, swizzle.source_mask()));
-        let moved = tri!(Swizzle::from_masks(from, tri!(self.exact_at(At::ROOT, swizzle.target_mask()))));
+        let from = tri!(self.exact_at(TreePosition::ROOT, swizzle.source_mask()));
+        let moved = tri!(Swizzle::from_masks(from, tri!(self.exact_at(TreePosition::ROOT, swizzle.target_mask()))));
         Ok(Composed::new(moved, 0, *self))
     }
 }

@@ -7,4 +7,4 @@ mod format;
 mod vtensor;
 
 pub use format::{AnyFormat, Batched, Format, Paged, Parameter, Ragged};
-pub use vtensor::{Dims, MAX_DIMS, Place, ShapeError, TensorId, VTensor};
+pub use vtensor::{Dims, MAX_DIMS, ShapeError, TensorId, TensorPlace, VTensor};

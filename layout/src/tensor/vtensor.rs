@@ -17,7 +17,7 @@ pub struct Dims {
 
 /// The place of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum TensorPlace {
     /// Memory of the host.
     Host,
     /// The device of that number.
@@ -53,8 +53,8 @@ pub enum ShapeError {
 /// make another.
 ///
 /// ```
-/// use tilewright_layout::{DType, tensor::{Format, Place, TensorId, VTensor}};
-/// let q = VTensor::new(&[8, 5, 128], DType::BF16, Place::Host, Format::Batched, TensorId(0)).unwrap();
+/// use tilewright_layout::{DType, tensor::{Format, TensorPlace, TensorId, VTensor}};
+/// let q = VTensor::new(&[8, 5, 128], DType::BF16, TensorPlace::Host, Format::Batched, TensorId(0)).unwrap();
 /// assert_eq!(q.padded_shape().extents(), [8, 8, 128]);
 /// assert!(q.needs_padding());
 ///
@@ -67,7 +67,7 @@ pub struct VTensor {
     shape: Dims,
     padded_shape: Dims,
     dtype: DType,
-    place: Place,
+    place: TensorPlace,
     format: Format,
     id: TensorId,
 }
@@ -118,7 +118,7 @@ impl VTensor {
     pub fn new(
         shape: &[usize],
         dtype: DType,
-        place: Place,
+        place: TensorPlace,
         format: Format,
         id: TensorId,
     ) -> Result<VTensor, ShapeError> {
@@ -131,10 +131,10 @@ impl VTensor {
     ///
     /// ```
     /// use tilewright_layout::{DType, typed::RowMajor, view::{Host, TensorView}};
-    /// use tilewright_layout::tensor::{Format, Place, TensorId, VTensor};
+    /// use tilewright_layout::tensor::{Format, TensorPlace, TensorId, VTensor};
     /// let data = [0u16; 40];
     /// let view = TensorView::<u16, RowMajor<8, 5>>::from_slice(&data).unwrap();
-    /// let tensor = VTensor::of_view(&view, DType::BF16, Place::Host, Format::Paged, TensorId(7)).unwrap();
+    /// let tensor = VTensor::of_view(&view, DType::BF16, TensorPlace::Host, Format::Paged, TensorId(7)).unwrap();
     /// assert_eq!((tensor.shape().extents(), tensor.padded_shape().extents()), (&[8, 5][..], &[8, 8][..]));
     /// ```
     ///
@@ -143,7 +143,7 @@ impl VTensor {
     pub fn of_view<T, L: crate::view::OffsetMap, S: crate::view::Space>(
         view: &crate::view::TensorView<'_, T, L, S>,
         dtype: DType,
-        place: Place,
+        place: TensorPlace,
         format: Format,
         id: TensorId,
     ) -> Result<VTensor, ShapeError> {
@@ -207,7 +207,7 @@ impl VTensor {
     }
 
     /// The place of the tensor.
-    pub const fn place(&self) -> Place {
+    pub const fn place(&self) -> TensorPlace {
         self.place
     }
 
@@ -228,11 +228,11 @@ impl fmt::Debug for Dims {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TensorPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Host => f.write_str("host"),
-            Place::Device(number) => write!(f, "device {number}"),
+            TensorPlace::Host => f.write_str("host"),
+            TensorPlace::Device(number) => write!(f, "device {number}"),
         }
     }
 }

@@ -7,7 +7,7 @@
 use core::marker::PhantomData;
 
 use super::{StaticLayout, banks::reach, notation};
-use crate::profile::At;
+use crate::profile::TreePosition;
 use crate::{Layout, Message, flat::Flat};
 
 /// The most modes that [`Lowered`] indexes.
@@ -28,7 +28,7 @@ pub struct Lowered<L>(PhantomData<fn() -> L>);
 
 /// One mode: `len` pairs, the first the fastest.
 #[derive(Clone, Copy)]
-struct Runs {
+struct ModeRuns {
     extent: [usize; MAX_RUNS],
     stride: [usize; MAX_RUNS],
     len: usize,
@@ -52,7 +52,7 @@ impl<L: StaticLayout> Lowered<L> {
         extents
     };
 
-    const RUNS: [Runs; MAX_RANK] = lower(&L::LAYOUT, notation::<L>());
+    const RUNS: [ModeRuns; MAX_RANK] = lower(&L::LAYOUT, notation::<L>());
     const SOURCE: usize = L::SWIZZLE.source_mask() as usize;
     const SHIFT: i64 = L::SWIZZLE.shift();
 
@@ -131,14 +131,14 @@ const fn rank_is<L: StaticLayout>(given: usize) {
     }
 }
 
-const fn lower(layout: &Layout, name: Message) -> [Runs; MAX_RANK] {
-    let mut modes = [Runs { extent: [1; MAX_RUNS], stride: [0; MAX_RUNS], len: 0 }; MAX_RANK];
+const fn lower(layout: &Layout, name: Message) -> [ModeRuns; MAX_RANK] {
+    let mut modes = [ModeRuns { extent: [1; MAX_RUNS], stride: [0; MAX_RUNS], len: 0 }; MAX_RANK];
     if layout.rank() > MAX_RANK {
         refuse(&name, "the layout has more than 8 modes; group some of them")
     }
     let mut mode = 0;
     while mode < layout.rank() {
-        let runs = Flat::of(&layout.subtree(layout.profile.child(At::ROOT, mode))).coalesce();
+        let runs = Flat::of(&layout.subtree(layout.profile.child(TreePosition::ROOT, mode))).coalesce();
         if runs.len > MAX_RUNS {
             refuse(&name, "a mode has more than 6 integers that do not merge; split it")
         }

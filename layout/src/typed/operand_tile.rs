@@ -2,7 +2,7 @@
 
 use super::{MatrixLayout, static_layout};
 use crate::ops::Order;
-use crate::swizzle::canonical::{Atom, Major, SwizzleWidth};
+use crate::swizzle::canonical::{CanonicalAtom, Major, SwizzleWidth};
 use crate::{IntTuple, LayoutError, Swizzled};
 
 /// The contiguous index of an operand, as a type.
@@ -71,7 +71,7 @@ pub const fn operand_tile(major: Major, bits: i64, mn: i64, k: i64) -> Result<Sw
         Major::K => Order::Left,
         Major::Mn => Order::Right,
     };
-    Atom { major, width }.tile_to_shape(bits, &IntTuple::constant(IntTuple::flat(&[mn, k])), order)
+    CanonicalAtom { major, width }.tile_to_shape(bits, &IntTuple::constant(IntTuple::flat(&[mn, k])), order)
 }
 
 const fn constant(tile: Result<Swizzled, LayoutError>) -> Swizzled {

@@ -11,7 +11,7 @@ use tilewright_kernels::tile::{Array, Float};
 use tilewright_megakernel::ops::{Footprint, OperandError, Operands, TaskOp, interval, positive};
 use tilewright_megakernel::program::{BufferId, Region, Span};
 use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, Weights, rows_of,
+    Call, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, WeightStages, rows_of,
 };
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
@@ -107,7 +107,7 @@ struct Capped {
 }
 
 impl DeviceFunction for Capped {
-    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
         let x = Array::new(call.state(offset_of!(Fields, x)), self.x);
         let out = Array::new(call.state(offset_of!(Fields, out)), self.out);
         let first_row = call.value(offset_of!(Fields, first_row));

@@ -9,7 +9,7 @@ use tilewright_layout::DType;
 
 use super::{Check, Footprint, Op, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::{Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, Weights, rows_of};
+use crate::vm::device::{Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, WeightStages, rows_of};
 use crate::vm::graph::{GraphPlanner, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
 
@@ -125,7 +125,7 @@ struct BestOfTiles {
 }
 
 impl DeviceFunction for BestOfTiles {
-    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
         let [value, index] =
             [offset_of!(ArgmaxFields, value), offset_of!(ArgmaxFields, index)].map(|field| call.state(field));
         let bests = tiles::TileBests { value: value.cast(), index: index.cast(), tiles: self.tiles };

@@ -12,7 +12,7 @@ use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval, positive}
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, ScaledCode, Storage, Unsupported,
-    Weights, multiple, rows_of,
+    WeightStages, multiple, rows_of,
 };
 use crate::vm::graph::{Begun, Embedding, GraphPlanner, LaunchMemory, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
@@ -245,7 +245,7 @@ struct RowsOfTable {
 }
 
 impl DeviceFunction for RowsOfTable {
-    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
         let RowsOfTable { strip, deal, rows, columns, scale, out, scaled, ref devices, ids } = *self;
         let outs = offset_of!(EmbedFields, outs);
         let copies = match devices[..] {

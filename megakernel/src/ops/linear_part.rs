@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::gemv::Strip;
-use tilewright_kernels::gemv::linear::{self, AOperand, Early, HeldForm, Output, Packing};
+use tilewright_kernels::gemv::linear::{self, AOperand, Early, HeldForm, LinearEpilogue, Packing};
 use tilewright_layout::DType;
 
 use super::linear::{InputFields, TileCode, Waits, plan_a_operand};
@@ -14,7 +14,7 @@ use super::{Check, Footprint, InputCode, LinearInput, OperandError, Operands, Ta
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, SharedBytes, Storage, Stretch, Taken,
-    TermsRead, Unsupported, Weights, multiple, rows_of,
+    TermsRead, Unsupported, WeightStages, multiple, rows_of,
 };
 use crate::vm::reference::{Context, Done};
 
@@ -200,10 +200,10 @@ impl DeviceFunction for PartTile {
         self.early.is_some()
     }
 
-    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {
         let value = |field: usize| call.value(field);
         let TileCode { strip, rows, input, a_operand, .. } = self.tile;
-        let tile = linear::Linear {
+        let tile = linear::LinearTask {
             strip,
             rows,
             first_row: value(offset_of!(LinearPartFields, first_row)),
@@ -215,7 +215,7 @@ impl DeviceFunction for PartTile {
                 .from(value(offset_of!(LinearPartFields, along))),
             a_operand,
             bias: None,
-            output: Output::Store {
+            output: LinearEpilogue::Store {
                 out: call.stored(offset_of!(LinearPartFields, out), self.out, Generation::Output).into(),
                 width: self.width,
             },

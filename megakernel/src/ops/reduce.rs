@@ -12,8 +12,8 @@ use tilewright_kernels::tile::Float;
 use super::{Check, Footprint, Op, OperandError, Operands, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, ScaledCode, Storage, Unsupported, Weights,
-    multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, ScaledCode, Storage, Unsupported,
+    WeightStages, multiple, rows_of,
 };
 use crate::vm::graph::{GraphPlanner, LaunchOp, NormOf};
 use crate::vm::reference::{Context, Done};
@@ -256,7 +256,7 @@ struct SumTile {
 }
 
 impl DeviceFunction for SumTile {
-    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
         let SumTile { part, norm, residual, out, scaled, across, .. } = *self;
         let first = call.stored(offset_of!(ReduceFields, parts), part, Generation::Input);
         let first = if across { first.across_devices().unless(call.left()) } else { first };

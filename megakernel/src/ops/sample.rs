@@ -5,14 +5,14 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::naive;
-use tilewright_kernels::sample::{Request, Scratch, tiles};
+use tilewright_kernels::sample::{Request, SampleScratch, tiles};
 use tilewright_layout::DType;
 
 use super::argmax::best_of_tiles;
 use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, SharedBytes, Unsupported, Weights, rows_of,
+    Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, SharedBytes, Unsupported, WeightStages, rows_of,
 };
 use crate::vm::graph::{GraphPlanner, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
@@ -177,10 +177,10 @@ struct SampleFunction {
 
 impl DeviceFunction for SampleFunction {
     fn shared(&self, _warps: u32) -> SharedBytes {
-        SharedBytes { operand: Scratch::BYTES, ..SharedBytes::default() }
+        SharedBytes { operand: SampleScratch::BYTES, ..SharedBytes::default() }
     }
 
-    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
         let [value, index] =
             [offset_of!(SampleFields, value), offset_of!(SampleFields, index)].map(|field| call.state(field));
         let bests = tiles::TileBests { value: value.cast(), index: index.cast(), tiles: self.tiles };
@@ -195,6 +195,6 @@ impl DeviceFunction for SampleFunction {
             first_row: call.value(offset_of!(SampleFields, first_row)),
         };
         // No task's activations are in shared memory now.
-        tiles::sample(call.team(), Scratch::new(call.scratch().operand.cast()), choice);
+        tiles::sample(call.team(), SampleScratch::new(call.scratch().operand.cast()), choice);
     }
 }

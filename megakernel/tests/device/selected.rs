@@ -13,7 +13,7 @@ use tilewright_megakernel::program::{BufferId, BufferKind, Region, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, Weights, rows_of,
+    Call, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, WeightStages, rows_of,
 };
 use tilewright_megakernel::vm::reference::{Context, KvState, Machine, TaskFault};
 
@@ -116,7 +116,7 @@ impl DeviceOp for Ends {
 }
 
 impl DeviceFunction for EndsOfRows {
-    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
         let EndsOfRows { rows, heads, most, width, newest } = *self;
         let kv_head = call.value(offset_of!(Fields, kv_head));
         let [position, table, blocks, last] = [

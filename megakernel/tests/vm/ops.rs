@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tilewright_kernels::activation::Activation;
-use tilewright_kernels::naive::{self, PoolShape, Sampling, Split};
+use tilewright_kernels::naive::{self, PoolShape, Sampling, SplitPartial};
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{
@@ -315,12 +315,12 @@ proptest! {
         lab.tasks(tiles.into_iter().map(|heads| Op::from(Combine { acc, stats, out, rows: Span::all(rows), heads })).collect());
         let expected: Vec<f32> = (0..rows * heads)
             .flat_map(|at| {
-                let parts: Vec<Split<f32>> = (at * splits..(at + 1) * splits)
+                let parts: Vec<SplitPartial<f32>> = (at * splits..(at + 1) * splits)
                     .map(|s| {
                         let [max, sum] = [stats_values[2 * s], stats_values[2 * s + 1]];
                         // A split without tokens has no sums.
                         let acc = if sum == 0.0 { vec![0.0; dim] } else { acc_values[s * dim..][..dim].to_vec() };
-                        Split { max, sum, acc }
+                        SplitPartial { max, sum, acc }
                     })
                     .collect();
                 naive::combine(&parts, dim)

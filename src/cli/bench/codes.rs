@@ -117,9 +117,9 @@ impl<'b> QuantisedProduct<'b> {
         Ok(QuantisedProduct { bench, suite, extents, strip, matrix, weights, x })
     }
 
-    fn plan(&self, settings: &Settings) -> Result<hopper::Plan, Failure> {
+    fn plan(&self, settings: &Settings) -> Result<hopper::HopperPlan, Failure> {
         let [m, n, _] = self.extents;
-        let tuning = hopper::Tuning {
+        let tuning = hopper::HopperTuning {
             warpgroups: settings.number("strips")?.div_ceil(8),
             strips: settings.number("strips")?,
             stage_tiles: settings.number("stage_tiles")?,
@@ -130,7 +130,7 @@ impl<'b> QuantisedProduct<'b> {
             vectors: settings.number("vectors")?,
             per_sm: 1,
         };
-        Ok(hopper::Plan::new(m, n, self.strip, tuning)?)
+        Ok(hopper::HopperPlan::new(m, n, self.strip, tuning)?)
     }
 
     fn sms(&self) -> u32 {
@@ -208,7 +208,7 @@ impl Tunable for QuantisedProduct<'_> {
 
     fn space(&self) -> SearchSpace {
         let [m, n, _] = self.extents;
-        let hopper::Tuning { strips, stage_tiles, stages, in_flight, multicast, splits, vectors, .. } =
+        let hopper::HopperTuning { strips, stage_tiles, stages, in_flight, multicast, splits, vectors, .. } =
             hopper::choose(m, n, self.strip, self.sms(), 2);
         let shipped = Settings::default().with("strips", strips).with("stage_tiles", stage_tiles);
         let shipped = shipped.with("stages", stages).with("in_flight", in_flight).with("multicast", multicast);
@@ -236,9 +236,9 @@ impl Tunable for QuantisedProduct<'_> {
         let kernel = bench.device.load(&verify(step.kernel.clone())?)?;
         let launch = |weights: &Buffer<u8>| {
             let weights = weights.cast::<bf16>()?;
-            let buffer = |of: gemm::Buffer| match of {
-                gemm::Buffer::A => &weights,
-                gemm::Buffer::B => &x,
+            let buffer = |of: gemm::GemmBuffer| match of {
+                gemm::GemmBuffer::A => &weights,
+                gemm::GemmBuffer::B => &x,
                 _ => &y,
             };
             work_of(&kernel, &step, |of, shape| bench.device.tensor_map(buffer(of), shape), |of| buffer(of).into())
@@ -249,7 +249,7 @@ impl Tunable for QuantisedProduct<'_> {
         let (bytes, flops) =
             (weights + 2 * u64::from(m) * u64::from(n + k), 2 * u64::from(m) * u64::from(n) * u64::from(k));
         let error = self.error(&bench.stream.read(&y)?);
-        let hopper::Tuning { stage_tiles, stages, multicast, splits, .. } = plan.tuning;
+        let hopper::HopperTuning { stage_tiles, stages, multicast, splits, .. } = plan.tuning;
         let (rows, columns, depth) = (plan.rows(), plan.columns(), self.strip.depth() * stage_tiles);
         let variant = format!("wgmma {rows}x{columns}x{depth} s{stages} c{multicast} x{splits}");
         let row = finding::row(self.suite, &self.shape(), times, [bytes, flops], error);

@@ -4,10 +4,11 @@
 use half::bf16;
 use tilewright_codegen::device::backend::Work;
 use tilewright_codegen::device::{Arg, Buffer, DeviceError, Kernel, TensorMap, TensorShape};
-use tilewright_codegen::trial::{Draw, Element};
+use tilewright_codegen::trial::{Draw, TrialElement};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm::{
-    self, Argument, Choice, Config, Drawn, Epilogue, Problem, Shape, Step, choose, predict,
+    self, Argument, Drawn, Epilogue, GemmProblem, HopperChoice, HopperConfig, HopperShape, PlannedLaunch, choose,
+    predict,
 };
 use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
@@ -80,30 +81,31 @@ fn parts(set: usize, [a, b, _]: [usize; 3]) -> [std::ops::Range<usize>; 2] {
 
 /// Runs the suite.
 pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
-    let problem = |[m, n, k]: [u32; 3]| Problem::new(m, n, k);
+    let problem = |[m, n, k]: [u32; 3]| GemmProblem::new(m, n, k);
     let scaled = |extents| problem(extents).epilogue(Epilogue { scaled: true, ..Epilogue::default() });
     rows::<bf16>(bench, "gemm", &SHAPES.map(problem))?;
     let [e4m3, fast, s8] = SUITES_OF_8_BITS;
     rows::<E4M3>(bench, e4m3, &SHAPES_OF_8_BITS.map(scaled))?;
-    rows::<E4M3>(bench, fast, &SHAPES_OF_8_BITS.map(scaled).map(Problem::fast))?;
+    rows::<E4M3>(bench, fast, &SHAPES_OF_8_BITS.map(scaled).map(GemmProblem::fast))?;
     rows::<i8>(bench, s8, &SHAPES_OF_8_BITS.map(scaled))
 }
 
 /// The number of rows that [`run`] keeps or skips.
 pub(super) fn rows_of(only: &Only) -> usize {
-    let wide = only.count(SHAPES.map(|[m, n, k]| of_bits::<bf16>(&Problem::new(m, n, k))));
-    let narrow = SHAPES_OF_8_BITS.map(|[m, n, k]| of_bits::<E4M3>(&Problem::new(m, n, k)));
+    let wide = only.count(SHAPES.map(|[m, n, k]| of_bits::<bf16>(&GemmProblem::new(m, n, k))));
+    let narrow = SHAPES_OF_8_BITS.map(|[m, n, k]| of_bits::<E4M3>(&GemmProblem::new(m, n, k)));
     wide + SUITES_OF_8_BITS.len() * only.count(narrow)
 }
 
 /// A shape and the bits of its operands, which `--only` may name.
-fn of_bits<F: Drawn>(problem: &Problem) -> Vec<(&'static str, u64)> {
+fn of_bits<F: Drawn>(problem: &GemmProblem) -> Vec<(&'static str, u64)> {
     shape(problem).into_iter().chain([("bits", F::BITS as u64)]).collect()
 }
 
 /// The rows of a type of operands.
-fn rows<F: Drawn>(bench: &Bench, suite: &'static str, problems: &[Problem]) -> Result<(), Failure> {
-    let wanted = |problem: &&Problem| bench.wants(&[("bits", F::BITS as u64)]) && bench.begins(suite, &shape(problem));
+fn rows<F: Drawn>(bench: &Bench, suite: &'static str, problems: &[GemmProblem]) -> Result<(), Failure> {
+    let wanted =
+        |problem: &&GemmProblem| bench.wants(&[("bits", F::BITS as u64)]) && bench.begins(suite, &shape(problem));
     problems
         .iter()
         .filter(wanted)
@@ -119,14 +121,14 @@ pub(super) fn parse_shape(text: &str) -> Result<[u32; 3], BenchError> {
 pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 3]]) -> Vec<Prepare<'b>> {
     let all = if shapes.is_empty() { SHAPES.to_vec() } else { shapes.to_vec() };
     let prepare = |[m, n, k]: [u32; 3]| -> Prepare<'b> {
-        Box::new(move || Ok(Box::new(GemmProduct::<bf16>::new(bench, "gemm", Problem::new(m, n, k))?)))
+        Box::new(move || Ok(Box::new(GemmProduct::<bf16>::new(bench, "gemm", GemmProblem::new(m, n, k))?)))
     };
     all.into_iter().map(prepare).collect()
 }
 
 /// The shape of a row.
-fn shape(problem: &Problem) -> [(&'static str, u64); 3] {
-    let Problem { m, n, k, .. } = *problem;
+fn shape(problem: &GemmProblem) -> [(&'static str, u64); 3] {
+    let GemmProblem { m, n, k, .. } = *problem;
     [("m", m.into()), ("n", n.into()), ("k", k.into())]
 }
 
@@ -134,7 +136,7 @@ fn shape(problem: &Problem) -> [(&'static str, u64); 3] {
 struct GemmProduct<'b, F: Drawn> {
     bench: &'b Bench,
     suite: &'static str,
-    problem: Problem,
+    problem: GemmProblem,
     numbers: RotatingOperands<F>,
     sets: usize,
 }
@@ -142,7 +144,7 @@ struct GemmProduct<'b, F: Drawn> {
 const ALONG: [(&str, Along); 2] = [("rows", Along::Rows), ("columns", Along::Columns)];
 
 impl<'b, F: Drawn> GemmProduct<'b, F> {
-    fn new(bench: &'b Bench, suite: &'static str, problem: Problem) -> Result<GemmProduct<'b, F>, Failure> {
+    fn new(bench: &'b Bench, suite: &'static str, problem: GemmProblem) -> Result<GemmProduct<'b, F>, Failure> {
         let sizes = problem.sizes();
         let bytes = F::BITS as usize / 8 * (sizes[0] + sizes[1]);
         let sets = bench.rotations(bytes as u64).min(16);
@@ -154,10 +156,11 @@ impl<'b, F: Drawn> GemmProduct<'b, F> {
         self.bench.device.properties().sms
     }
 
-    fn choice(&self, settings: &Settings) -> Result<Choice, SettingsError> {
-        let tiles: Vec<(String, Shape)> = Shape::ALL.iter().map(|&shape| (format!("{shape:?}"), shape)).collect();
-        let tiles: Vec<(&str, Shape)> = tiles.iter().map(|(name, shape)| (name.as_str(), *shape)).collect();
-        let config = Config {
+    fn choice(&self, settings: &Settings) -> Result<HopperChoice, SettingsError> {
+        let tiles: Vec<(String, HopperShape)> =
+            HopperShape::ALL.iter().map(|&shape| (format!("{shape:?}"), shape)).collect();
+        let tiles: Vec<(&str, HopperShape)> = tiles.iter().map(|(name, shape)| (name.as_str(), *shape)).collect();
+        let config = HopperConfig {
             stages: settings.number("stages")?,
             cluster: settings.number("cluster")?,
             along: settings.choice("along", &ALONG, "rows or columns")?,
@@ -165,7 +168,7 @@ impl<'b, F: Drawn> GemmProduct<'b, F> {
             two_level: self.problem.two_level::<F>(),
         };
         let shape = settings.choice("tile", &tiles, "a tile of the table, such as M128N256")?;
-        Ok(Choice { shape, config, splits: settings.number("splits")? })
+        Ok(HopperChoice { shape, config, splits: settings.number("splits")? })
     }
 }
 
@@ -179,13 +182,13 @@ impl<F: Drawn> Tunable for GemmProduct<'_, F> {
     }
 
     fn space(&self) -> SearchSpace {
-        let Choice { shape, config, splits } = choose::<F>(&self.problem, self.multiprocessors());
+        let HopperChoice { shape, config, splits } = choose::<F>(&self.problem, self.multiprocessors());
         let along = ALONG.iter().find(|(_, along)| *along == config.along).map_or("rows", |(name, _)| *name);
         let shipped = Settings::default().with("tile", format!("{shape:?}")).with("stages", config.stages);
         let shipped = shipped.with("cluster", config.cluster).with("along", along).with("group", config.group);
-        let holds = |shape: &&Shape| !config.two_level || shape.holds_two_levels();
+        let holds = |shape: &&HopperShape| !config.two_level || shape.holds_two_levels();
         SearchSpace::new(shipped.with("splits", splits))
-            .axis("tile", Shape::ALL.iter().filter(holds).map(|shape| format!("{shape:?}")))
+            .axis("tile", HopperShape::ALL.iter().filter(holds).map(|shape| format!("{shape:?}")))
             .axis("stages", 3..=8)
             .axis("cluster", [1, 2, 4])
             .axis("along", ALONG.map(|(name, _)| name))
@@ -196,7 +199,9 @@ impl<F: Drawn> Tunable for GemmProduct<'_, F> {
     fn predict(&self, settings: &Settings) -> f64 {
         match self.choice(settings) {
             // A cluster of one block has no direction.
-            Ok(Choice { config: Config { cluster: 1, along: Along::Columns, .. }, .. }) | Err(_) => f64::INFINITY,
+            Ok(HopperChoice { config: HopperConfig { cluster: 1, along: Along::Columns, .. }, .. }) | Err(_) => {
+                f64::INFINITY
+            }
             Ok(choice) => predict::<F>(&self.problem, &choice, self.multiprocessors()),
         }
     }
@@ -228,7 +233,7 @@ impl<F: Drawn> Tunable for GemmProduct<'_, F> {
         // The result is that of the last launch of a replay.
         let operands = parts(sets - 1, sizes).map(|part| &numbers.host[part]);
         let error = error::<F>(&problem, operands, &bench.stream.read(&c)?);
-        let Config { stages, cluster, along, group, two_level } = choice.config;
+        let HopperConfig { stages, cluster, along, group, two_level } = choice.config;
         let bytes = (F::BITS as usize / 8 * (sizes[0] + sizes[1]) + 2 * sizes[2]) as u64;
         let work = [bytes, problem.operations() as u64];
         let variant = format!(
@@ -258,23 +263,23 @@ struct ProductBuffers<'b, E> {
 }
 
 /// Builds a launch on the buffers of a product.
-fn launch<E: Element>(
+fn launch<E: TrialElement>(
     bench: &Bench,
     kernel: &Kernel,
-    step: &Step,
+    step: &PlannedLaunch,
     buffers: ProductBuffers<'_, E>,
 ) -> Result<Work, Failure> {
     let ProductBuffers { a, b, c, partials, scales } = buffers;
     let scales = [scales.slice(0..1)?, scales.slice(1..2)?];
-    let map = |of: gemm::Buffer, shape| match of {
-        gemm::Buffer::A => bench.device.tensor_map(a, shape),
-        gemm::Buffer::B => bench.device.tensor_map(b, shape),
+    let map = |of: gemm::GemmBuffer, shape| match of {
+        gemm::GemmBuffer::A => bench.device.tensor_map(a, shape),
+        gemm::GemmBuffer::B => bench.device.tensor_map(b, shape),
         _ => bench.device.tensor_map(c, shape),
     };
     work_of(kernel, step, map, |of| match of {
-        gemm::Buffer::Partials => partials.into(),
-        gemm::Buffer::AScale => (&scales[0]).into(),
-        gemm::Buffer::BScale => (&scales[1]).into(),
+        gemm::GemmBuffer::Partials => partials.into(),
+        gemm::GemmBuffer::AScale => (&scales[0]).into(),
+        gemm::GemmBuffer::BScale => (&scales[1]).into(),
         _ => c.into(),
     })
 }
@@ -282,9 +287,9 @@ fn launch<E: Element>(
 /// Builds a launch from the names of its buffers: `map` makes tensor maps, `pointer` addresses.
 pub(super) fn work_of<'b>(
     kernel: &Kernel,
-    step: &Step,
-    map: impl Fn(gemm::Buffer, TensorShape) -> Result<TensorMap, DeviceError>,
-    pointer: impl Fn(gemm::Buffer) -> Arg<'b>,
+    step: &PlannedLaunch,
+    map: impl Fn(gemm::GemmBuffer, TensorShape) -> Result<TensorMap, DeviceError>,
+    pointer: impl Fn(gemm::GemmBuffer) -> Arg<'b>,
 ) -> Result<Work, Failure> {
     let maps = step.arguments.iter().map(|argument| match argument {
         Argument::Map(of, shape) => map(*of, shape.clone()).map(Some),
@@ -300,7 +305,7 @@ pub(super) fn work_of<'b>(
 }
 
 /// The relative error of elements at random places, against f64.
-fn error<F: Drawn>(problem: &Problem, [a, b]: [&[F::Stored]; 2], c: &[bf16]) -> f64 {
+fn error<F: Drawn>(problem: &GemmProblem, [a, b]: [&[F::Stored]; 2], c: &[bf16]) -> f64 {
     let (n, k) = (problem.n as usize, problem.k as usize);
     let scale = if problem.epilogue.scaled { f64::from(SCALES[0] * SCALES[1]) } else { 1.0 };
     let (mut draw, mut difference, mut norm) = (Draw::new(9), 0.0, 0.0);

@@ -9,7 +9,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm;
-use tilewright_kernels::gemv::{Epilogue, Plan, Strip, Tuning, gemv, hopper};
+use tilewright_kernels::gemv::{Epilogue, GemvPlan, GemvTuning, Strip, gemv, hopper};
 
 use super::gemm::work_of;
 use super::timing::{Bench, Only};
@@ -45,7 +45,8 @@ struct RotatingWeights {
 impl RotatingWeights {
     /// Draws weights for the plan that pads most.
     fn new(bench: &Bench, n: u32, k: u32) -> Result<RotatingWeights, Failure> {
-        let plans = STAGE_TILES.map(|stage_tiles| Plan::new(1, k, 1, Tuning { stage_tiles, ..Tuning::h100(1) }));
+        let plans =
+            STAGE_TILES.map(|stage_tiles| GemvPlan::new(1, k, 1, GemvTuning { stage_tiles, ..GemvTuning::h100(1) }));
         let rooms = plans.into_iter().map(|plan| Ok(plan?.strip.layout(n.div_ceil(Strip::ROWS)).cosize()));
         let rooms = rooms.collect::<Result<Vec<i64>, Failure>>()?;
         let len = rooms.into_iter().max().unwrap_or(0) as usize;
@@ -115,7 +116,7 @@ struct BatchedVectors<'b> {
     weights: Rc<RotatingWeights>,
     batch: u32,
     /// The shipped settings of the `wgmma` kernel, for batches that use it.
-    wgmma: Option<hopper::Tuning>,
+    wgmma: Option<hopper::HopperTuning>,
 }
 
 /// Tiles of a stage.
@@ -127,9 +128,9 @@ const WANTED: [f64; 2] = [49152.0, 196_608.0];
 /// The plan of a kernel.
 enum KernelPlan {
     /// Over `mma.sync`.
-    Warps(Plan),
+    Warps(GemvPlan),
     /// By `wgmma`.
-    Warpgroups(hopper::Plan),
+    Warpgroups(hopper::HopperPlan),
 }
 
 impl KernelPlan {
@@ -143,7 +144,7 @@ impl KernelPlan {
     /// The variant of a row: empty for the `mma.sync` kernel.
     fn variant(&self) -> String {
         let KernelPlan::Warpgroups(plan) = self else { return String::new() };
-        let hopper::Tuning { stage_tiles, stages, multicast, splits, .. } = plan.tuning;
+        let hopper::HopperTuning { stage_tiles, stages, multicast, splits, .. } = plan.tuning;
         format!("wgmma {}x{} s{stages} c{multicast} x{splits}", plan.rows(), 32 * stage_tiles)
     }
 }
@@ -161,7 +162,7 @@ impl<'b> BatchedVectors<'b> {
     fn plan(&self, settings: &Settings) -> Result<KernelPlan, Failure> {
         let stage_tiles = || settings.number("stage_tiles");
         if self.wgmma.is_some() && settings.choice("kernel", &KERNELS, "wgmma or mma")? {
-            let tuning = hopper::Tuning {
+            let tuning = hopper::HopperTuning {
                 warpgroups: settings.number("strips")?.div_ceil(8),
                 strips: settings.number("strips")?,
                 stage_tiles: stage_tiles()?,
@@ -172,12 +173,12 @@ impl<'b> BatchedVectors<'b> {
                 vectors: 0,
                 per_sm: settings.number("per_sm")?,
             };
-            let plan = hopper::Plan::new(self.batch, self.weights.n, strip(self.weights.k)?, tuning)?;
+            let plan = hopper::HopperPlan::new(self.batch, self.weights.n, strip(self.weights.k)?, tuning)?;
             return Ok(KernelPlan::Warpgroups(plan));
         }
         let tuning = match self.wgmma {
-            Some(_) => Tuning::h100(self.batch),
-            None => Tuning {
+            Some(_) => GemvTuning::h100(self.batch),
+            None => GemvTuning {
                 warps: settings.number("warps")?,
                 stage_tiles: stage_tiles()?,
                 stages: settings.number("stages")?,
@@ -186,7 +187,12 @@ impl<'b> BatchedVectors<'b> {
                 group: settings.number("group")?,
             },
         };
-        Ok(KernelPlan::Warps(Plan::new(self.batch, self.weights.k, Plan::strips(self.weights.n, self.sms()), tuning)?))
+        Ok(KernelPlan::Warps(GemvPlan::new(
+            self.batch,
+            self.weights.k,
+            GemvPlan::strips(self.weights.n, self.sms()),
+            tuning,
+        )?))
     }
 }
 
@@ -195,12 +201,12 @@ const KERNELS: [(&str, bool); 2] = [("wgmma", true), ("mma", false)];
 
 /// The packed weights that the product by `wgmma` reads: those of one vector.
 fn strip(k: u32) -> Result<Strip, Failure> {
-    Ok(Plan::new(1, k, 1, Tuning::h100(1))?.strip)
+    Ok(GemvPlan::new(1, k, 1, GemvTuning::h100(1))?.strip)
 }
 
 /// The settings of the product by `wgmma`, with the largest clusters of which the device holds all
 /// at once.
-fn chosen(bench: &Bench, weights: &RotatingWeights, batch: u32) -> Result<hopper::Tuning, Failure> {
+fn chosen(bench: &Bench, weights: &RotatingWeights, batch: u32) -> Result<hopper::HopperTuning, Failure> {
     let (sms, strip) = (bench.device.properties().sms, strip(weights.k)?);
     let mut most = 8;
     loop {
@@ -208,7 +214,7 @@ fn chosen(bench: &Bench, weights: &RotatingWeights, batch: u32) -> Result<hopper
         if tuning.splits == 1 {
             return Ok(tuning);
         }
-        let plan = hopper::Plan::new(batch, weights.n, strip, tuning)?;
+        let plan = hopper::HopperPlan::new(batch, weights.n, strip, tuning)?;
         let kernel = bench.device.load(&verify(hopper::gemv(Arch::Sm90a, &plan, Epilogue::default()))?)?;
         if u64::from(plan.blocks(sms)) <= kernel.resident_blocks() {
             return Ok(tuning);
@@ -227,8 +233,9 @@ impl Tunable for BatchedVectors<'_> {
     }
 
     fn space(&self) -> SearchSpace {
-        if let Some(hopper::Tuning { strips, stage_tiles, stages, in_flight, multicast, splits, per_sm, .. }) =
-            self.wgmma
+        if let Some(hopper::HopperTuning {
+            strips, stage_tiles, stages, in_flight, multicast, splits, per_sm, ..
+        }) = self.wgmma
         {
             let shipped = Settings::default().with("kernel", "wgmma").with("strips", strips);
             let shipped = shipped.with("stage_tiles", stage_tiles).with("stages", stages).with("in_flight", in_flight);
@@ -243,7 +250,7 @@ impl Tunable for BatchedVectors<'_> {
             .axis("splits", [1, 2, 4, 8])
             .axis("per_sm", [1, 2]);
         }
-        let Tuning { warps, stage_tiles, stages, in_flight, x_stages, group } = Tuning::h100(self.batch);
+        let GemvTuning { warps, stage_tiles, stages, in_flight, x_stages, group } = GemvTuning::h100(self.batch);
         let shipped = Settings::default().with("warps", warps).with("stage_tiles", stage_tiles).with("stages", stages);
         SearchSpace::new(shipped.with("in_flight", in_flight).with("x_stages", x_stages).with("group", group))
             .axis("warps", [4, 8, 16])
@@ -299,10 +306,15 @@ impl Tunable for BatchedVectors<'_> {
 }
 
 /// A launch by `wgmma` on weights, vectors and results.
-fn launch(bench: &Bench, kernel: &Kernel, step: &gemm::Step, [w, x, y]: [&Buffer<bf16>; 3]) -> Result<Work, Failure> {
-    let buffer = |buffer: gemm::Buffer| match buffer {
-        gemm::Buffer::A => w,
-        gemm::Buffer::B => x,
+fn launch(
+    bench: &Bench,
+    kernel: &Kernel,
+    step: &gemm::PlannedLaunch,
+    [w, x, y]: [&Buffer<bf16>; 3],
+) -> Result<Work, Failure> {
+    let buffer = |buffer: gemm::GemmBuffer| match buffer {
+        gemm::GemmBuffer::A => w,
+        gemm::GemmBuffer::B => x,
         _ => y,
     };
     work_of(kernel, step, |of, shape| bench.device.tensor_map(buffer(of), shape), |of| buffer(of).into())

@@ -1,7 +1,7 @@
 //! The fragment layouts of matrix atoms, in the schema of the golden cases.
 
 use serde_json::{Value as Json, json};
-use tilewright_layout::fragment::{Atom, Operand, fragment};
+use tilewright_layout::fragment::{Atom, MmaOperand, fragment};
 
 use super::ExpressionRefusal;
 use super::operations::arg;
@@ -18,7 +18,7 @@ pub fn fragment_case(name: &str, args: &[LayoutValue], case: &Json) -> Result<Js
         expected: "an atom such as SM90_64x256x16_F32BF16BF16_SS",
     })?;
     let operand = word(arg(name, args, 1)?)?;
-    let operand = Operand::ALL
+    let operand = MmaOperand::ALL
         .into_iter()
         .find(|o| o.name() == operand)
         .ok_or_else(|| ExpressionRefusal::UnknownWord { word: operand.to_owned(), expected: "A, B or C" })?;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
-use tilewright_layout::picture::{Colour, Svg, TextGrid};
+use tilewright_layout::picture::{Colour, LayoutSvg, TextGrid};
 use tilewright_layout::{Composed, Layout};
 
 use super::{ExpressionRefusal, evaluate};
@@ -74,5 +74,5 @@ pub(super) fn run(layout: &Composed, svg: Option<&Path>, colours: &Colours) -> R
         (None, Some(element_bytes)) => Colour::Bank { element_bytes },
         (None, None) => Colour::Tile { rows: rows.max(1), columns: columns.max(1) },
     };
-    OutputFile::create(path)?.write(|file| write!(file, "{}", Svg::new(layout, colour)))
+    OutputFile::create(path)?.write(|file| write!(file, "{}", LayoutSvg::new(layout, colour)))
 }

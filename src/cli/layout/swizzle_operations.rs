@@ -1,6 +1,6 @@
 //! The operations on swizzles and swizzled layouts by name.
 
-use tilewright_layout::swizzle::canonical::Atom;
+use tilewright_layout::swizzle::canonical::CanonicalAtom;
 use tilewright_layout::{Composed, Layout, LayoutError, Swizzle, Swizzled};
 
 use super::ExpressionRefusal;
@@ -146,9 +146,9 @@ fn slice_and_offset(name: &str, args: &[LayoutValue]) -> SwizzleResult {
     Ok(LayoutValue::List(vec![slice, LayoutValue::Int(offset)]))
 }
 
-fn atom(name: &str, args: &[LayoutValue]) -> Result<Atom, ExpressionRefusal> {
+fn atom(name: &str, args: &[LayoutValue]) -> Result<CanonicalAtom, ExpressionRefusal> {
     let word = arg(name, args, 0)?.word()?;
-    Atom::from_name(word).ok_or_else(|| ExpressionRefusal::UnknownWord {
+    CanonicalAtom::from_name(word).ok_or_else(|| ExpressionRefusal::UnknownWord {
         word: word.to_owned(),
         expected: "K_INTER, K_SW32, K_SW64, K_SW128, MN_INTER, MN_SW32, MN_SW64, MN_SW128",
     })

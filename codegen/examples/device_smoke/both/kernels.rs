@@ -3,10 +3,10 @@
 use tilewright_codegen::build::{Builder, Bulk, block, record};
 use tilewright_codegen::gallery;
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
-use tilewright_codegen::ir::{Arch, Launch};
+use tilewright_codegen::ir::{Arch, LaunchBounds};
 use tilewright_codegen::verify::{Verified, VerifyErrors, verify};
 
-fn recorded(name: &str, launch: Launch, build: fn(&Builder)) -> Result<Verified, VerifyErrors> {
+fn recorded(name: &str, launch: LaunchBounds, build: fn(&Builder)) -> Result<Verified, VerifyErrors> {
     verify(record(name, Arch::Sm90a, launch, build))
 }
 

@@ -15,27 +15,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The context of a device: its primary one, which other users of CUDA in the process share.
 #[derive(Debug)]
-pub(super) struct Context {
+pub(super) struct CudaContext {
     device: CUdevice,
     raw: CUcontext,
     properties: Properties,
     /// Modules that are loaded, by their PTX.
     modules: Mutex<HashMap<Box<str>, Weak<Module>>>,
     /// Contexts whose kernels reach this device's memory.
-    readers: Mutex<Vec<Weak<Context>>>,
+    readers: Mutex<Vec<Weak<CudaContext>>>,
 }
 
 // SAFETY: a context handle may be used from any thread; the driver serialises what needs to be.
-unsafe impl Send for Context {}
+unsafe impl Send for CudaContext {}
 // SAFETY: as above.
-unsafe impl Sync for Context {}
+unsafe impl Sync for CudaContext {}
 
 /// Contexts by the number of their device; those that are open can be upgraded.
-static OPEN: Mutex<BTreeMap<u32, Weak<Context>>> = Mutex::new(BTreeMap::new());
+static OPEN: Mutex<BTreeMap<u32, Weak<CudaContext>>> = Mutex::new(BTreeMap::new());
 
-impl Context {
+impl CudaContext {
     /// The context of the device of that number.
-    pub(super) fn open(ordinal: u32) -> Result<Arc<Context>, DeviceError> {
+    pub(super) fn open(ordinal: u32) -> Result<Arc<CudaContext>, DeviceError> {
         let driver = probe::driver()?;
         let count = probe::count()?;
         if ordinal >= count {
@@ -45,12 +45,12 @@ impl Context {
         if let Some(context) = open.get(&ordinal).and_then(Weak::upgrade) {
             return Ok(context);
         }
-        let context = Arc::new(Context::new(ordinal, driver)?);
+        let context = Arc::new(CudaContext::new(ordinal, driver)?);
         open.insert(ordinal, Arc::downgrade(&context));
         Ok(context)
     }
 
-    fn new(ordinal: u32, driver: u32) -> Result<Context, DeviceError> {
+    fn new(ordinal: u32, driver: u32) -> Result<CudaContext, DeviceError> {
         let mut device: CUdevice = 0;
         // SAFETY: the driver is initialised, the pointer is live, the number is below the count of
         // devices.
@@ -59,7 +59,7 @@ impl Context {
         let mut raw: CUcontext = std::ptr::null_mut();
         // SAFETY: the device is valid and the pointer live. `Drop` releases what is retained.
         check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut raw, device) })?;
-        Ok(Context { device, raw, properties, modules: Mutex::default(), readers: Mutex::default() })
+        Ok(CudaContext { device, raw, properties, modules: Mutex::default(), readers: Mutex::default() })
     }
 
     pub(super) fn properties(&self) -> &Properties {
@@ -83,7 +83,7 @@ impl Context {
 
     /// Lets kernels of this device reach the memory of another: all of it, whenever it is
     /// allocated.
-    pub(super) fn reach(self: &Arc<Context>, peer: &Context) -> Result<(), DeviceError> {
+    pub(super) fn reach(self: &Arc<CudaContext>, peer: &CudaContext) -> Result<(), DeviceError> {
         let mut can: c_int = 0;
         // SAFETY: both devices are valid and the pointer is live.
         let result = unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, self.device, peer.device) };
@@ -110,13 +110,13 @@ impl Context {
     /// memory is freed.
     pub(super) fn settle_readers(&self) {
         self.settle();
-        let readers: Vec<Arc<Context>> = lock(&self.readers).iter().filter_map(Weak::upgrade).collect();
+        let readers: Vec<Arc<CudaContext>> = lock(&self.readers).iter().filter_map(Weak::upgrade).collect();
         readers.iter().for_each(|reader| reader.settle());
     }
 
     /// Waits for all work of every open device, before memory is freed that all of them reach.
     pub(super) fn settle_all() {
-        let open: Vec<Arc<Context>> = lock(&OPEN).values().filter_map(Weak::upgrade).collect();
+        let open: Vec<Arc<CudaContext>> = lock(&OPEN).values().filter_map(Weak::upgrade).collect();
         open.iter().for_each(|context| context.settle());
     }
 
@@ -139,7 +139,7 @@ impl Context {
     }
 }
 
-impl Drop for Context {
+impl Drop for CudaContext {
     fn drop(&mut self) {
         // SAFETY: nothing that belongs to the context is left, as all of it keeps the context; the
         // retain of `new` is released here and nowhere else.

@@ -1,57 +1,57 @@
 //! The back end of NVIDIA GPUs.
 
-use super::context::Context;
+use super::context::CudaContext;
 use super::link::{self, Link};
-use super::memory::{Mapped, Memory, Pinned};
+use super::memory::{CudaMapped, CudaMemory, CudaPinned};
 use super::module::Function;
 use super::nccl::{Communicators, nccl};
-use super::stream::{Event, Graph, Stream, mine};
+use super::stream::{CudaEvent, CudaGraph, CudaStream, mine};
 use super::tensor_map;
 use crate::device::backend::{
     Allocation, Backend, Handle, InFlight, Loaded, MappedWords, PinnedBytes, Span, WordWidth, Work,
 };
-use crate::device::{DeviceError, End, Properties, Signature, Source, TensorShape};
+use crate::device::{DeviceError, End, KernelSource, Properties, Signature, TensorShape};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A GPU.
 #[derive(Debug)]
-pub(super) struct Gpu {
-    context: Arc<Context>,
+pub(super) struct CudaDevice {
+    context: Arc<CudaContext>,
 }
 
-impl Gpu {
-    pub(super) fn new(context: Arc<Context>) -> Gpu {
-        Gpu { context }
+impl CudaDevice {
+    pub(super) fn new(context: Arc<CudaContext>) -> CudaDevice {
+        CudaDevice { context }
     }
 
-    fn stream_of<'h>(&self, stream: &'h Handle) -> Result<&'h Stream, DeviceError> {
-        mine(&self.context, stream, "stream", Stream::context)
+    fn stream_of<'h>(&self, stream: &'h Handle) -> Result<&'h CudaStream, DeviceError> {
+        mine(&self.context, stream, "stream", CudaStream::context)
     }
 
-    fn event_of<'h>(&self, event: &'h Handle) -> Result<&'h Event, DeviceError> {
-        mine(&self.context, event, "event", Event::context)
+    fn event_of<'h>(&self, event: &'h Handle) -> Result<&'h CudaEvent, DeviceError> {
+        mine(&self.context, event, "event", CudaEvent::context)
     }
 
     /// The contexts of devices of this kind.
-    fn contexts(devices: &[&dyn Backend]) -> Result<Vec<Arc<Context>>, DeviceError> {
+    fn contexts(devices: &[&dyn Backend]) -> Result<Vec<Arc<CudaContext>>, DeviceError> {
         let of = |&device: &&dyn Backend| {
             let foreign = || DeviceError::NoCollective { device: device.properties().name.clone() };
-            let gpu = (device as &dyn Any).downcast_ref::<Gpu>().ok_or_else(foreign)?;
+            let gpu = (device as &dyn Any).downcast_ref::<CudaDevice>().ok_or_else(foreign)?;
             Ok(Arc::clone(&gpu.context))
         };
         devices.iter().map(of).collect()
     }
 
-    fn pinned_of(&self, bytes: Box<dyn PinnedBytes>) -> Result<Box<Pinned>, DeviceError> {
+    fn pinned_of(&self, bytes: Box<dyn PinnedBytes>) -> Result<Box<CudaPinned>, DeviceError> {
         let foreign = || DeviceError::Foreign { what: "pinned buffer", device: self.properties().name.clone() };
-        let pinned = (bytes as Box<dyn Any>).downcast::<Pinned>().map_err(|_| foreign())?;
+        let pinned = (bytes as Box<dyn Any>).downcast::<CudaPinned>().map_err(|_| foreign())?;
         if Arc::ptr_eq(pinned.context(), &self.context) { Ok(pinned) } else { Err(foreign()) }
     }
 }
 
-impl Backend for Gpu {
+impl Backend for CudaDevice {
     fn properties(&self) -> &Properties {
         self.context.properties()
     }
@@ -61,20 +61,20 @@ impl Backend for Gpu {
     }
 
     fn alloc(&self, bytes: u64) -> Result<Allocation, DeviceError> {
-        let memory = Memory::new(&self.context, bytes)?;
+        let memory = CudaMemory::new(&self.context, bytes)?;
         let address = memory.address();
         Ok(Allocation { memory: Handle::new(memory), address })
     }
 
     fn alloc_pinned(&self, bytes: usize) -> Result<Box<dyn PinnedBytes>, DeviceError> {
-        Ok(Box::new(Pinned::new(&self.context, bytes)?))
+        Ok(Box::new(CudaPinned::new(&self.context, bytes)?))
     }
 
     fn alloc_mapped(&self, words: usize, width: WordWidth) -> Result<Arc<dyn MappedWords>, DeviceError> {
-        Ok(Arc::new(Mapped::new(&self.context, words, width)?))
+        Ok(Arc::new(CudaMapped::new(&self.context, words, width)?))
     }
 
-    fn load(&self, source: &dyn Source, signature: &Signature) -> Result<Loaded, DeviceError> {
+    fn load(&self, source: &dyn KernelSource, signature: &Signature) -> Result<Loaded, DeviceError> {
         let (function, facts) = Function::load(&self.context, &source.ptx(), signature)?;
         Ok(Loaded { kernel: Handle::new(function), facts })
     }
@@ -84,7 +84,7 @@ impl Backend for Gpu {
     }
 
     fn stream(&self) -> Result<Handle, DeviceError> {
-        Stream::new(&self.context).map(Handle::new)
+        CudaStream::new(&self.context).map(Handle::new)
     }
 
     fn submit(&self, stream: &Handle, work: &Work) -> Result<(), DeviceError> {
@@ -146,20 +146,20 @@ impl Backend for Gpu {
     }
 
     fn graph(&self, work: &[Work]) -> Result<Handle, DeviceError> {
-        Graph::new(&self.context, work).map(Handle::new)
+        CudaGraph::new(&self.context, work).map(Handle::new)
     }
 
     fn submit_graph(&self, stream: &Handle, graph: &Handle) -> Result<(), DeviceError> {
-        let graph = mine(&self.context, graph, "graph", Graph::context)?;
+        let graph = mine(&self.context, graph, "graph", CudaGraph::context)?;
         self.stream_of(stream)?.launch_graph(graph)
     }
 
     fn collective(&self, devices: &[&dyn Backend]) -> Result<Handle, DeviceError> {
-        Communicators::new(Gpu::contexts(devices)?).map(Handle::new)
+        Communicators::new(CudaDevice::contexts(devices)?).map(Handle::new)
     }
 
     fn graphs(&self, with: &Handle, devices: &[&dyn Backend], work: &[Vec<Work>]) -> Result<Vec<Handle>, DeviceError> {
-        let graphs = communicators(with)?.graphs(&Gpu::contexts(devices)?, work)?;
+        let graphs = communicators(with)?.graphs(&CudaDevice::contexts(devices)?, work)?;
         Ok(graphs.into_iter().map(Handle::new).collect())
     }
 

@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 /// 64 bytes of a parameter block, aligned as a tensor map must be.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([u8; 64]);
+struct ParameterLine([u8; 64]);
 
 /// Queues a launch.
 pub(super) fn launch(function: &Function, stream: CUstream, grid: [u32; 3], params: &[u8]) -> Result<(), DeviceError> {
@@ -20,10 +20,10 @@ pub(super) fn launch(function: &Function, stream: CUstream, grid: [u32; 3], para
         return Err(DeviceError::Length { from: params.len(), to: *size });
     }
     // The driver reads each parameter where it is pointed to.
-    let mut block: Vec<Line> = params
+    let mut block: Vec<ParameterLine> = params
         .chunks(64)
         .map(|chunk| {
-            let mut line = Line([0; 64]);
+            let mut line = ParameterLine([0; 64]);
             line.0[..chunk.len()].copy_from_slice(chunk);
             line
         })

@@ -1,8 +1,8 @@
 //! A communicator of two devices, of which the other is another process's.
 
-use super::context::Context;
+use super::context::CudaContext;
 use super::nccl::{Nccl, Raw, UniqueId, nccl, pointer};
-use super::stream::Stream;
+use super::stream::CudaStream;
 use crate::device::backend::Span;
 use crate::device::{DeviceError, End};
 use std::ffi::c_int;
@@ -16,7 +16,7 @@ const BYTES: c_int = 0;
 /// An end of a way.
 pub(super) struct Link {
     nccl: &'static Nccl,
-    context: Arc<Context>,
+    context: Arc<CudaContext>,
     end: End,
     /// Nothing once the way was given up.
     raw: Mutex<Option<Raw>>,
@@ -44,7 +44,7 @@ pub(super) fn id() -> Result<Vec<u8>, DeviceError> {
 
 impl Link {
     /// Meets the other end.
-    pub(super) fn open(stream: &Stream, id: &[u8], end: End) -> Result<Link, DeviceError> {
+    pub(super) fn open(stream: &CudaStream, id: &[u8], end: End) -> Result<Link, DeviceError> {
         let nccl = nccl()?;
         let context = Arc::clone(stream.context());
         let Ok(id) = id.try_into().map(UniqueId) else {
@@ -59,7 +59,7 @@ impl Link {
     }
 
     /// Queues a span to be sent, or filled.
-    pub(super) fn pass(&self, stream: &Stream, span: &Span) -> Result<(), DeviceError> {
+    pub(super) fn pass(&self, stream: &CudaStream, span: &Span) -> Result<(), DeviceError> {
         if !Arc::ptr_eq(stream.context(), &self.context) {
             return Err(DeviceError::Foreign { what: "way", device: self.context.properties().name.clone() });
         }

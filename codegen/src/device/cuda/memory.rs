@@ -1,9 +1,9 @@
 //! Device memory, pinned host memory and mapped host memory.
 
-use super::context::{Context, ignore};
+use super::context::{CudaContext, ignore};
 use super::probe::check;
 use crate::device::DeviceError;
-use crate::device::backend::{MappedWords, PinnedBytes, WordWidth, Words};
+use crate::device::backend::{AtomicWords, MappedWords, PinnedBytes, WordWidth};
 use cudarc::driver::sys::{self, CUdeviceptr, CUresult};
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// A piece of device memory.
 #[derive(Debug)]
-pub(super) struct Memory {
-    context: Arc<Context>,
+pub(super) struct CudaMemory {
+    context: Arc<CudaContext>,
     address: CUdeviceptr,
     bytes: u64,
 }
 
-impl Memory {
-    pub(super) fn new(context: &Arc<Context>, bytes: u64) -> Result<Memory, DeviceError> {
+impl CudaMemory {
+    pub(super) fn new(context: &Arc<CudaContext>, bytes: u64) -> Result<CudaMemory, DeviceError> {
         context.bind()?;
         let mut address: CUdeviceptr = 0;
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -30,12 +30,12 @@ impl Memory {
             }
             result => {
                 check("cuMemAlloc", result)?;
-                Ok(Memory { context: Arc::clone(context), address, bytes })
+                Ok(CudaMemory { context: Arc::clone(context), address, bytes })
             }
         }
     }
 
-    pub(super) fn context(&self) -> &Arc<Context> {
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
@@ -53,7 +53,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for CudaMemory {
     fn drop(&mut self) {
         self.context.settle_readers();
         // SAFETY: the address is of `cuMemAlloc` and freed only here; no work that may use it runs
@@ -65,7 +65,7 @@ impl Drop for Memory {
 /// Locked host memory, zeroed.
 #[derive(Debug)]
 struct Locked {
-    context: Arc<Context>,
+    context: Arc<CudaContext>,
     start: NonNull<c_void>,
     bytes: usize,
     /// Whether kernels of every device may access it.
@@ -79,7 +79,7 @@ unsafe impl Send for Locked {}
 unsafe impl Sync for Locked {}
 
 impl Locked {
-    fn new(context: &Arc<Context>, bytes: usize, flags: u32) -> Result<Locked, DeviceError> {
+    fn new(context: &Arc<CudaContext>, bytes: usize, flags: u32) -> Result<Locked, DeviceError> {
         context.bind()?;
         let mut start: *mut c_void = std::ptr::null_mut();
         // SAFETY: the context is current and the pointer live. `Drop` frees the memory.
@@ -100,7 +100,7 @@ impl Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         if self.portable {
-            Context::settle_all();
+            CudaContext::settle_all();
         }
         self.context.settle();
         // SAFETY: the memory is of `cuMemHostAlloc` and freed only here; no copy or kernel that may
@@ -111,19 +111,19 @@ impl Drop for Locked {
 
 /// Pinned memory of one owner.
 #[derive(Debug)]
-pub(super) struct Pinned(Locked);
+pub(super) struct CudaPinned(Locked);
 
-impl Pinned {
-    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Pinned, DeviceError> {
-        Locked::new(context, bytes, 0).map(Pinned)
+impl CudaPinned {
+    pub(super) fn new(context: &Arc<CudaContext>, bytes: usize) -> Result<CudaPinned, DeviceError> {
+        Locked::new(context, bytes, 0).map(CudaPinned)
     }
 
-    pub(super) fn context(&self) -> &Arc<Context> {
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
         &self.0.context
     }
 }
 
-impl PinnedBytes for Pinned {
+impl PinnedBytes for CudaPinned {
     fn bytes(&self) -> &[u8] {
         // SAFETY: the bytes are initialised and live as long as `self`; a queued copy owns `self`,
         // so none runs now.
@@ -138,15 +138,15 @@ impl PinnedBytes for Pinned {
 
 /// Memory that kernels of every device see at the same address, as atomic words of one width.
 #[derive(Debug)]
-pub(super) struct Mapped {
+pub(super) struct CudaMapped {
     locked: Locked,
     address: CUdeviceptr,
     words: usize,
     width: WordWidth,
 }
 
-impl Mapped {
-    pub(super) fn new(context: &Arc<Context>, words: usize, width: WordWidth) -> Result<Mapped, DeviceError> {
+impl CudaMapped {
+    pub(super) fn new(context: &Arc<CudaContext>, words: usize, width: WordWidth) -> Result<CudaMapped, DeviceError> {
         let size = match width {
             WordWidth::Bits32 => 4,
             WordWidth::Bits64 => 8,
@@ -158,16 +158,16 @@ impl Mapped {
         // the pointer is live.
         let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&raw mut address, locked.start.as_ptr(), 0) };
         check("cuMemHostGetDevicePointer", result)?;
-        Ok(Mapped { locked, address, words, width })
+        Ok(CudaMapped { locked, address, words, width })
     }
 }
 
-impl MappedWords for Mapped {
+impl MappedWords for CudaMapped {
     fn address(&self) -> u64 {
         self.address
     }
 
-    fn words(&self) -> Words<'_> {
+    fn words(&self) -> AtomicWords<'_> {
         let start = self.locked.start;
         match self.width {
             WordWidth::Bits32 => {
@@ -175,12 +175,12 @@ impl MappedWords for Mapped {
                 // live as long as `self`, and all access by the host is through atomics of this one
                 // width.
                 let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU32>().as_ptr(), self.words) };
-                Words::Bits32(words)
+                AtomicWords::Bits32(words)
             }
             WordWidth::Bits64 => {
                 // SAFETY: as above.
                 let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>().as_ptr(), self.words) };
-                Words::Bits64(words)
+                AtomicWords::Bits64(words)
             }
         }
     }

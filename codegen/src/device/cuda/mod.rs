@@ -51,7 +51,7 @@ use std::sync::Arc;
 /// }
 /// ```
 pub fn open(ordinal: u32) -> Result<Device, DeviceError> {
-    Ok(Device::new(Arc::new(gpu::Gpu::new(context::Context::open(ordinal)?))))
+    Ok(Device::new(Arc::new(gpu::CudaDevice::new(context::CudaContext::open(ordinal)?))))
 }
 
 /// The devices of these numbers, each of which reaches the memory of all the others by plain loads
@@ -60,13 +60,13 @@ pub fn open(ordinal: u32) -> Result<Device, DeviceError> {
 /// # Errors
 /// As [`open`]; [`DeviceError::NoPeer`].
 pub fn peers(ordinals: impl IntoIterator<Item = u32>) -> Result<Vec<Device>, DeviceError> {
-    let contexts = ordinals.into_iter().map(context::Context::open).collect::<Result<Vec<_>, _>>()?;
+    let contexts = ordinals.into_iter().map(context::CudaContext::open).collect::<Result<Vec<_>, _>>()?;
     for one in &contexts {
         for other in contexts.iter().filter(|other| !Arc::ptr_eq(one, other)) {
             one.reach(other)?;
         }
     }
-    Ok(contexts.into_iter().map(|context| Device::new(Arc::new(gpu::Gpu::new(context)))).collect())
+    Ok(contexts.into_iter().map(|context| Device::new(Arc::new(gpu::CudaDevice::new(context)))).collect())
 }
 
 /// How many devices the driver sees.

@@ -5,7 +5,7 @@
 //! architecture and driver version (CUDA C++ Programming Guide, "Just-in-Time Compilation"): a
 //! second cache would repeat it.
 
-use super::context::{Context, ignore};
+use super::context::{CudaContext, ignore};
 use super::launch;
 use super::probe::check;
 use crate::device::backend::Facts;
@@ -25,7 +25,7 @@ const MOST_SHARED: u32 = 100;
 /// A loaded module.
 #[derive(Debug)]
 pub(super) struct Module {
-    context: Arc<Context>,
+    context: Arc<CudaContext>,
     raw: CUmodule,
     log: String,
 }
@@ -37,7 +37,7 @@ unsafe impl Sync for Module {}
 
 impl Module {
     /// The module of a text, and whether it was loaded before.
-    fn of(context: &Arc<Context>, kernel: &str, ptx: &str) -> Result<(Arc<Module>, bool), DeviceError> {
+    fn of(context: &Arc<CudaContext>, kernel: &str, ptx: &str) -> Result<(Arc<Module>, bool), DeviceError> {
         if let Some(module) = context.modules().get(ptx).and_then(std::sync::Weak::upgrade) {
             return Ok((module, true));
         }
@@ -50,7 +50,7 @@ impl Module {
         Ok((module, false))
     }
 
-    fn compile(context: &Arc<Context>, kernel: &str, ptx: &str) -> Result<Module, DeviceError> {
+    fn compile(context: &Arc<CudaContext>, kernel: &str, ptx: &str) -> Result<Module, DeviceError> {
         let fail = |name: String, log: String| DeviceError::Jit { kernel: kernel.into(), name, log };
         let text = CString::new(ptx)
             .map_err(|zero| fail("not a text".into(), format!("a zero byte at {}", zero.nul_position())))?;
@@ -126,7 +126,7 @@ unsafe impl Sync for Function {}
 
 impl Function {
     pub(super) fn load(
-        context: &Arc<Context>,
+        context: &Arc<CudaContext>,
         ptx: &str,
         signature: &Signature,
     ) -> Result<(Function, Facts), DeviceError> {
@@ -157,7 +157,7 @@ impl Function {
         Ok((function, facts))
     }
 
-    pub(super) fn context(&self) -> &Arc<Context> {
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
         &self.module.context
     }
 

@@ -5,8 +5,8 @@
 //! `libnccl.so`, where an installation without headers has `libnccl.so.2` alone, and it panics
 //! where a function is missing.
 
-use super::context::Context;
-use super::stream::{Graph, Recorded, Recording, Stream};
+use super::context::CudaContext;
+use super::stream::{CudaGraph, CudaRecording, CudaStream, Recording};
 use crate::device::DeviceError;
 use crate::device::backend::{SumFloat, Work};
 use cudarc::driver::sys::CUdeviceptr;
@@ -146,7 +146,7 @@ impl Nccl {
 #[derive(Debug)]
 pub(super) struct Communicators {
     nccl: &'static Nccl,
-    contexts: Vec<Arc<Context>>,
+    contexts: Vec<Arc<CudaContext>>,
     raw: Vec<Raw>,
     aborted: AtomicBool,
 }
@@ -162,7 +162,7 @@ unsafe impl Sync for Communicators {}
 static GROUP: Mutex<()> = Mutex::new(());
 
 impl Communicators {
-    pub(super) fn new(contexts: Vec<Arc<Context>>) -> Result<Communicators, DeviceError> {
+    pub(super) fn new(contexts: Vec<Arc<CudaContext>>) -> Result<Communicators, DeviceError> {
         let nccl = nccl()?;
         let _group = GROUP.lock().unwrap_or_else(PoisonError::into_inner);
         let ordinals: Vec<c_int> = contexts.iter().map(|context| context.ordinal()).collect();
@@ -175,7 +175,11 @@ impl Communicators {
 
     /// The work of every device as a graph, recorded by this thread: where all have come to a sum,
     /// that of all as a group.
-    pub(super) fn graphs(&self, contexts: &[Arc<Context>], work: &[Vec<Work>]) -> Result<Vec<Graph>, DeviceError> {
+    pub(super) fn graphs(
+        &self,
+        contexts: &[Arc<CudaContext>],
+        work: &[Vec<Work>],
+    ) -> Result<Vec<CudaGraph>, DeviceError> {
         let together = contexts.len() == self.contexts.len()
             && contexts.iter().zip(&self.contexts).all(|(one, other)| Arc::ptr_eq(one, other));
         if !together {
@@ -191,7 +195,7 @@ impl Communicators {
         let recordings = contexts.iter().map(Recording::begin).collect::<Result<Vec<_>, _>>()?;
         self.record(&recordings, work)?;
         let recorded = recordings.into_iter().map(Recording::end).collect::<Result<Vec<_>, _>>()?;
-        recorded.into_iter().map(Recorded::instantiate).collect()
+        recorded.into_iter().map(CudaRecording::instantiate).collect()
     }
 
     fn record(&self, recordings: &[Recording], work: &[Vec<Work>]) -> Result<(), DeviceError> {
@@ -208,13 +212,13 @@ impl Communicators {
             if sums.is_empty() {
                 return Ok(());
             }
-            let streams: Vec<&Stream> = recordings.iter().map(Recording::stream).collect();
+            let streams: Vec<&CudaStream> = recordings.iter().map(Recording::stream).collect();
             self.sum(&streams, &sums)?;
         }
     }
 
     /// Queues a sum of all devices.
-    fn sum(&self, streams: &[&Stream], sums: &[&Work]) -> Result<(), DeviceError> {
+    fn sum(&self, streams: &[&CudaStream], sums: &[&Work]) -> Result<(), DeviceError> {
         let _group = GROUP.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: a group is begun and ended by this thread.
         self.nccl.check("ncclGroupStart", unsafe { (self.nccl.group_start)() })?;

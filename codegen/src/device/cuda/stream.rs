@@ -1,8 +1,8 @@
 //! Streams, events, graphs, and copies that run while the host goes on.
 
-use super::context::{Context, ignore};
+use super::context::{CudaContext, ignore};
 use super::launch;
-use super::memory::{Memory, Pinned};
+use super::memory::{CudaMemory, CudaPinned};
 use super::module::Function;
 use super::probe::check;
 use crate::device::DeviceError;
@@ -15,27 +15,27 @@ use std::time::Duration;
 
 /// A stream that does not wait for the legacy default stream.
 #[derive(Debug)]
-pub(super) struct Stream {
-    context: Arc<Context>,
+pub(super) struct CudaStream {
+    context: Arc<CudaContext>,
     raw: CUstream,
 }
 
 // SAFETY: stream handles may be used from any thread.
-unsafe impl Send for Stream {}
+unsafe impl Send for CudaStream {}
 // SAFETY: as above.
-unsafe impl Sync for Stream {}
+unsafe impl Sync for CudaStream {}
 
-impl Stream {
-    pub(super) fn new(context: &Arc<Context>) -> Result<Stream, DeviceError> {
+impl CudaStream {
+    pub(super) fn new(context: &Arc<CudaContext>) -> Result<CudaStream, DeviceError> {
         context.bind()?;
         let mut raw: CUstream = std::ptr::null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current and the pointer live. `Drop` destroys the stream.
         check("cuStreamCreate", unsafe { sys::cuStreamCreate(&raw mut raw, flags) })?;
-        Ok(Stream { context: Arc::clone(context), raw })
+        Ok(CudaStream { context: Arc::clone(context), raw })
     }
 
-    pub(super) fn context(&self) -> &Arc<Context> {
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
@@ -106,7 +106,7 @@ impl Stream {
         waited
     }
 
-    pub(super) fn upload_pinned(&self, from: Box<Pinned>, to: &Span) -> Result<PinnedCopy, DeviceError> {
+    pub(super) fn upload_pinned(&self, from: Box<CudaPinned>, to: &Span) -> Result<PinnedCopy, DeviceError> {
         self.context.bind()?;
         let (address, bytes) = place(&self.context, to)?;
         same_length(from.bytes().len().min(bytes), bytes)?;
@@ -117,7 +117,7 @@ impl Stream {
         Ok(PinnedCopy { done: self.record()?, pinned: from })
     }
 
-    pub(super) fn download_pinned(&self, from: &Span, mut to: Box<Pinned>) -> Result<PinnedCopy, DeviceError> {
+    pub(super) fn download_pinned(&self, from: &Span, mut to: Box<CudaPinned>) -> Result<PinnedCopy, DeviceError> {
         self.context.bind()?;
         let (address, bytes) = place(&self.context, from)?;
         same_length(bytes, to.bytes().len().min(bytes))?;
@@ -139,27 +139,27 @@ impl Stream {
         ready("cuStreamQuery", unsafe { sys::cuStreamQuery(self.raw) })
     }
 
-    pub(super) fn record(&self) -> Result<Event, DeviceError> {
-        let event = Event::new(&self.context)?;
+    pub(super) fn record(&self) -> Result<CudaEvent, DeviceError> {
+        let event = CudaEvent::new(&self.context)?;
         // SAFETY: event and stream are live and of one context.
         check("cuEventRecord", unsafe { sys::cuEventRecord(event.raw, self.raw) })?;
         Ok(event)
     }
 
-    pub(super) fn wait_for(&self, event: &Event) -> Result<(), DeviceError> {
+    pub(super) fn wait_for(&self, event: &CudaEvent) -> Result<(), DeviceError> {
         self.context.bind()?;
         // SAFETY: event and stream are live and of one context.
         check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(self.raw, event.raw, 0) })
     }
 
-    pub(super) fn launch_graph(&self, graph: &Graph) -> Result<(), DeviceError> {
+    pub(super) fn launch_graph(&self, graph: &CudaGraph) -> Result<(), DeviceError> {
         self.context.bind()?;
         // SAFETY: graph and stream are live and of one context.
         check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph.raw, self.raw) })
     }
 }
 
-impl Drop for Stream {
+impl Drop for CudaStream {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
             // SAFETY: the stream is of `cuStreamCreate` and destroyed only here; its work goes on
@@ -171,27 +171,27 @@ impl Drop for Stream {
 
 /// An event with a time.
 #[derive(Debug)]
-pub(super) struct Event {
-    context: Arc<Context>,
+pub(super) struct CudaEvent {
+    context: Arc<CudaContext>,
     raw: CUevent,
 }
 
 // SAFETY: event handles may be used from any thread.
-unsafe impl Send for Event {}
+unsafe impl Send for CudaEvent {}
 // SAFETY: as above.
-unsafe impl Sync for Event {}
+unsafe impl Sync for CudaEvent {}
 
-impl Event {
-    fn new(context: &Arc<Context>) -> Result<Event, DeviceError> {
+impl CudaEvent {
+    fn new(context: &Arc<CudaContext>) -> Result<CudaEvent, DeviceError> {
         context.bind()?;
         let mut raw: CUevent = std::ptr::null_mut();
         let flags = CUevent_flags::CU_EVENT_DEFAULT as u32;
         // SAFETY: the context is current and the pointer live. `Drop` destroys the event.
         check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut raw, flags) })?;
-        Ok(Event { context: Arc::clone(context), raw })
+        Ok(CudaEvent { context: Arc::clone(context), raw })
     }
 
-    pub(super) fn context(&self) -> &Arc<Context> {
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
@@ -207,7 +207,7 @@ impl Event {
         check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.raw) })
     }
 
-    pub(super) fn since(&self, earlier: &Event) -> Result<Duration, DeviceError> {
+    pub(super) fn since(&self, earlier: &CudaEvent) -> Result<Duration, DeviceError> {
         self.context.bind()?;
         let mut milliseconds = 0f32;
         // SAFETY: both events are live and the pointer is.
@@ -217,7 +217,7 @@ impl Event {
     }
 }
 
-impl Drop for Event {
+impl Drop for CudaEvent {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
             // SAFETY: the event is of `cuEventCreate` and destroyed only here.
@@ -231,8 +231,8 @@ impl Drop for Event {
 /// The memory's own `Drop` waits for the device before it frees.
 #[derive(Debug)]
 pub(super) struct PinnedCopy {
-    done: Event,
-    pinned: Box<Pinned>,
+    done: CudaEvent,
+    pinned: Box<CudaPinned>,
 }
 
 impl InFlight for PinnedCopy {
@@ -248,27 +248,27 @@ impl InFlight for PinnedCopy {
 
 /// Work that is launched as a whole.
 #[derive(Debug)]
-pub(super) struct Graph {
-    context: Arc<Context>,
+pub(super) struct CudaGraph {
+    context: Arc<CudaContext>,
     raw: CUgraphExec,
 }
 
 // SAFETY: the driver forbids that a graph is used by two threads at once only while it is updated,
 // which nothing here does.
-unsafe impl Send for Graph {}
+unsafe impl Send for CudaGraph {}
 // SAFETY: as above.
-unsafe impl Sync for Graph {}
+unsafe impl Sync for CudaGraph {}
 
 /// Work that the driver records from a stream of its own, instead of doing it.
 #[derive(Debug)]
 pub(super) struct Recording {
-    stream: Stream,
+    stream: CudaStream,
     ended: bool,
 }
 
 impl Recording {
-    pub(super) fn begin(context: &Arc<Context>) -> Result<Recording, DeviceError> {
-        let stream = Stream::new(context)?;
+    pub(super) fn begin(context: &Arc<CudaContext>) -> Result<Recording, DeviceError> {
+        let stream = CudaStream::new(context)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is live, and no other code has its handle.
         check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.raw, mode) })?;
@@ -276,15 +276,15 @@ impl Recording {
     }
 
     /// Where work is submitted that is to be recorded, by the thread that began.
-    pub(super) fn stream(&self) -> &Stream {
+    pub(super) fn stream(&self) -> &CudaStream {
         &self.stream
     }
 
     /// What was recorded. Where a thread records on several devices, all recordings end before any
     /// is instantiated: the driver refuses that in a thread that records.
-    pub(super) fn end(mut self) -> Result<Recorded, DeviceError> {
+    pub(super) fn end(mut self) -> Result<CudaRecording, DeviceError> {
         let context = Arc::clone(&self.stream.context);
-        self.stop().map(|raw| Recorded { context, raw })
+        self.stop().map(|raw| CudaRecording { context, raw })
     }
 
     fn stop(&mut self) -> Result<CUgraph, DeviceError> {
@@ -310,24 +310,24 @@ impl Drop for Recording {
 
 /// Work that was recorded.
 #[derive(Debug)]
-pub(super) struct Recorded {
-    context: Arc<Context>,
+pub(super) struct CudaRecording {
+    context: Arc<CudaContext>,
     raw: CUgraph,
 }
 
-impl Recorded {
+impl CudaRecording {
     /// The work ready to be launched.
-    pub(super) fn instantiate(self) -> Result<Graph, DeviceError> {
+    pub(super) fn instantiate(self) -> Result<CudaGraph, DeviceError> {
         self.context.bind()?;
         let mut raw: CUgraphExec = std::ptr::null_mut();
         // SAFETY: the recorded graph is whole, and the pointer is live. `Drop` destroys what is
         // made.
         let result = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut raw, self.raw, 0) };
-        check("cuGraphInstantiate", result).map(|()| Graph { context: Arc::clone(&self.context), raw })
+        check("cuGraphInstantiate", result).map(|()| CudaGraph { context: Arc::clone(&self.context), raw })
     }
 }
 
-impl Drop for Recorded {
+impl Drop for CudaRecording {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
             // SAFETY: the recorded graph is of a capture and destroyed only here; what is made of
@@ -337,20 +337,20 @@ impl Drop for Recorded {
     }
 }
 
-impl Graph {
+impl CudaGraph {
     /// The work as the driver records it.
-    pub(super) fn new(context: &Arc<Context>, work: &[Work]) -> Result<Graph, DeviceError> {
+    pub(super) fn new(context: &Arc<CudaContext>, work: &[Work]) -> Result<CudaGraph, DeviceError> {
         let recording = Recording::begin(context)?;
         work.iter().try_for_each(|work| recording.stream.submit(work))?;
         recording.end()?.instantiate()
     }
 
-    pub(super) fn context(&self) -> &Arc<Context> {
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 }
 
-impl Drop for Graph {
+impl Drop for CudaGraph {
     fn drop(&mut self) {
         self.context.settle();
         // SAFETY: the graph is of `cuGraphInstantiate` and destroyed only here.
@@ -360,10 +360,10 @@ impl Drop for Graph {
 
 /// What a handle stands for, if it is of this kind and of this context.
 pub(super) fn mine<'h, T: 'static>(
-    context: &Arc<Context>,
+    context: &Arc<CudaContext>,
     handle: &'h Handle,
     what: &'static str,
-    of: fn(&T) -> &Arc<Context>,
+    of: fn(&T) -> &Arc<CudaContext>,
 ) -> Result<&'h T, DeviceError> {
     handle
         .get::<T>()
@@ -372,8 +372,8 @@ pub(super) fn mine<'h, T: 'static>(
 }
 
 /// Address and length of a span that lies in memory of this context.
-fn place(context: &Arc<Context>, span: &Span) -> Result<(CUdeviceptr, usize), DeviceError> {
-    let memory = mine::<Memory>(context, &span.memory, "buffer", Memory::context)?;
+fn place(context: &Arc<CudaContext>, span: &Span) -> Result<(CUdeviceptr, usize), DeviceError> {
+    let memory = mine::<CudaMemory>(context, &span.memory, "buffer", CudaMemory::context)?;
     let end = span.offset.saturating_add(span.bytes) as usize;
     memory.part(span.offset, span.bytes).map(|address| (address, span.bytes as usize)).ok_or(DeviceError::Range {
         start: span.offset as usize,

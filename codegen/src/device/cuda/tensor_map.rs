@@ -1,6 +1,6 @@
 //! Tensor maps, encoded by the driver.
 
-use super::context::Context;
+use super::context::CudaContext;
 use super::probe::check;
 use crate::device::{DeviceError, MAX_RANK, Outside, Promotion, TensorShape, TileSwizzle};
 use cudarc::driver::sys::{
@@ -10,7 +10,7 @@ use cudarc::driver::sys::{
 use tilewright_layout::DType;
 
 /// The map of a tensor at an address. The shape has been checked.
-pub(super) fn encode(context: &Context, shape: &TensorShape, address: u64) -> Result<[u8; 128], DeviceError> {
+pub(super) fn encode(context: &CudaContext, shape: &TensorShape, address: u64) -> Result<[u8; 128], DeviceError> {
     shape.check()?;
     context.bind()?;
     let rank = shape.dims.len();

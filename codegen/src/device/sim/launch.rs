@@ -1,14 +1,14 @@
 //! A launch: parameters back to arguments, how many blocks are resident, the run, its outcome.
 
-use super::memory::Store;
+use super::memory::SimStore;
 use crate::device::backend::Facts;
 use crate::device::{DeviceError, Properties, Signature};
 use crate::ir::{Const, ParamKind, Ty};
-use crate::sim::{self, Arg, Checks, Counters, HostOrder, Interrupt, Launch, Loss, Outcome, TensorMap};
+use crate::sim::{self, Arg, Checks, Counters, HostOrder, Interrupt, Launch, Loss, Outcome, TensorMapDescriptor};
 use crate::verify::Verified;
 
 /// A kernel that is ready to run.
-pub(super) struct Kernel {
+pub(super) struct SimKernel {
     pub verified: Verified,
     pub signature: Signature,
     pub facts: Facts,
@@ -42,7 +42,7 @@ fn arguments(signature: &Signature, params: &[u8]) -> Result<Vec<Arg>, DeviceErr
             ParamKind::Value(ty) => Arg::Scalar(Const::new(ty, word)),
             ParamKind::Bytes { .. } => Arg::Bytes(bytes.to_vec()),
             ParamKind::TensorMap => {
-                let map = bytes.try_into().ok().and_then(TensorMap::decode);
+                let map = bytes.try_into().ok().and_then(TensorMapDescriptor::decode);
                 Arg::TensorMap(map.ok_or(DeviceError::Foreign { what: "tensor map", device: super::DEVICE.into() })?)
             }
         })
@@ -51,7 +51,7 @@ fn arguments(signature: &Signature, params: &[u8]) -> Result<Vec<Arg>, DeviceErr
 }
 
 /// Buffers are called in reports what the kernel calls them.
-fn name_buffers(signature: &Signature, args: &[Arg], store: &mut Store) {
+fn name_buffers(signature: &Signature, args: &[Arg], store: &mut SimStore) {
     for (param, arg) in signature.params.iter().zip(args) {
         match arg {
             Arg::Ptr(address) => store.memory.rename(*address, &param.name),
@@ -78,10 +78,10 @@ pub(super) struct Setting {
 
 /// Runs a kernel, on a device for each of the parameter blocks.
 pub(super) fn run(
-    kernel: &Kernel,
+    kernel: &SimKernel,
     grid: [u32; 3],
     params: &[&[u8]],
-    store: &mut Store,
+    store: &mut SimStore,
     setting: &Setting,
 ) -> Result<Counters, DeviceError> {
     let mut all = params.iter().map(|params| arguments(&kernel.signature, params)).collect::<Result<Vec<_>, _>>()?;

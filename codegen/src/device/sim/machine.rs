@@ -1,13 +1,13 @@
 //! The simulator as an implementation of the back-end trait.
 
-use super::launch::{self, Kernel, Setting};
-use super::memory::{Done, Mapped, Memorised, Pinned, Shared, device_error, lock};
+use super::launch::{self, Setting, SimKernel};
+use super::memory::{CompletedCopy, Memorised, SharedStore, SimMapped, SimPinned, device_error, lock};
 use super::{DEVICE, Options};
 use crate::device::backend::{
     Allocation, Backend, Handle, InFlight, Loaded, MappedWords, PinnedBytes, Span, WordWidth, Work,
 };
-use crate::device::{DeviceError, Facts, Outside, Properties, Signature, Source, TensorShape, TileSwizzle};
-use crate::sim::{Counters, Fill, Left, Swizzle, TensorElem, TensorMap};
+use crate::device::{DeviceError, Facts, KernelSource, Outside, Properties, Signature, TensorShape, TileSwizzle};
+use crate::sim::{Counters, Left, OutOfBoundsFill, TensorElem, TensorMapDescriptor, TensorSwizzle};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use tilewright_layout::DType;
 
 /// A simulated device.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct SimDevice {
     options: Options,
     properties: Properties,
-    store: Shared,
+    store: SharedStore,
     /// Its number among those that share the store.
     number: u32,
     /// Launches so far.
@@ -26,14 +26,14 @@ pub(super) struct Machine {
     last: Mutex<Option<Counters>>,
 }
 
-impl Machine {
-    pub fn new(options: Options) -> Machine {
-        Machine::on(options, Shared::default(), 0)
+impl SimDevice {
+    pub fn new(options: Options) -> SimDevice {
+        SimDevice::on(options, SharedStore::default(), 0)
     }
 
     /// A machine with this memory, of that number among those that share it.
-    pub fn on(options: Options, store: Shared, number: u32) -> Machine {
-        Machine {
+    pub fn on(options: Options, store: SharedStore, number: u32) -> SimDevice {
+        SimDevice {
             properties: super::properties(&options),
             options,
             store,
@@ -49,7 +49,7 @@ impl Machine {
 
     fn launch(&self, kernel: &Handle, grid: [u32; 3], params: &[&[u8]], devices: &[u32]) -> Result<(), DeviceError> {
         self.alive()?;
-        let kernel = kernel.get::<Kernel>().ok_or_else(|| foreign("kernel"))?;
+        let kernel = kernel.get::<SimKernel>().ok_or_else(|| foreign("kernel"))?;
         let number = self.launches.fetch_add(1, Ordering::Relaxed);
         let seed = self.options.seed.wrapping_add(number);
         let Options { sms, checks, ref host, loss, patience, ref interrupt, .. } = self.options;
@@ -116,7 +116,7 @@ struct StreamOf(u32);
 /// A moment: the host's clock, since work is done when it is queued.
 struct Moment(Instant);
 
-impl Backend for Machine {
+impl Backend for SimDevice {
     fn properties(&self) -> &Properties {
         &self.properties
     }
@@ -132,14 +132,14 @@ impl Backend for Machine {
     }
 
     fn alloc_pinned(&self, bytes: usize) -> Result<Box<dyn PinnedBytes>, DeviceError> {
-        Ok(Box::new(Pinned::new(bytes)?))
+        Ok(Box::new(SimPinned::new(bytes)?))
     }
 
     fn alloc_mapped(&self, words: usize, width: WordWidth) -> Result<Arc<dyn MappedWords>, DeviceError> {
-        Ok(Mapped::new(&self.store, words, width)?)
+        Ok(SimMapped::new(&self.store, words, width)?)
     }
 
-    fn load(&self, source: &dyn Source, signature: &Signature) -> Result<Loaded, DeviceError> {
+    fn load(&self, source: &dyn KernelSource, signature: &Signature) -> Result<Loaded, DeviceError> {
         let start = Instant::now();
         let not_recorded = || DeviceError::NotRecorded { kernel: signature.name.clone(), device: DEVICE.into() };
         let verified = source.verified().ok_or_else(not_recorded)?.clone();
@@ -153,12 +153,12 @@ impl Backend for Machine {
             load_time: start.elapsed(),
             ..Facts::default()
         };
-        let kernel = Kernel { verified, signature: signature.clone(), facts: facts.clone() };
+        let kernel = SimKernel { verified, signature: signature.clone(), facts: facts.clone() };
         Ok(Loaded { kernel: Handle::new(kernel), facts })
     }
 
     fn encode_tensor_map(&self, shape: &TensorShape, address: u64) -> Result<[u8; 128], DeviceError> {
-        let map = TensorMap {
+        let map = TensorMapDescriptor {
             address,
             elem: element(shape)?,
             dims: shape.dims.clone(),
@@ -166,14 +166,14 @@ impl Backend for Machine {
             extent: shape.tile.clone(),
             steps: vec![1; shape.dims.len()],
             swizzle: match shape.swizzle {
-                TileSwizzle::None => Swizzle::None,
-                TileSwizzle::Bytes32 => Swizzle::B32,
-                TileSwizzle::Bytes64 => Swizzle::B64,
-                TileSwizzle::Bytes128 => Swizzle::B128,
+                TileSwizzle::None => TensorSwizzle::None,
+                TileSwizzle::Bytes32 => TensorSwizzle::B32,
+                TileSwizzle::Bytes64 => TensorSwizzle::B64,
+                TileSwizzle::Bytes128 => TensorSwizzle::B128,
             },
             fill: match shape.outside {
-                Outside::Zero => Fill::Zero,
-                Outside::Nan => Fill::Nan,
+                Outside::Zero => OutOfBoundsFill::Zero,
+                Outside::Nan => OutOfBoundsFill::Nan,
             },
         };
         map.encode().map_err(|error| DeviceError::TensorMap { rule: format!("is refused: {error}") })
@@ -211,7 +211,7 @@ impl Backend for Machine {
         };
         let all = launches.iter().map(|&(_, _, work)| launch(work)).collect::<Result<Vec<_>, _>>()?;
         let Some(&(first, grid, _)) = all.first() else { return Ok(()) };
-        let of = |kernel: &Handle| kernel.get::<Kernel>().map(|kernel| kernel.verified.kernel().clone());
+        let of = |kernel: &Handle| kernel.get::<SimKernel>().map(|kernel| kernel.verified.kernel().clone());
         let wanted = of(first).ok_or_else(|| foreign("kernel"))?;
         let rule = all.iter().find_map(|&(kernel, other, _)| match of(kernel) {
             Some(kernel) if kernel == wanted => (other != grid).then_some("a grid has another shape than the first"),
@@ -252,7 +252,7 @@ impl Backend for Machine {
         to: &Span,
     ) -> Result<Box<dyn InFlight>, DeviceError> {
         self.upload(stream, from.bytes(), to)?;
-        Ok(Box::new(Done(from)))
+        Ok(Box::new(CompletedCopy(from)))
     }
 
     fn download_pinned(
@@ -262,7 +262,7 @@ impl Backend for Machine {
         mut to: Box<dyn PinnedBytes>,
     ) -> Result<Box<dyn InFlight>, DeviceError> {
         self.download(stream, from, to.bytes_mut())?;
-        Ok(Box::new(Done(to)))
+        Ok(Box::new(CompletedCopy(to)))
     }
 
     fn stream_done(&self, _: &Handle) -> Result<bool, DeviceError> {

@@ -2,34 +2,34 @@
 
 use super::DEVICE;
 use crate::device::DeviceError;
-use crate::device::backend::{InFlight, MappedWords, PinnedBytes, WordWidth, Words};
+use crate::device::backend::{AtomicWords, InFlight, MappedWords, PinnedBytes, WordWidth};
 use crate::sim::{Left, Memory, MemoryError};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// All device memory.
 #[derive(Debug, Default)]
-pub(super) struct Store {
+pub(super) struct SimStore {
     pub memory: Memory,
     /// Bytes in use.
     pub used: u64,
     /// Buffers made so far, for their names.
     made: u64,
     /// Mapped words, which the kernel's memory takes over before a launch and gives back after it.
-    mapped: Vec<Weak<Mapped>>,
+    mapped: Vec<Weak<SimMapped>>,
     /// The device that was lost, and what became of the others.
     pub lost: Option<(u32, Left)>,
 }
 
 /// A store and who shares it.
-pub(super) type Shared = Arc<Mutex<Store>>;
+pub(super) type SharedStore = Arc<Mutex<SimStore>>;
 
 /// The store; a thread that panicked while it held it left whole buffers.
-pub(super) fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
+pub(super) fn lock(store: &Mutex<SimStore>) -> MutexGuard<'_, SimStore> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Store {
+impl SimStore {
     /// A buffer that was never written.
     pub fn alloc(&mut self, bytes: u64, limit: u64) -> Result<u64, DeviceError> {
         let full = || DeviceError::OutOfMemory { asked: bytes, free: limit.saturating_sub(self.used) };
@@ -48,7 +48,7 @@ impl Store {
     }
 
     /// What the host stored in mapped words comes to the kernel's memory. The result is for
-    /// [`Store::after_launch`], and dropped when the store is not locked.
+    /// [`SimStore::after_launch`], and dropped when the store is not locked.
     pub fn before_launch(&mut self) -> Vec<Snapshot> {
         self.mapped.retain(|words| words.strong_count() > 0);
         let snapshots = self.mapped.iter().filter_map(Weak::upgrade);
@@ -73,7 +73,7 @@ impl Store {
 
 /// Mapped words as they were when a launch began.
 pub(super) struct Snapshot {
-    words: Arc<Mapped>,
+    words: Arc<SimMapped>,
     bytes: Vec<u8>,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn device_error(error: MemoryError) -> DeviceError {
 
 /// A buffer; freed when dropped.
 pub(super) struct Memorised {
-    pub store: Shared,
+    pub store: SharedStore,
     pub address: u64,
     pub bytes: u64,
 }
@@ -100,19 +100,19 @@ impl Drop for Memorised {
 }
 
 /// Pinned memory is memory: no copy here is asynchronous.
-pub(super) struct Pinned(Vec<u64>);
+pub(super) struct SimPinned(Vec<u64>);
 
-impl Pinned {
-    pub fn new(bytes: usize) -> Result<Pinned, DeviceError> {
+impl SimPinned {
+    pub fn new(bytes: usize) -> Result<SimPinned, DeviceError> {
         let words = bytes.div_ceil(8);
         let mut memory = Vec::new();
         memory.try_reserve_exact(words).map_err(|_| DeviceError::HostMemory { asked: bytes as u64 })?;
         memory.resize(words, 0);
-        Ok(Pinned(memory))
+        Ok(SimPinned(memory))
     }
 }
 
-impl PinnedBytes for Pinned {
+impl PinnedBytes for SimPinned {
     fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.0)
     }
@@ -123,9 +123,9 @@ impl PinnedBytes for Pinned {
 }
 
 /// A copy that was done when it was queued.
-pub(super) struct Done(pub Box<dyn PinnedBytes>);
+pub(super) struct CompletedCopy(pub Box<dyn PinnedBytes>);
 
-impl InFlight for Done {
+impl InFlight for CompletedCopy {
     fn done(&self) -> Result<bool, DeviceError> {
         Ok(true)
     }
@@ -137,8 +137,8 @@ impl InFlight for Done {
 
 /// Words that the host keeps, with a buffer that stands for them while a kernel runs.
 #[derive(Debug)]
-pub(super) struct Mapped {
-    store: Shared,
+pub(super) struct SimMapped {
+    store: SharedStore,
     address: u64,
     words: Atomics,
 }
@@ -149,8 +149,8 @@ enum Atomics {
     Wide(Vec<AtomicU64>),
 }
 
-impl Mapped {
-    pub fn new(store: &Shared, words: usize, width: WordWidth) -> Result<Arc<Mapped>, DeviceError> {
+impl SimMapped {
+    pub fn new(store: &SharedStore, words: usize, width: WordWidth) -> Result<Arc<SimMapped>, DeviceError> {
         let size = if width == WordWidth::Bits32 { 4 } else { 8 };
         let bytes = words.saturating_mul(size);
         let address = {
@@ -166,7 +166,7 @@ impl Mapped {
             WordWidth::Bits32 => Atomics::Narrow((0..words).map(|_| AtomicU32::new(0)).collect()),
             WordWidth::Bits64 => Atomics::Wide((0..words).map(|_| AtomicU64::new(0)).collect()),
         };
-        let mapped = Arc::new(Mapped { store: Arc::clone(store), address, words });
+        let mapped = Arc::new(SimMapped { store: Arc::clone(store), address, words });
         lock(store).mapped.push(Arc::downgrade(&mapped));
         Ok(mapped)
     }
@@ -192,21 +192,21 @@ impl Mapped {
     }
 }
 
-impl Drop for Mapped {
+impl Drop for SimMapped {
     fn drop(&mut self) {
         lock(&self.store).memory.free(self.address);
     }
 }
 
-impl MappedWords for Mapped {
+impl MappedWords for SimMapped {
     fn address(&self) -> u64 {
         self.address
     }
 
-    fn words(&self) -> Words<'_> {
+    fn words(&self) -> AtomicWords<'_> {
         match &self.words {
-            Atomics::Narrow(words) => Words::Bits32(words),
-            Atomics::Wide(words) => Words::Bits64(words),
+            Atomics::Narrow(words) => AtomicWords::Bits32(words),
+            Atomics::Wide(words) => AtomicWords::Bits64(words),
         }
     }
 }

@@ -97,13 +97,13 @@ impl Default for Options {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Simulator {
-    machine: Arc<machine::Machine>,
+    machine: Arc<machine::SimDevice>,
 }
 
 impl Simulator {
     /// A new machine.
     pub fn new(options: Options) -> Simulator {
-        Simulator { machine: Arc::new(machine::Machine::new(options)) }
+        Simulator { machine: Arc::new(machine::SimDevice::new(options)) }
     }
 
     /// The machine as a device.
@@ -121,8 +121,8 @@ impl Simulator {
 /// [`launch_side_by_side`](super::launch_side_by_side) runs kernels on them under one scheduler;
 /// seeds are the first device's.
 pub fn peers(options: &Options, count: u32) -> Vec<Device> {
-    let store = memory::Shared::default();
-    let machine = |number| machine::Machine::on(options.clone(), Arc::clone(&store), number);
+    let store = memory::SharedStore::default();
+    let machine = |number| machine::SimDevice::on(options.clone(), Arc::clone(&store), number);
     (0..count).map(machine).map(|machine| Device::new(Arc::new(machine))).collect()
 }
 

@@ -1,6 +1,6 @@
 //! What an instruction accesses in memory, read off its row: data, and mbarriers.
 
-use super::row::{Flag, Role, Rule, Slot};
+use super::row::{Flag, OperandSlot, Role, Rule};
 use super::{CopyOp, Inst};
 use crate::ir::Addr;
 
@@ -31,11 +31,15 @@ impl Inst {
     pub fn accesses(&self) -> Vec<Access> {
         let (mut places, mut elements, mut size) = (Vec::new(), 1, None);
         self.visit(&mut |spec, slot| match slot {
-            Slot::Mem(addr) if spec.role != Role::MemAt && matches!(spec.rule, Rule::In(_)) => places.push(addr),
-            Slot::Defs(values) => elements = values.len() as u32,
-            Slot::Uses(operands) => elements = operands.len() as u32,
-            Slot::Use(operand) if spec.name == "bytes" => size = Some(operand.as_const().map(|c| c.bits as u32)),
-            Slot::Mem(_) | Slot::Use(_) | Slot::Def(_) | Slot::Maybe(_) | Slot::Regs(_) => {}
+            OperandSlot::Mem(addr) if spec.role != Role::MemAt && matches!(spec.rule, Rule::In(_)) => places.push(addr),
+            OperandSlot::Defs(values) => elements = values.len() as u32,
+            OperandSlot::Uses(operands) => elements = operands.len() as u32,
+            OperandSlot::Use(operand) if spec.name == "bytes" => size = Some(operand.as_const().map(|c| c.bits as u32)),
+            OperandSlot::Mem(_)
+            | OperandSlot::Use(_)
+            | OperandSlot::Def(_)
+            | OperandSlot::Maybe(_)
+            | OperandSlot::Regs(_) => {}
         });
         let whole = |bytes: u32| (bytes, bytes, Some(bytes));
         let (align, unit, bytes) = if let Inst::Copy(CopyOp::CpAsync { bytes, .. }) = self {
@@ -54,7 +58,7 @@ impl Inst {
     pub fn mbarriers(&self) -> Vec<Addr> {
         let mut all = Vec::new();
         self.visit(&mut |spec, slot| {
-            if let (Rule::Bar(_), Slot::Mem(addr)) = (spec.rule, slot) {
+            if let (Rule::Bar(_), OperandSlot::Mem(addr)) = (spec.rule, slot) {
                 all.push(addr);
             }
         });

@@ -1,5 +1,5 @@
 //! Control of the thread and of its machine. Structured control flow is not here but in
-//! [`Op`](crate::ir::Op).
+//! [`StmtKind`](crate::ir::StmtKind).
 
 use super::*;
 use crate::ir::attr::{RegChange, RegCount, Remark};

@@ -23,7 +23,7 @@
 
 use super::attr::Attr;
 use super::{Needs, Operand, Regs, Space, Ty, TyClass, ValueId};
-use row::{Field, pick};
+use row::{InstField, pick};
 
 #[macro_use]
 mod row;
@@ -47,7 +47,7 @@ pub use convert::ConvertOp;
 pub use copy::CopyOp;
 pub use mem::MemOp;
 pub use mma::MmaOp;
-pub use row::{Flag, OperandSpec, Role, Row, Rule, Slot, Source};
+pub use row::{ChoiceSource, Flag, InstRow, OperandSlot, OperandSpec, Role, Rule};
 pub use sync::SyncOp;
 pub use value::ValueOp;
 pub use warp::WarpOp;
@@ -62,7 +62,7 @@ macro_rules! families {
 
         impl Inst {
             /// The row that declares the instruction.
-            pub fn row(&self) -> &'static Row {
+            pub fn row(&self) -> &'static InstRow {
                 match self { $(Inst::$Family(inst) => inst.row(),)+ }
             }
 
@@ -72,7 +72,7 @@ macro_rules! families {
             }
 
             /// Shows each operand with its specification, in the order of the row.
-            pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'static OperandSpec, Slot<'a>)) {
+            pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'static OperandSpec, OperandSlot<'a>)) {
                 match self { $(Inst::$Family(inst) => inst.visit(see),)+ }
             }
 
@@ -83,7 +83,7 @@ macro_rules! families {
 
             /// An instruction of the row, every field drawn from the source; `None` for a row of
             /// another table.
-            pub fn draw(row: &Row, source: &mut dyn Source) -> Option<Inst> {
+            pub fn draw(row: &InstRow, source: &mut dyn ChoiceSource) -> Option<Inst> {
                 $(if let Some(position) = $FamilyOp::ROWS.iter().position(|r| r == row) {
                     return $FamilyOp::draw(position, source).map(Inst::$Family);
                 })+
@@ -103,7 +103,7 @@ macro_rules! families {
         /// use tilewright_codegen::ir::rows;
         /// assert!(rows().any(|row| row.mnemonic == "cp.async.bulk.g2s"));
         /// ```
-        pub fn rows() -> impl Iterator<Item = &'static Row> {
+        pub fn rows() -> impl Iterator<Item = &'static InstRow> {
             [$($FamilyOp::ROWS),+].into_iter().flatten()
         }
     };
@@ -127,9 +127,13 @@ impl Inst {
     pub fn defs(&self) -> Vec<ValueId> {
         let mut defs = Vec::new();
         self.visit(&mut |_, slot| match slot {
-            Slot::Def(value) => defs.push(value),
-            Slot::Defs(values) => defs.extend(values),
-            Slot::Use(_) | Slot::Uses(_) | Slot::Maybe(_) | Slot::Mem(_) | Slot::Regs(_) => {}
+            OperandSlot::Def(value) => defs.push(value),
+            OperandSlot::Defs(values) => defs.extend(values),
+            OperandSlot::Use(_)
+            | OperandSlot::Uses(_)
+            | OperandSlot::Maybe(_)
+            | OperandSlot::Mem(_)
+            | OperandSlot::Regs(_) => {}
         });
         defs
     }
@@ -138,11 +142,11 @@ impl Inst {
     pub fn uses(&self) -> Vec<Operand> {
         let mut uses = Vec::new();
         self.visit(&mut |_, slot| match slot {
-            Slot::Use(operand) => uses.push(operand),
-            Slot::Uses(operands) => uses.extend(operands),
-            Slot::Maybe(operand) => uses.extend(operand),
-            Slot::Mem(addr) => uses.push(addr.base),
-            Slot::Def(_) | Slot::Defs(_) | Slot::Regs(_) => {}
+            OperandSlot::Use(operand) => uses.push(operand),
+            OperandSlot::Uses(operands) => uses.extend(operands),
+            OperandSlot::Maybe(operand) => uses.extend(operand),
+            OperandSlot::Mem(addr) => uses.push(addr.base),
+            OperandSlot::Def(_) | OperandSlot::Defs(_) | OperandSlot::Regs(_) => {}
         });
         uses
     }
@@ -151,7 +155,7 @@ impl Inst {
     pub fn regs(&self) -> Vec<(Role, Regs)> {
         let mut runs = Vec::new();
         self.visit(&mut |spec, slot| {
-            if let Slot::Regs(regs) = slot {
+            if let OperandSlot::Regs(regs) = slot {
                 runs.push((spec.role, regs));
             }
         });
@@ -176,7 +180,7 @@ mod tests {
         values: u32,
     }
 
-    impl Source for Counting {
+    impl ChoiceSource for Counting {
         fn below(&mut self, count: usize) -> usize {
             self.step += 1;
             self.step % count

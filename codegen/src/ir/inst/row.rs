@@ -98,7 +98,7 @@ pub struct OperandSpec {
 
 /// What a row says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct InstRow {
     /// The family, and the file that the row stands in.
     pub family: &'static str,
     /// The variant's name.
@@ -119,7 +119,7 @@ pub struct Row {
     pub flags: &'static [Flag],
 }
 
-impl Row {
+impl InstRow {
     /// Whether the row has a flag.
     pub fn is(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
@@ -128,7 +128,7 @@ impl Row {
 
 /// What a field of an instruction holds, with the role taken off.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Slot<'a> {
+pub enum OperandSlot<'a> {
     /// A value that is written.
     Def(ValueId),
     /// Values that are written.
@@ -146,7 +146,7 @@ pub enum Slot<'a> {
 }
 
 /// Where a generator of random instructions takes its choices from.
-pub trait Source {
+pub trait ChoiceSource {
     /// A number below `count`, which is at least 1.
     fn below(&mut self, count: usize) -> usize;
     /// A fresh value of the type.
@@ -160,9 +160,9 @@ pub trait Source {
 }
 
 /// A type that a field can have: how it is seen by a visitor, and drawn by a generator.
-pub(crate) trait Field: Sized {
-    fn slot(&self) -> Slot<'_>;
-    fn draw(source: &mut dyn Source, rule: Rule, args: &[Ty]) -> Self;
+pub(crate) trait InstField: Sized {
+    fn slot(&self) -> OperandSlot<'_>;
+    fn draw(source: &mut dyn ChoiceSource, rule: Rule, args: &[Ty]) -> Self;
 }
 
 /// The type that a rule stands for, given the type arguments; `u32` where the rule leaves it open.
@@ -176,76 +176,76 @@ pub(crate) fn resolve(rule: Rule, args: &[Ty]) -> Ty {
     }
 }
 
-impl Field for ValueId {
-    fn slot(&self) -> Slot<'_> {
-        Slot::Def(*self)
+impl InstField for ValueId {
+    fn slot(&self) -> OperandSlot<'_> {
+        OperandSlot::Def(*self)
     }
 
-    fn draw(source: &mut dyn Source, rule: Rule, args: &[Ty]) -> Self {
+    fn draw(source: &mut dyn ChoiceSource, rule: Rule, args: &[Ty]) -> Self {
         source.def(resolve(rule, args))
     }
 }
 
-impl Field for Operand {
-    fn slot(&self) -> Slot<'_> {
-        Slot::Use(*self)
+impl InstField for Operand {
+    fn slot(&self) -> OperandSlot<'_> {
+        OperandSlot::Use(*self)
     }
 
-    fn draw(source: &mut dyn Source, rule: Rule, args: &[Ty]) -> Self {
+    fn draw(source: &mut dyn ChoiceSource, rule: Rule, args: &[Ty]) -> Self {
         source.operand(resolve(rule, args))
     }
 }
 
-impl Field for Vec<ValueId> {
-    fn slot(&self) -> Slot<'_> {
-        Slot::Defs(self)
+impl InstField for Vec<ValueId> {
+    fn slot(&self) -> OperandSlot<'_> {
+        OperandSlot::Defs(self)
     }
 
-    fn draw(source: &mut dyn Source, rule: Rule, args: &[Ty]) -> Self {
+    fn draw(source: &mut dyn ChoiceSource, rule: Rule, args: &[Ty]) -> Self {
         let ty = resolve(rule, args);
         let count = 1 << source.below(3);
         (0..count).map(|_| source.def(ty)).collect()
     }
 }
 
-impl Field for Vec<Operand> {
-    fn slot(&self) -> Slot<'_> {
-        Slot::Uses(self)
+impl InstField for Vec<Operand> {
+    fn slot(&self) -> OperandSlot<'_> {
+        OperandSlot::Uses(self)
     }
 
-    fn draw(source: &mut dyn Source, rule: Rule, args: &[Ty]) -> Self {
+    fn draw(source: &mut dyn ChoiceSource, rule: Rule, args: &[Ty]) -> Self {
         let ty = resolve(rule, args);
         let count = 1 << source.below(3);
         (0..count).map(|_| source.operand(ty)).collect()
     }
 }
 
-impl Field for Option<Operand> {
-    fn slot(&self) -> Slot<'_> {
-        Slot::Maybe(*self)
+impl InstField for Option<Operand> {
+    fn slot(&self) -> OperandSlot<'_> {
+        OperandSlot::Maybe(*self)
     }
 
-    fn draw(source: &mut dyn Source, rule: Rule, args: &[Ty]) -> Self {
+    fn draw(source: &mut dyn ChoiceSource, rule: Rule, args: &[Ty]) -> Self {
         (source.below(2) == 1).then(|| source.operand(resolve(rule, args)))
     }
 }
 
-impl Field for Addr {
-    fn slot(&self) -> Slot<'_> {
-        Slot::Mem(*self)
+impl InstField for Addr {
+    fn slot(&self) -> OperandSlot<'_> {
+        OperandSlot::Mem(*self)
     }
 
-    fn draw(source: &mut dyn Source, rule: Rule, _args: &[Ty]) -> Self {
+    fn draw(source: &mut dyn ChoiceSource, rule: Rule, _args: &[Ty]) -> Self {
         source.addr(rule.spaces().unwrap_or(&[Space::Global]))
     }
 }
 
-impl Field for Regs {
-    fn slot(&self) -> Slot<'_> {
-        Slot::Regs(*self)
+impl InstField for Regs {
+    fn slot(&self) -> OperandSlot<'_> {
+        OperandSlot::Regs(*self)
     }
 
-    fn draw(source: &mut dyn Source, rule: Rule, args: &[Ty]) -> Self {
+    fn draw(source: &mut dyn ChoiceSource, rule: Rule, args: &[Ty]) -> Self {
         source.regs(resolve(rule, args), 1)
     }
 }
@@ -357,7 +357,7 @@ macro_rules! family {
 
         impl $Family {
             /// The rows of the family, in the order of the variants.
-            pub const ROWS: &'static [Row] = &[$(Row {
+            pub const ROWS: &'static [InstRow] = &[$(InstRow {
                 family: $family,
                 name: stringify!($Name),
                 mnemonic: $mnemonic,
@@ -372,12 +372,12 @@ macro_rules! family {
             /// The position of the instruction's row in [`Self::ROWS`].
             fn position(&self) -> usize {
                 #[derive(Clone, Copy)]
-                enum At { $($Name),+ }
-                match self { $(Self::$Name { .. } => At::$Name as usize,)+ }
+                enum RowPosition { $($Name),+ }
+                match self { $(Self::$Name { .. } => RowPosition::$Name as usize,)+ }
             }
 
             /// The row that declares the instruction.
-            pub fn row(&self) -> &'static Row {
+            pub fn row(&self) -> &'static InstRow {
                 &Self::ROWS[self.position()]
             }
 
@@ -388,10 +388,10 @@ macro_rules! family {
 
             /// Shows each operand with its specification, in the order of the row.
             #[allow(unused_variables, unused_mut, unused_assignments, reason = "a row may have no operands")]
-            pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'static OperandSpec, Slot<'a>)) {
+            pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'static OperandSpec, OperandSlot<'a>)) {
                 let mut specs = self.row().operands.iter();
                 let mut show = |slot| if let Some(spec) = specs.next() { see(spec, slot) };
-                match self { $(Self::$Name { $($op,)* .. } => { $(show(Field::slot($op));)* })+ }
+                match self { $(Self::$Name { $($op,)* .. } => { $(show(InstField::slot($op));)* })+ }
             }
 
             /// The attributes' suffixes, those of defaults left out.
@@ -406,13 +406,13 @@ macro_rules! family {
             /// the row's types and spaces; what a row cannot say (vector widths, legal pairs of
             /// attributes) is the caller's to see to.
             #[allow(unused_variables, reason = "a row may have no type arguments")]
-            pub fn draw(position: usize, source: &mut dyn Source) -> Option<Self> {
+            pub fn draw(position: usize, source: &mut dyn ChoiceSource) -> Option<Self> {
                 #[derive(Clone, Copy)]
-                enum At { $($Name),+ }
-                $(if position == At::$Name as usize {
+                enum RowPosition { $($Name),+ }
+                $(if position == RowPosition::$Name as usize {
                     $($(let $arg = pick(TyClass::$class.members(), source);)+)?
                     let args: &[Ty] = &[$($($arg),+)?];
-                    $(let $op = <field!($role) as Field>::draw(source, rule!($rule), args);)*
+                    $(let $op = <field!($role) as InstField>::draw(source, rule!($rule), args);)*
                     $($(let $attr = pick(&<$Attr as Attr>::choices(), source);)+)?
                     return Some(Self::$Name { $($($arg,)+)? $($op,)* $($($attr,)+)? });
                 })+
@@ -423,6 +423,6 @@ macro_rules! family {
 }
 
 /// One of the choices.
-pub(crate) fn pick<T: Clone>(choices: &[T], source: &mut dyn Source) -> T {
+pub(crate) fn pick<T: Clone>(choices: &[T], source: &mut dyn ChoiceSource) -> T {
     choices[source.below(choices.len())].clone()
 }

@@ -55,7 +55,7 @@ pub struct Other {
 
 /// A warp that makes no progress.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stuck {
+pub struct StuckWarp {
     /// Where it stands.
     pub place: ThreadAt,
     /// What it waits for.
@@ -64,7 +64,7 @@ pub struct Stuck {
 
 /// Bytes of memory, as a report names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bytes {
+pub struct ByteRange {
     /// The space.
     pub space: Space,
     /// The address.
@@ -82,7 +82,7 @@ pub enum FaultKind {
     /// Two accesses to the same bytes, one a write, that nothing orders.
     Race {
         /// The bytes of the later access.
-        at: Bytes,
+        at: ByteRange,
         /// Whether the later access writes.
         wrote: bool,
         /// Whether the later access is made by an asynchronous operation.
@@ -91,14 +91,14 @@ pub enum FaultKind {
         why: Why,
     },
     /// A read of bytes that were never written.
-    Uninitialised(Bytes),
+    Uninitialised(ByteRange),
     /// A read of a register that this thread has not written.
     UninitialisedRegister {
         /// The register.
         register: String,
     },
     /// An address outside of every allocation.
-    OutOfBounds(Bytes),
+    OutOfBounds(ByteRange),
     /// An access to an element that its tensor does not have.
     IndexOutOfBounds {
         /// The tensor.
@@ -115,16 +115,16 @@ pub enum FaultKind {
     /// An address that is not a multiple of what it must be.
     Misaligned {
         /// The access.
-        at: Bytes,
+        at: ByteRange,
         /// What its address must be a multiple of.
         align: u32,
     },
     /// A write to memory that is read-only: uploaded so, or read by `ld.nc`.
-    ReadOnly(Bytes),
+    ReadOnly(ByteRange),
     /// A read by `ld.nc` of bytes that this kernel wrote.
-    ReadOnlyPath(Bytes),
+    ReadOnlyPath(ByteRange),
     /// Shared memory of a block of the cluster that has exited.
-    BlockGone(Bytes),
+    BlockGone(ByteRange),
     /// Lanes of a warp stand at different instructions, one of which needs them all.
     DivergentWarp {
         /// The lanes that came.
@@ -170,7 +170,7 @@ pub enum FaultKind {
     /// No warp can make progress.
     Deadlock {
         /// Every warp that is left.
-        stuck: Vec<Stuck>,
+        stuck: Vec<StuckWarp>,
     },
     /// An asynchronous operation that no thread waited for.
     LeakedCopy {
@@ -180,7 +180,7 @@ pub enum FaultKind {
     /// A phase of an mbarrier that received bytes and was never waited for.
     LeakedPhase {
         /// The mbarrier.
-        barrier: Bytes,
+        barrier: ByteRange,
         /// The phase, counted from 0.
         phase: u32,
         /// Bytes still pending.
@@ -189,17 +189,17 @@ pub enum FaultKind {
     /// An mbarrier is initialised where a live one stands.
     DoubleInit {
         /// The mbarrier.
-        barrier: Bytes,
+        barrier: ByteRange,
     },
     /// An instruction on an mbarrier that was not initialised.
     NoBarrier {
         /// The place.
-        barrier: Bytes,
+        barrier: ByteRange,
     },
     /// More arrivals than the mbarrier's phase expects.
     TooManyArrivals {
         /// The mbarrier.
-        barrier: Bytes,
+        barrier: ByteRange,
         /// Arrivals that were pending.
         pending: u32,
         /// Arrivals that came.
@@ -208,14 +208,14 @@ pub enum FaultKind {
     /// Pending bytes of an mbarrier beyond what it counts.
     TooManyBytes {
         /// The mbarrier.
-        barrier: Bytes,
+        barrier: ByteRange,
         /// Bytes pending.
         pending: i64,
     },
     /// An mbarrier that ceases while a thread waits for it or a copy is to complete on it.
     BarrierInUse {
         /// The mbarrier.
-        barrier: Bytes,
+        barrier: ByteRange,
     },
     /// A register that a `wgmma` in flight uses.
     WgmmaInFlight {
@@ -241,7 +241,7 @@ pub enum FaultKind {
     /// rows are permuted by the numbers of others.
     SwizzleBase {
         /// Where it begins.
-        at: Bytes,
+        at: ByteRange,
         /// Bytes past a multiple of the period.
         offset: u32,
         /// Bytes of a row.
@@ -257,7 +257,7 @@ pub enum FaultKind {
     /// Words that the host uses while the kernel runs ([`HostOrder`](super::HostOrder)).
     Host {
         /// The words.
-        at: Bytes,
+        at: ByteRange,
         /// What is wrong with how the kernel uses them.
         why: HostWhy,
     },

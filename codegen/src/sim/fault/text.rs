@@ -1,10 +1,10 @@
 //! The words a person reads of a fault.
 
-use super::{Bytes, Fault, FaultKind, HostWhy, Stuck, ThreadAt};
+use super::{ByteRange, Fault, FaultKind, HostWhy, StuckWarp, ThreadAt};
 use crate::sim::memory::Why;
 use core::fmt;
 
-impl fmt::Display for Bytes {
+impl fmt::Display for ByteRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes of {} memory at {:#x}", self.bytes, self.space, self.address)?;
         match &self.name {
@@ -75,10 +75,10 @@ impl fmt::Display for FaultKind {
 }
 
 /// The first of the warps of a block that wait alike, and how many there are.
-fn alike(stuck: &[Stuck]) -> Vec<(&Stuck, usize)> {
-    let mut groups: Vec<(&Stuck, usize)> = Vec::new();
+fn alike(stuck: &[StuckWarp]) -> Vec<(&StuckWarp, usize)> {
+    let mut groups: Vec<(&StuckWarp, usize)> = Vec::new();
     for warp in stuck {
-        let same = |first: &Stuck| {
+        let same = |first: &StuckWarp| {
             let (a, b) = (&first.place, &warp.place);
             (a.stmt, a.device, a.block, a.lane) == (b.stmt, b.device, b.block, b.lane) && first.wait == warp.wait
         };
@@ -91,9 +91,9 @@ fn alike(stuck: &[Stuck]) -> Vec<(&Stuck, usize)> {
 }
 
 /// An mbarrier, as a report names it.
-struct Mbarrier<'a>(&'a Bytes);
+struct MbarrierName<'a>(&'a ByteRange);
 
-impl fmt::Display for Mbarrier<'_> {
+impl fmt::Display for MbarrierName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.name {
             Some((name, 0)) => write!(f, "mbarrier {name}"),
@@ -104,7 +104,7 @@ impl fmt::Display for Mbarrier<'_> {
     }
 }
 
-fn race(f: &mut fmt::Formatter<'_>, at: &Bytes, wrote: bool, why: Why) -> fmt::Result {
+fn race(f: &mut fmt::Formatter<'_>, at: &ByteRange, wrote: bool, why: Why) -> fmt::Result {
     write!(f, "{} {at}; ", if wrote { "writes" } else { "reads" })?;
     f.write_str(match why {
         Why::Unordered => {
@@ -154,36 +154,36 @@ impl FaultKind {
             FaultKind::LeakedPhase { barrier, phase, pending } => write!(
                 f,
                 "the block exited without waiting for phase {phase} of {}, with {pending} bytes pending; wait for it before the end",
-                Mbarrier(barrier)
+                MbarrierName(barrier)
             ),
             FaultKind::DoubleInit { barrier } => {
                 write!(
                     f,
                     "initialises {}, which is live; initialise it once, or invalidate it first",
-                    Mbarrier(barrier)
+                    MbarrierName(barrier)
                 )
             }
             FaultKind::NoBarrier { barrier } => {
                 write!(
                     f,
                     "uses {}, which is not initialised; initialise it before, and let a barrier pass",
-                    Mbarrier(barrier)
+                    MbarrierName(barrier)
                 )
             }
             FaultKind::TooManyArrivals { barrier, pending, came } => write!(
                 f,
                 "brings arrivals ({came}) to {}, whose phase expects {pending} more; initialise it with as many as come",
-                Mbarrier(barrier)
+                MbarrierName(barrier)
             ),
             FaultKind::TooManyBytes { barrier, pending } => write!(
                 f,
                 "leaves {pending} bytes pending at {}, which counts to 1048575; spread them over phases",
-                Mbarrier(barrier)
+                MbarrierName(barrier)
             ),
             FaultKind::BarrierInUse { barrier } => write!(
                 f,
                 "invalidates {}, for which a thread or a copy still waits; wait for its phase before",
-                Mbarrier(barrier)
+                MbarrierName(barrier)
             ),
             FaultKind::WgmmaInFlight { register } => {
                 write!(f, "touches register {register} of a wgmma in flight; wait for its group before")

@@ -1,7 +1,7 @@
 //! A block: its shared memory, its barriers; and the barrier of its cluster.
 
 use crate::sim::memory::{Region, Site, Stamp};
-use crate::sim::order::View;
+use crate::sim::order::ThreadView;
 
 /// A named barrier of a block.
 #[derive(Clone, Debug, Default)]
@@ -9,14 +9,14 @@ pub(crate) struct Bar {
     /// Threads that it waits for, once somebody came.
     pub threads: u32,
     pub came: u32,
-    pub view: View,
+    pub view: ThreadView,
     /// Who came first: warp of the grid and step.
     pub first: (u32, Site),
 }
 
 /// An mbarrier.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Mbarrier {
+pub(crate) struct MbarrierState {
     pub live: bool,
     pub count: u32,
     pub pending: u32,
@@ -24,8 +24,8 @@ pub(crate) struct Mbarrier {
     /// Phases completed.
     pub phase: u32,
     /// What those that arrived in the current phase knew, and what those of completed ones did.
-    pub current: View,
-    pub done: View,
+    pub current: ThreadView,
+    pub done: ThreadView,
     /// The initialisation, and whether its thread made it visible to the async proxy.
     pub init: Stamp,
     pub fenced: bool,
@@ -37,12 +37,12 @@ pub(crate) struct Mbarrier {
 }
 
 /// A block of the grid.
-pub(crate) struct Block {
+pub(crate) struct BlockState {
     pub coords: [u32; 3],
     /// Empty before the block starts and after it ends.
     pub shared: Option<Region>,
     pub bars: Vec<Bar>,
-    pub mbarriers: Vec<Mbarrier>,
+    pub mbarriers: Vec<MbarrierState>,
     /// Threads that have not exited.
     pub threads: u32,
     pub done: bool,
@@ -53,10 +53,10 @@ pub(crate) struct Block {
 pub(crate) struct ClusterBar {
     /// Warps that arrived in this phase.
     pub came: u32,
-    pub view: View,
+    pub view: ThreadView,
     /// Warps that have not exited.
     pub warps: u32,
     /// What the arrivals of the completed phase knew, and the warps that may pass and have not.
-    pub open: View,
+    pub open: ThreadView,
     pub opened: std::collections::BTreeSet<u32>,
 }

@@ -5,8 +5,8 @@
 //! with some seeds every operation completes as late as the program allows.
 
 use super::rng::Rng;
-use super::{Address, Cur, Home, Machine, Trouble, Try};
-use crate::sim::memory::{Done, OpState};
+use super::{Address, Cur, Home, Simulation, Trouble, Try};
+use crate::sim::memory::{AccessCompletion, OpState};
 use crate::sim::step::{Reduction, TensorCopy};
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 /// An asynchronous operation in flight.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    pub work: Work,
+    pub work: EngineWork,
     /// Who issued it: warp of the grid, lane, step.
     pub warp: u32,
     pub lane: u32,
@@ -28,14 +28,14 @@ pub(crate) struct Flight {
 /// Where bytes go, and on which mbarrier they count: block, its mbarrier, the operation that
 /// writes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
+pub(crate) struct BulkDestination {
     pub block: u32,
     pub offset: usize,
     pub mbarrier: (u32, u32),
     pub op: u32,
 }
 
-impl Target {
+impl BulkDestination {
     /// The first byte that is written.
     pub(crate) fn address(&self) -> Address {
         Address { home: Home::Shared(self.block), offset: self.offset }
@@ -44,15 +44,15 @@ impl Target {
 
 /// What an operation does.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum EngineWork {
     /// `cp.async`: some bytes from the source, zeros after them.
     Copy { to: Address, from: Address, bytes: u32, filled: u32 },
     /// Bytes to shared memory, counted on mbarriers.
-    ToShared { targets: Vec<Target>, from: Address, bytes: u32, reduction: Option<Reduction> },
+    ToShared { targets: Vec<BulkDestination>, from: Address, bytes: u32, reduction: Option<Reduction> },
     /// Bytes to global memory.
     ToGlobal { to: Address, from: Address, bytes: u32, reduction: Option<Reduction> },
     /// A box to shared memory.
-    LoadBox { targets: Vec<Target>, copy: Box<TensorCopy> },
+    LoadBox { targets: Vec<BulkDestination>, copy: Box<TensorCopy> },
     /// A box to global memory.
     StoreBox { from: Address, copy: Box<TensorCopy> },
     /// An arrival once earlier copies of a thread are complete.
@@ -106,28 +106,28 @@ impl Engine {
     }
 
     /// The `wgmma`s of its warpgroup before one, which is taken off the list with them.
-    fn before(&mut self, work: &Work, id: u64) -> Vec<u64> {
-        if let Work::Arrive { ops, .. } = work {
+    fn before(&mut self, work: &EngineWork, id: u64) -> Vec<u64> {
+        if let EngineWork::Arrive { ops, .. } = work {
             // An earlier arrival of the thread waits for no more copies than this one, and is the
             // one to vouch for them.
             let shares = |other: &u64| match self.flights.get(other).map(|flight| &flight.work) {
-                Some(Work::Arrive { ops: theirs, .. }) => theirs.iter().any(|op| ops.contains(op)),
+                Some(EngineWork::Arrive { ops: theirs, .. }) => theirs.iter().any(|op| ops.contains(op)),
                 _ => false,
             };
             return self.arrivals.iter().copied().filter(|&other| other < id).filter(shares).collect();
         }
-        let Work::Multiply(multiply) = work else { return Vec::new() };
+        let EngineWork::Multiply(multiply) = work else { return Vec::new() };
         let Some(queue) = self.multiplies.get_mut(&(multiply.warp as u32)) else { return Vec::new() };
         let Some(at) = queue.iter().position(|&other| other == id) else { return Vec::new() };
         queue.drain(..=at).take(at).collect()
     }
 }
 
-impl Work {
+impl EngineWork {
     /// The mbarrier of an arrival, and the operations that it follows.
     fn arrival(&self) -> Option<(u32, u32, Vec<u32>)> {
         match self {
-            Work::Arrive { block, mbarrier, ops, .. } => Some((*block, *mbarrier, ops.clone())),
+            EngineWork::Arrive { block, mbarrier, ops, .. } => Some((*block, *mbarrier, ops.clone())),
             _ => None,
         }
     }
@@ -137,23 +137,25 @@ impl Flight {
     /// Whether it will touch the shared memory or an mbarrier of a block.
     pub(crate) fn touches(&self, block: u32) -> bool {
         let here = |home: Home| home == Home::Shared(block);
-        let any = |targets: &[Target]| targets.iter().any(|t| t.block == block || t.mbarrier.0 == block);
+        let any = |targets: &[BulkDestination]| targets.iter().any(|t| t.block == block || t.mbarrier.0 == block);
         match &self.work {
-            Work::Copy { to, .. } => here(to.home),
-            Work::ToShared { targets, from, .. } => any(targets) || here(from.home),
-            Work::LoadBox { targets, .. } => any(targets),
-            Work::ToGlobal { from, .. } | Work::StoreBox { from, .. } => here(from.home) && self.data.is_none(),
-            Work::Arrive { block: other, .. } => *other == block,
-            Work::Multiply(multiply) => multiply.block == block,
+            EngineWork::Copy { to, .. } => here(to.home),
+            EngineWork::ToShared { targets, from, .. } => any(targets) || here(from.home),
+            EngineWork::LoadBox { targets, .. } => any(targets),
+            EngineWork::ToGlobal { from, .. } | EngineWork::StoreBox { from, .. } => {
+                here(from.home) && self.data.is_none()
+            }
+            EngineWork::Arrive { block: other, .. } => *other == block,
+            EngineWork::Multiply(multiply) => multiply.block == block,
         }
     }
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// A new operation of shadow memory.
     pub(crate) fn new_op(&mut self, warp: usize, lane: usize, generic: bool) -> u32 {
         let issuer = self.thread(warp, lane);
-        self.ops.push(OpState { done: Done::Flying, generic, issuer });
+        self.ops.push(OpState { done: AccessCompletion::Flying, generic, issuer });
         self.ops.len() as u32 - 1
     }
 
@@ -161,7 +163,7 @@ impl Machine<'_> {
     pub(crate) fn launch_flight(&mut self, flight: Flight) -> u64 {
         let id = self.engine.next;
         self.engine.next += 1;
-        if matches!(flight.work, Work::Arrive { .. }) {
+        if matches!(flight.work, EngineWork::Arrive { .. }) {
             self.engine.arrivals.insert(id);
         }
         self.engine.flights.insert(id, Box::new(flight));
@@ -183,7 +185,7 @@ impl Machine<'_> {
             self.engine.due.pop();
             // An arrival has no moment of its own: it follows the last of its copies.
             let work = self.engine.flights.get(&id).map(|flight| &flight.work);
-            if !matches!(work, Some(Work::Arrive { .. })) {
+            if !matches!(work, Some(EngineWork::Arrive { .. })) {
                 self.complete(id)?;
             }
         }
@@ -218,7 +220,7 @@ impl Machine<'_> {
         let earlier = self.engine.before(&flight.work, id);
         // First of all: a copy that arrives may let a later arrival of the thread happen.
         let works = earlier.iter().filter_map(|id| self.engine.flights.get(id)).map(|flight| &flight.work);
-        let arrivals: Vec<_> = works.chain([&flight.work]).filter_map(Work::arrival).collect();
+        let arrivals: Vec<_> = works.chain([&flight.work]).filter_map(EngineWork::arrival).collect();
         for (block, mbarrier, ops) in arrivals {
             self.vouch(block, mbarrier, &ops);
         }
@@ -251,12 +253,12 @@ impl Machine<'_> {
             return Ok(());
         }
         let data = match &flight.work {
-            Work::ToShared { from, bytes, .. } | Work::ToGlobal { from, bytes, .. } => {
+            EngineWork::ToShared { from, bytes, .. } | EngineWork::ToGlobal { from, bytes, .. } => {
                 self.read_bytes(*from, *bytes as usize)?
             }
-            Work::LoadBox { copy, .. } => self.read_box(copy)?,
-            Work::StoreBox { from, copy } => self.read_rows(copy, *from)?,
-            Work::Copy { .. } | Work::Arrive { .. } | Work::Multiply(_) => Vec::new(),
+            EngineWork::LoadBox { copy, .. } => self.read_box(copy)?,
+            EngineWork::StoreBox { from, copy } => self.read_rows(copy, *from)?,
+            EngineWork::Copy { .. } | EngineWork::Arrive { .. } | EngineWork::Multiply(_) => Vec::new(),
         };
         flight.data = Some(data);
         Ok(())
@@ -280,7 +282,7 @@ impl Machine<'_> {
     fn deliver(&mut self, flight: &mut Flight) -> Try<()> {
         let data = flight.data.take().unwrap_or_default();
         match &flight.work {
-            &Work::Copy { to, from, bytes, filled } => {
+            &EngineWork::Copy { to, from, bytes, filled } => {
                 let (mut data, filled) = ([0; 16], filled as usize);
                 self.check_written(from, filled)?;
                 if let Some(region) = self.region(from.home) {
@@ -289,31 +291,31 @@ impl Machine<'_> {
                 self.write_bytes(to, &data[..bytes as usize]);
                 self.copies_arrived()
             }
-            Work::ToShared { targets, bytes, reduction, .. } => {
+            EngineWork::ToShared { targets, bytes, reduction, .. } => {
                 for target in targets {
                     self.put(target.address(), &data, *reduction)?;
                 }
                 self.count_targets(targets, *bytes, flight.reads)
             }
-            Work::LoadBox { targets, copy } => {
+            EngineWork::LoadBox { targets, copy } => {
                 for target in targets {
                     self.write_box(copy, target, &data);
                 }
                 self.count_targets(targets, copy.bytes() as u32, flight.reads)
             }
-            Work::ToGlobal { to, reduction, .. } => self.put(*to, &data, *reduction),
-            Work::StoreBox { copy, from } => self.store_box(copy, *from, &data),
-            Work::Arrive { block, mbarrier, copies, .. } => {
+            EngineWork::ToGlobal { to, reduction, .. } => self.put(*to, &data, *reduction),
+            EngineWork::StoreBox { copy, from } => self.store_box(copy, *from, &data),
+            EngineWork::Arrive { block, mbarrier, copies, .. } => {
                 for id in copies {
                     self.complete(*id)?;
                 }
                 self.land_arrival(*block, *mbarrier)
             }
-            Work::Multiply(multiply) => self.land_multiply(multiply),
+            EngineWork::Multiply(multiply) => self.land_multiply(multiply),
         }
     }
 
-    fn count_targets(&mut self, targets: &[Target], bytes: u32, reads: u32) -> Try<()> {
+    fn count_targets(&mut self, targets: &[BulkDestination], bytes: u32, reads: u32) -> Try<()> {
         for target in targets {
             self.complete_bytes(target, bytes, reads)?;
         }
@@ -327,7 +329,7 @@ impl Machine<'_> {
             return Ok(());
         }
         let waits = |id: &u64| match flights.get(id).map(|flight| &flight.work) {
-            Some(Work::Arrive { copies, .. }) => copies.iter().any(|copy| flights.contains_key(copy)),
+            Some(EngineWork::Arrive { copies, .. }) => copies.iter().any(|copy| flights.contains_key(copy)),
             _ => false,
         };
         let due: Vec<u64> = self.engine.arrivals.iter().copied().filter(|id| !waits(id)).collect();
@@ -339,8 +341,8 @@ impl Machine<'_> {
         let thread = self.thread(cur.warp, lane);
         let time = self.warps[cur.warp].clock[lane];
         let state = &mut self.ops[op as usize];
-        if state.done == Done::Flying {
-            state.done = Done::Adopted(thread, time);
+        if state.done == AccessCompletion::Flying {
+            state.done = AccessCompletion::Adopted(thread, time);
         }
     }
 

@@ -1,13 +1,13 @@
 //! Control flow: lanes part, meet, exit.
 
-use super::warp::{Group, Mask, lanes};
-use super::{Cur, Machine, Next, State, Trouble, Try};
+use super::warp::{LaneGroup, Mask, lanes};
+use super::{Cur, GroupState, Next, Simulation, Trouble, Try};
 use crate::ir::BoundId;
 use crate::sim::fault::FaultKind;
-use crate::sim::number::Row;
+use crate::sim::number::LaneValues;
 
 /// The lanes of a mask whose value is not zero.
-pub(crate) fn nonzero(row: &Row, mask: Mask) -> Mask {
+pub(crate) fn nonzero(row: &LaneValues, mask: Mask) -> Mask {
     let mut set = 0;
     for (lane, &value) in row.iter().enumerate() {
         set |= u32::from(value != 0) << lane;
@@ -15,7 +15,7 @@ pub(crate) fn nonzero(row: &Row, mask: Mask) -> Mask {
     set & mask
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// Lanes where the predicate is false go elsewhere.
     pub(crate) fn branch(&mut self, cur: Cur, truth: Mask, to: u32) -> Next {
         if truth == cur.mask {
@@ -26,7 +26,8 @@ impl Machine<'_> {
         }
         let flip = self.rng.one_in(2);
         let warp = &mut self.warps[cur.warp];
-        let group = |mask, pc| Group { mask, pc, state: State::Ready, waited: false, spin: None, polled: None };
+        let group =
+            |mask, pc| LaneGroup { mask, pc, state: GroupState::Ready, waited: false, spin: None, polled: None };
         let ways = [group(truth, cur.pc + 1), group(cur.mask & !truth, to)];
         let [here, there] = if flip {
             let [a, b] = ways;
@@ -59,10 +60,10 @@ impl Machine<'_> {
         }
         if mask != before {
             // The others that waited here are part of this group now: it waits in their place.
-            self.warps[cur.warp].groups[cur.group].state = State::Joined;
+            self.warps[cur.warp].groups[cur.group].state = GroupState::Joined;
             return Next::Switch;
         }
-        Next::Wait(State::Joined)
+        Next::Wait(GroupState::Joined)
     }
 
     /// Lanes that an instruction needs together: nothing if they are.
@@ -78,7 +79,7 @@ impl Machine<'_> {
         if mask & needed == needed || mask != cur.mask {
             return Ok(Some(Next::Switch));
         }
-        Ok(Some(Next::Wait(State::Gather { needed })))
+        Ok(Some(Next::Wait(GroupState::Gather { needed })))
     }
 
     /// Every lane of the warp, for an instruction that all execute together.
@@ -95,8 +96,8 @@ impl Machine<'_> {
         warp.live &= !cur.mask;
         warp.groups[cur.group].mask = 0;
         for group in &mut warp.groups {
-            if matches!(group.state, State::Joined | State::Gather { .. }) {
-                group.state = State::Ready;
+            if matches!(group.state, GroupState::Joined | GroupState::Gather { .. }) {
+                group.state = GroupState::Ready;
             }
         }
         let ended = warp.live == 0;
@@ -118,11 +119,11 @@ impl Machine<'_> {
 
     /// Wakes the groups of a warp that wait in a certain way; they continue after their step if
     /// `pass`.
-    pub(crate) fn release(&mut self, warp: usize, pass: bool, waits: impl Fn(&State) -> bool) {
+    pub(crate) fn release(&mut self, warp: usize, pass: bool, waits: impl Fn(&GroupState) -> bool) {
         let mut woken = false;
         for group in &mut self.warps[warp].groups {
             if waits(&group.state) {
-                group.state = State::Ready;
+                group.state = GroupState::Ready;
                 group.waited = !pass;
                 woken = true;
             }
@@ -133,7 +134,13 @@ impl Machine<'_> {
     }
 
     /// An index beyond its extent.
-    pub(crate) fn check_bound(&self, cur: Cur, index: Row, [constant, extent]: [u32; 2], id: BoundId) -> Try<()> {
+    pub(crate) fn check_bound(
+        &self,
+        cur: Cur,
+        index: LaneValues,
+        [constant, extent]: [u32; 2],
+        id: BoundId,
+    ) -> Try<()> {
         let of = |lane: usize| (index[lane] as u32).wrapping_add(constant);
         let Some(lane) = lanes(cur.mask).find(|&lane| of(lane) >= extent) else { return Ok(()) };
         let Some(bound) = self.program.bounds.get(id) else { return Ok(()) };
@@ -142,7 +149,7 @@ impl Machine<'_> {
     }
 
     /// Divides by nothing.
-    pub(crate) fn check_divisor(&self, cur: Cur, divisor: &Row) -> Try<()> {
+    pub(crate) fn check_divisor(&self, cur: Cur, divisor: &LaneValues) -> Try<()> {
         match lanes(cur.mask).find(|&lane| divisor[lane] == 0) {
             Some(lane) => Err(Trouble::lane(FaultKind::DivisionByZero, lane)),
             None => Ok(()),

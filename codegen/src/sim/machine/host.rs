@@ -1,10 +1,10 @@
 //! The host as one more reader: what it would know of the kernel's writes.
 
-use super::{Address, Home, Machine, Trouble, Try};
+use super::{Address, Home, Simulation, Trouble, Try};
 use crate::ir::attr::Scope;
 use crate::sim::fault::{FaultKind, HostWhy};
-use crate::sim::memory::{Access, Judge, Stamp};
-use crate::sim::order::View;
+use crate::sim::memory::{Judge, PendingAccess, Stamp};
+use crate::sim::order::ThreadView;
 use crate::sim::program::Program;
 use crate::sim::{Arg, HostOrder, Launch, OnLoss};
 use core::ops::Range;
@@ -16,7 +16,7 @@ pub(crate) struct Host {
     home: Home,
     base: u64,
     /// What it knows once it has acquired the flag's last value, and the bytes that it reads then.
-    view: View,
+    view: ThreadView,
     open: Range<u64>,
 }
 
@@ -30,7 +30,13 @@ impl Host {
         let param = program.params.iter().position(|param| param.name == order.param)?;
         let Some(Arg::Ptr(address)) = launch.args.get(param) else { return None };
         let (buffer, base) = memory.find(*address, 0).ok()?;
-        Some(Host { order, home: Home::Buffer(buffer as u32), base: base as u64, view: View::default(), open: 0..0 })
+        Some(Host {
+            order,
+            home: Home::Buffer(buffer as u32),
+            base: base as u64,
+            view: ThreadView::default(),
+            open: 0..0,
+        })
     }
 
     /// Offsets from the parameter of bytes of a region; nothing where they are of another.
@@ -45,7 +51,7 @@ impl Host {
     }
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// Looks whether the host may use bytes at the moment of this access.
     pub(super) fn meets_host(
         &self,
@@ -72,7 +78,7 @@ impl Machine<'_> {
         lane: usize,
         at: Address,
         bytes: u32,
-        told: Option<&(Scope, View)>,
+        told: Option<&(Scope, ThreadView)>,
         modifies: bool,
     ) -> Try<()> {
         let Some(mut host) = self.host.take() else { return Ok(()) };
@@ -81,7 +87,7 @@ impl Machine<'_> {
             return Ok(());
         }
         if !modifies {
-            host.view = View::default();
+            host.view = ThreadView::default();
         }
         if let Some((Scope::Sys, view)) = told {
             host.view.join(view);
@@ -130,7 +136,8 @@ impl Machine<'_> {
         let end = (host.base + host.open.end).min(region.data.len() as u64) as usize;
         let start = (host.base + host.open.start) as usize;
         // No thread of the grid: what none of them told it, it does not know.
-        let now = Access { stamp: Stamp::default(), thread: u32::MAX, view: &host.view, write: false, proxy: None };
+        let now =
+            PendingAccess { stamp: Stamp::default(), thread: u32::MAX, view: &host.view, write: false, proxy: None };
         let judge = Judge { geometry: self.geometry, ops: &self.ops };
         if start >= end {
             return Ok(());

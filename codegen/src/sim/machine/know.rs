@@ -1,20 +1,20 @@
 //! What lanes tell and learn: releases, acquisitions, fences.
 
 use super::warp::{FULL, Mask, lanes};
-use super::{Machine, Warp};
-use crate::sim::order::{Agent, Geometry, View, join};
+use super::{Simulation, Warp};
+use crate::sim::order::{Agent, Geometry, ThreadView, join};
 use std::rc::Rc;
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// Everything that these lanes did and know, for others to learn. What they do from now on is
     /// later.
-    pub(crate) fn publish(&mut self, warp: usize, mask: Mask) -> View {
+    pub(crate) fn publish(&mut self, warp: usize, mask: Mask) -> ThreadView {
         let geometry = self.geometry;
         self.warps[warp].publish(geometry, warp as u32, mask)
     }
 
     /// These lanes learn.
-    pub(crate) fn learn(&mut self, warp: usize, mask: Mask, news: &View) {
+    pub(crate) fn learn(&mut self, warp: usize, mask: Mask, news: &ThreadView) {
         self.warps[warp].learn(mask, news);
     }
 
@@ -28,9 +28,9 @@ impl Machine<'_> {
 }
 
 impl Warp {
-    fn publish(&mut self, geometry: Geometry, number: u32, mask: Mask) -> View {
-        let mut view = View::default();
-        let mut last: Option<&View> = None;
+    fn publish(&mut self, geometry: Geometry, number: u32, mask: Mask) -> ThreadView {
+        let mut view = ThreadView::default();
+        let mut last: Option<&ThreadView> = None;
         for lane in lanes(mask) {
             let own = &self.views[lane];
             if !last.is_some_and(|last| last.same(own)) {
@@ -59,8 +59,8 @@ impl Warp {
         }
     }
 
-    fn learn(&mut self, mask: Mask, news: &View) {
-        let mut last: Option<(View, View)> = None;
+    fn learn(&mut self, mask: Mask, news: &ThreadView) {
+        let mut last: Option<(ThreadView, ThreadView)> = None;
         for lane in lanes(mask) {
             let own = &mut self.views[lane];
             if let Some((before, after)) = &last

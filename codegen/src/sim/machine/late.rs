@@ -7,13 +7,13 @@
 //! a habit of the seed. So packets that carry their own arrival come in any order, and a reader
 //! that takes a relaxed counter for their arrival reads what was there before.
 
-use super::{Address, Home, Machine};
+use super::{Address, Home, Simulation};
 use crate::ir::attr::Scope;
-use crate::sim::order::{Released, View};
+use crate::sim::order::{Released, ThreadView};
 use std::collections::VecDeque;
 
 /// What the value that a lane stores carries, and to whom.
-pub(crate) type Told = Option<(Scope, View)>;
+pub(crate) type Told = Option<(Scope, ThreadView)>;
 
 /// A store on its way.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl OnTheWay {
     }
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// Whether a relaxed store of a block to a place arrives late.
     pub(crate) fn is_late(&mut self, home: Home) -> bool {
         let here = matches!(home, Home::Buffer(_)) && !self.is_the_hosts(home);
@@ -115,7 +115,7 @@ impl Machine<'_> {
     }
 
     /// No two of a device are to the same place: the second lets the first arrive.
-    fn let_arrive(&mut self, which: impl Fn(&Machine<'_>, &Late) -> bool) {
+    fn let_arrive(&mut self, which: impl Fn(&Simulation<'_>, &Late) -> bool) {
         if !self.on_the_way.stores.iter().any(|late| which(self, late)) {
             return;
         }

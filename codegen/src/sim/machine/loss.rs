@@ -1,10 +1,10 @@
 //! A device that is lost in mid-flight.
 
-use super::{Home, Machine};
+use super::{Home, Simulation};
 use crate::sim::Left;
 use crate::sim::fault::FaultKind;
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// Loses the device whose moment has come, and lets the host hear of it.
     pub(super) fn lose_due(&mut self) {
         let due = self.launch.loss.filter(|loss| self.lost.is_none() && self.now >= loss.step);

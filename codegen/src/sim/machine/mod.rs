@@ -18,10 +18,10 @@ mod schedule;
 mod spin;
 mod warp;
 
-pub(crate) use block::{Bar, Block, ClusterBar, Mbarrier};
-pub(crate) use engine::{Flight, Target, Work};
+pub(crate) use block::{Bar, BlockState, ClusterBar, MbarrierState};
+pub(crate) use engine::{BulkDestination, EngineWork, Flight};
 pub(crate) use reach::{Address, Home};
-pub(crate) use warp::{FULL, Mask, State, Ticket, Warp, lanes};
+pub(crate) use warp::{FULL, GroupState, Mask, Ticket, Warp, lanes};
 
 use super::count::Counters;
 use super::fault::{Fault, FaultKind};
@@ -30,7 +30,7 @@ use super::order::{Geometry, Released};
 use super::program::Program;
 use super::{Checks, Launch};
 use crate::ir::Operand;
-use crate::sim::number::{LANES, Row};
+use crate::sim::number::{LANES, LaneValues};
 use engine::Engine;
 use host::Host;
 use late::OnTheWay;
@@ -80,15 +80,15 @@ pub(crate) enum Next {
     /// Another step.
     To(u32),
     /// The group waits; the step is made again when it wakes.
-    Wait(State),
+    Wait(GroupState),
     /// The group waits and continues after the step when it wakes.
-    Pass(State),
+    Pass(GroupState),
     /// The group is no more, or was changed by the step.
     Switch,
 }
 
 /// The machine.
-pub(crate) struct Machine<'a> {
+pub(crate) struct Simulation<'a> {
     pub program: &'a Program,
     pub memory: &'a mut Memory,
     pub launch: &'a Launch,
@@ -98,7 +98,7 @@ pub(crate) struct Machine<'a> {
     pub rng: Rng,
     /// The parameters, by device.
     pub params: Vec<Region>,
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<BlockState>,
     pub clusters: Vec<ClusterBar>,
     pub warps: Vec<Warp>,
     pub ops: Vec<OpState>,
@@ -127,14 +127,14 @@ pub(crate) struct Machine<'a> {
     heard_at: Option<u64>,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> Simulation<'a> {
     pub(crate) fn new(
         program: &'a Program,
         memory: &'a mut Memory,
         launch: &'a Launch,
         params: Vec<Region>,
         seed: u64,
-    ) -> Machine<'a> {
+    ) -> Simulation<'a> {
         let cluster = program.launch.blocks_per_cluster();
         let each = launch.grid.iter().product::<u32>();
         let geometry = Geometry::new(program.launch.threads_per_block(), cluster, program.mbarriers).on_devices(each);
@@ -145,7 +145,7 @@ impl<'a> Machine<'a> {
         let stride = [1, 4, 16, 64, 512][rng.below(5)];
         let engine = Engine::new(&mut rng);
         let on_the_way = OnTheWay::new(&mut rng, launch.devices());
-        Machine {
+        Simulation {
             program,
             memory,
             launch,
@@ -154,7 +154,7 @@ impl<'a> Machine<'a> {
             checks: launch.checks == Checks::On,
             rng,
             params,
-            blocks: (0..blocks).map(|index| Block::waiting(coords(index % each, program, launch))).collect(),
+            blocks: (0..blocks).map(|index| BlockState::waiting(coords(index % each, program, launch))).collect(),
             clusters: vec![ClusterBar::default(); (blocks / cluster) as usize],
             warps: (0..blocks * geometry.warps).map(|w| Warp::new(w / geometry.warps, w % geometry.warps)).collect(),
             ops: Vec::new(),
@@ -187,7 +187,7 @@ impl<'a> Machine<'a> {
     }
 
     /// A row of operands, as the warp sees it.
-    pub(crate) fn value(&self, warp: usize, operand: Operand) -> Row {
+    pub(crate) fn value(&self, warp: usize, operand: Operand) -> LaneValues {
         match operand {
             Operand::Const(constant) => [constant.bits; LANES],
             Operand::Value(value) => self.warps[warp].regs[self.program.row(value)],
@@ -195,7 +195,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Writes a value in the lanes that run.
-    pub(crate) fn set(&mut self, cur: Cur, value: crate::ir::ValueId, row: &Row) {
+    pub(crate) fn set(&mut self, cur: Cur, value: crate::ir::ValueId, row: &LaneValues) {
         let at = self.program.row(value);
         self.warps[cur.warp].put(at, cur.mask, row);
     }

@@ -1,11 +1,11 @@
 //! Reaching memory: from an address to bytes of a region, every access judged.
 
-use super::{Block, Cur, Machine, Trouble, Try};
+use super::{BlockState, Cur, Simulation, Trouble, Try};
 use crate::ir::Space;
 use crate::ir::attr::Scope;
-use crate::sim::fault::{Bytes, FaultKind};
-use crate::sim::memory::{Access, Conflict, Judge, Memory, OP, Region, Site, Stamp};
-use crate::sim::order::View;
+use crate::sim::fault::{ByteRange, FaultKind};
+use crate::sim::memory::{Conflict, Judge, Memory, OP, PendingAccess, Region, Site, Stamp};
+use crate::sim::order::ThreadView;
 use crate::sim::program::SHARED_BASE;
 use core::ops::Range;
 
@@ -62,7 +62,7 @@ pub(crate) struct OpAccess<'v> {
     pub op: u32,
     pub thread: u32,
     pub pc: u32,
-    pub view: &'v View,
+    pub view: &'v ThreadView,
     pub write: bool,
     pub generic: bool,
     /// The scope at which each element is accessed atomically, if it is.
@@ -77,7 +77,7 @@ enum Refused {
 
 /// The region whose shadow has what was accessed there. Parameters and blocks that are gone have
 /// none.
-fn shadowed<'m>(memory: &'m mut Memory, blocks: &'m mut [Block], home: Home) -> Option<&'m mut Region> {
+fn shadowed<'m>(memory: &'m mut Memory, blocks: &'m mut [BlockState], home: Home) -> Option<&'m mut Region> {
     match home {
         Home::Buffer(index) => Some(&mut memory.buffers[index as usize].region),
         Home::Shared(block) => blocks[block as usize].shared.as_mut(),
@@ -90,7 +90,7 @@ fn shadowed<'m>(memory: &'m mut Memory, blocks: &'m mut [Block], home: Home) -> 
 fn pass(
     region: &mut Region,
     judge: &Judge<'_>,
-    now: &Access<'_>,
+    now: &PendingAccess<'_>,
     bytes: Range<usize>,
     record: bool,
 ) -> Result<(), Refused> {
@@ -110,7 +110,7 @@ pub(crate) fn cluster_address(rank: u32, address: u32) -> u32 {
     rank << RANK | address
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// The region and offset of an address, all bytes inside; `block` is the block that asks.
     pub(crate) fn locate(&self, space: Space, block: u32, address: u64, bytes: u32) -> Try<Address> {
         let wrong = |kind| Err(Trouble::new(kind));
@@ -160,7 +160,7 @@ impl Machine<'_> {
     }
 
     /// Bytes with their names, for a report.
-    pub(crate) fn bytes(&self, space: Space, address: u64, bytes: u32) -> Bytes {
+    pub(crate) fn bytes(&self, space: Space, address: u64, bytes: u32) -> ByteRange {
         let name = match space {
             Space::Global => self.memory.buffers.iter().rev().find(|b| b.address <= address).and_then(|buffer| {
                 let offset = address - buffer.address;
@@ -172,15 +172,15 @@ impl Machine<'_> {
             }
             Space::Param => None,
         };
-        Bytes { space, address, bytes, name }
+        ByteRange { space, address, bytes, name }
     }
 
     /// The address of a place in a region.
-    pub(crate) fn name_address(&self, Address { home, offset }: Address, bytes: u32) -> Bytes {
+    pub(crate) fn name_address(&self, Address { home, offset }: Address, bytes: u32) -> ByteRange {
         match home {
             Home::Buffer(index) => {
                 let buffer = &self.memory.buffers[index as usize];
-                Bytes {
+                ByteRange {
                     space: Space::Global,
                     address: buffer.address + offset as u64,
                     bytes,
@@ -226,7 +226,7 @@ impl Machine<'_> {
         let thread = self.thread(cur.warp, lane);
         let warp = &self.warps[cur.warp];
         let stamp = Stamp { who: thread + 1, time: warp.clock[lane], site: Site::new(cur.pc, strength) };
-        let access = Access { stamp, thread, view: &warp.views[lane], write, proxy: None };
+        let access = PendingAccess { stamp, thread, view: &warp.views[lane], write, proxy: None };
         let judge = Judge { geometry: self.geometry, ops: &self.ops };
         let Some(region) = shadowed(self.memory, &mut self.blocks, at.home) else { return Ok(()) };
         let passed = pass(region, &judge, &access, at.offset..at.offset + bytes as usize, true);
@@ -234,7 +234,7 @@ impl Machine<'_> {
     }
 
     /// The words for an access that may not be.
-    fn refuse(&self, refused: Refused, now: &Access<'_>, at: Address, bytes: u32) -> Box<Trouble> {
+    fn refuse(&self, refused: Refused, now: &PendingAccess<'_>, at: Address, bytes: u32) -> Box<Trouble> {
         let lane = now.thread as usize % 32;
         match refused {
             Refused::ReadOnly => Trouble::lane(FaultKind::ReadOnly(self.name_address(at, bytes)), lane),
@@ -263,7 +263,7 @@ impl Machine<'_> {
         self.meets_host(at, bytes, access.write, None).map_err(|why| {
             Trouble::lane(FaultKind::Host { at: self.name_address(at, bytes), why }, access.thread as usize % 32)
         })?;
-        let now = Access {
+        let now = PendingAccess {
             stamp: Stamp { who: OP | access.op, time: 0, site: Site::new(access.pc, access.strength) },
             thread: access.thread,
             view: access.view,

@@ -1,11 +1,11 @@
 //! Telling a fault with names: the instruction, its line, the block, both accesses.
 
-use super::{Machine, State, Trouble};
-use crate::sim::fault::{Fault, FaultKind, Other, Stuck, ThreadAt};
+use super::{GroupState, Simulation, Trouble};
+use crate::sim::fault::{Fault, FaultKind, Other, StuckWarp, ThreadAt};
 use crate::sim::memory::{OP, Stamp};
-use crate::sim::step::At;
+use crate::sim::step::MbarrierAt;
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// A thread at a step.
     pub(crate) fn place(&self, warp: usize, pc: u32, lane: Option<u32>) -> ThreadAt {
         let site = self.program.site(pc);
@@ -49,10 +49,10 @@ impl Machine<'_> {
         let mut first = None;
         for (number, warp) in self.warps.iter().enumerate() {
             for group in &warp.groups {
-                if let State::Gather { needed } = group.state {
+                if let GroupState::Gather { needed } = group.state {
                     return self.diverged(number, group.pc, group.mask, needed);
                 }
-                if let State::Bar { id } = group.state
+                if let GroupState::Bar { id } = group.state
                     && let Some(trouble) = self.too_few(number, group.pc.saturating_sub(1), id)
                 {
                     return trouble;
@@ -60,17 +60,17 @@ impl Machine<'_> {
                 // A loop around a wait stands at the wait; a warp that waits to continue after a
                 // step stands at the step.
                 let (pc, wait) = match (group.polled, &group.state) {
-                    (Some((at, parity, pc)), State::Ready | State::Mbar { .. }) => {
+                    (Some((at, parity, pc)), GroupState::Ready | GroupState::Mbar { .. }) => {
                         (pc, self.waits_for_phase(at, parity))
                     }
-                    (_, state @ (State::Bar { .. } | State::Warpgroup { .. } | State::Sleep { .. })) => {
+                    (_, state @ (GroupState::Bar { .. } | GroupState::Warpgroup { .. } | GroupState::Sleep { .. })) => {
                         (group.pc.saturating_sub(1), self.waits_for(number, state))
                     }
                     (_, state) => (group.pc, self.waits_for(number, state)),
                 };
                 first.get_or_insert((number as u32, pc));
                 let lane = (group.mask.count_ones() == 1).then(|| group.mask.trailing_zeros());
-                stuck.push(Stuck { place: self.place(number, pc, lane), wait });
+                stuck.push(StuckWarp { place: self.place(number, pc, lane), wait });
             }
         }
         let mut trouble = Trouble::new(FaultKind::Deadlock { stuck });
@@ -100,7 +100,7 @@ impl Machine<'_> {
         })
     }
 
-    fn waits_for_phase(&self, at: At, parity: u32) -> String {
+    fn waits_for_phase(&self, at: MbarrierAt, parity: u32) -> String {
         let bar = &self.blocks[at.block as usize].mbarriers[at.index as usize];
         let place = self.mbarrier_bytes(at);
         let name = place.name.map_or_else(|| format!("{:#x}", place.address), |(name, at)| format!("{name} + {at}"));
@@ -110,22 +110,22 @@ impl Machine<'_> {
         )
     }
 
-    fn waits_for(&self, warp: usize, state: &State) -> String {
+    fn waits_for(&self, warp: usize, state: &GroupState) -> String {
         let block = &self.blocks[self.warps[warp].block as usize];
         match state {
-            State::Bar { id } => {
+            GroupState::Bar { id } => {
                 let bar = &block.bars[*id as usize];
                 format!("barrier {id}, where {} of {} threads are", bar.came, bar.threads)
             }
-            State::Mbar { index, parity, .. } => {
-                self.waits_for_phase(At { block: self.warps[warp].block, index: *index }, *parity)
+            GroupState::Mbar { index, parity, .. } => {
+                self.waits_for_phase(MbarrierAt { block: self.warps[warp].block, index: *index }, *parity)
             }
-            State::Cluster => "the other threads of its cluster".into(),
-            State::Warpgroup { .. } => "the other warps of its warpgroup".into(),
-            State::Gather { needed } => format!("lanes {needed:#010x}"),
-            State::Joined => "the other lanes of its warp".into(),
-            State::Ready => "something that it polls for and that never comes".into(),
-            State::Sleep { .. } => "the end of its sleep, again and again".into(),
+            GroupState::Cluster => "the other threads of its cluster".into(),
+            GroupState::Warpgroup { .. } => "the other warps of its warpgroup".into(),
+            GroupState::Gather { needed } => format!("lanes {needed:#010x}"),
+            GroupState::Joined => "the other lanes of its warp".into(),
+            GroupState::Ready => "something that it polls for and that never comes".into(),
+            GroupState::Sleep { .. } => "the end of its sleep, again and again".into(),
         }
     }
 }

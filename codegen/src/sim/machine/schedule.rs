@@ -1,7 +1,7 @@
 //! Scheduling: which warp runs next and for how long, and what happens when none can.
 
-use super::warp::{FULL, Group};
-use super::{Block, ClusterBar, Machine, Mbarrier, Next, State, Trouble, Try};
+use super::warp::{FULL, LaneGroup};
+use super::{BlockState, ClusterBar, GroupState, MbarrierState, Next, Simulation, Trouble, Try};
 use crate::sim::machine::{Bar, Cur};
 use crate::sim::memory::Region;
 use core::cmp::Reverse;
@@ -15,13 +15,13 @@ pub(super) const HURRY: u64 = 2000;
 /// Turns of warps between looks at the launch's interrupt.
 const TURNS_BETWEEN_LOOKS: u64 = 1024;
 
-impl Block {
-    pub(super) fn waiting(coords: [u32; 3]) -> Block {
-        Block { coords, shared: None, bars: Vec::new(), mbarriers: Vec::new(), threads: 0, done: false }
+impl BlockState {
+    pub(super) fn waiting(coords: [u32; 3]) -> BlockState {
+        BlockState { coords, shared: None, bars: Vec::new(), mbarriers: Vec::new(), threads: 0, done: false }
     }
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     pub(super) fn run_all(&mut self) -> Result<(), Stop> {
         self.fill();
         // A turn is at most some hundred steps, so the cost of asking between turns is negligible.
@@ -79,7 +79,7 @@ impl Machine<'_> {
         let block = &mut self.blocks[number as usize];
         block.shared = Some(Region::fresh(self.program.shared_bytes as usize, self.program.cell[1]));
         block.bars = vec![Bar::default(); 16];
-        block.mbarriers = vec![Mbarrier::default(); self.program.mbarriers as usize];
+        block.mbarriers = vec![MbarrierState::default(); self.program.mbarriers as usize];
         block.threads = threads;
         for index in 0..self.geometry.warps {
             let lanes = threads - index * 32;
@@ -102,7 +102,8 @@ impl Machine<'_> {
         while !self.ready.is_empty() {
             let at = self.rng.below(self.ready.len());
             let warp = self.ready[at] as usize;
-            if self.warps[warp].groups.iter().any(|group| matches!(group.state, State::Ready | State::Joined)) {
+            if self.warps[warp].groups.iter().any(|group| matches!(group.state, GroupState::Ready | GroupState::Joined))
+            {
                 return Some(warp);
             }
             self.warps[warp].queued = false;
@@ -116,8 +117,8 @@ impl Machine<'_> {
         let Some(group) = self.pick_group(warp) else { return Ok(()) };
         let steps = 1 + self.rng.below(self.stride);
         for _ in 0..steps {
-            let Some(&Group { mask, pc, ref state, .. }) = self.warps[warp].groups.get(group) else { break };
-            if *state != State::Ready {
+            let Some(&LaneGroup { mask, pc, ref state, .. }) = self.warps[warp].groups.get(group) else { break };
+            if *state != GroupState::Ready {
                 break;
             }
             let cur = Cur { warp, group, mask, pc };
@@ -133,21 +134,21 @@ impl Machine<'_> {
     /// A group that can run; now and then one that waits where ways meet goes ahead alone.
     fn pick_group(&mut self, warp: usize) -> Option<usize> {
         if let [only] = self.warps[warp].groups.as_slice()
-            && only.state == State::Ready
+            && only.state == GroupState::Ready
         {
             return Some(0);
         }
-        let which = |state: fn(&State) -> bool| -> Vec<usize> {
+        let which = |state: fn(&GroupState) -> bool| -> Vec<usize> {
             let groups = self.warps[warp].groups.iter().enumerate();
             groups.filter(|(_, group)| state(&group.state)).map(|(index, _)| index).collect()
         };
-        let ready = which(|state| *state == State::Ready);
-        let joined = which(|state| *state == State::Joined);
+        let ready = which(|state| *state == GroupState::Ready);
+        let joined = which(|state| *state == GroupState::Joined);
         let patient = if ready.is_empty() { 4 } else { 64 };
         if !joined.is_empty() && self.rng.one_in(patient) {
             let index = joined[self.rng.below(joined.len())];
             let group = &mut self.warps[warp].groups[index];
-            group.state = State::Ready;
+            group.state = GroupState::Ready;
             group.pc += 1;
             return Some(index);
         }
@@ -174,7 +175,7 @@ impl Machine<'_> {
         group.pc = pc;
         group.waited = false;
         let Some(state) = state else { return true };
-        if let State::Mbar { until, .. } | State::Sleep { until } = state {
+        if let GroupState::Mbar { until, .. } | GroupState::Sleep { until } = state {
             self.sleepers.push(Reverse((until, cur.warp as u32)));
         }
         warp.groups[cur.group].state = state;
@@ -199,10 +200,10 @@ impl Machine<'_> {
             let now = self.now;
             let mut woken = false;
             for group in &mut self.warps[warp as usize].groups {
-                if let State::Mbar { until, .. } | State::Sleep { until } = group.state
+                if let GroupState::Mbar { until, .. } | GroupState::Sleep { until } = group.state
                     && until <= now
                 {
-                    group.state = State::Ready;
+                    group.state = GroupState::Ready;
                     group.waited = true;
                     woken = true;
                 }

@@ -3,12 +3,12 @@
 
 use super::schedule::HURRY;
 use super::warp::Spin;
-use super::{Cur, Machine, State, Try};
+use super::{Cur, GroupState, Simulation, Try};
 
 /// One backward jump in this many is looked at, once the machine idles.
 const SAMPLE: u64 = 61;
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// A group jumps back. If all that can run does so without end, this is a standstill.
     pub(crate) fn jump_back(&mut self, cur: Cur) -> Try<()> {
         if self.now - self.effect <= HURRY {
@@ -32,11 +32,14 @@ impl Machine<'_> {
         self.all_arrived()
             && self.engine.flights.is_empty()
             && self.warps.iter().flat_map(|warp| &warp.groups).all(|group| match group.state {
-                State::Bar { .. } | State::Gather { .. } | State::Cluster | State::Warpgroup { .. } => true,
-                State::Ready | State::Mbar { .. } | State::Sleep { .. } => {
+                GroupState::Bar { .. }
+                | GroupState::Gather { .. }
+                | GroupState::Cluster
+                | GroupState::Warpgroup { .. } => true,
+                GroupState::Ready | GroupState::Mbar { .. } | GroupState::Sleep { .. } => {
                     group.spin.is_some_and(|spin| spin.idle_since == Some(effect))
                 }
-                State::Joined => false,
+                GroupState::Joined => false,
             })
     }
 }

@@ -1,9 +1,9 @@
 //! A warp: its registers, its lanes by where they stand, what each lane knows.
 
 use crate::ir::attr::Scope;
-use crate::sim::number::{LANES, Row};
-use crate::sim::order::{Released, View};
-use crate::sim::step::At;
+use crate::sim::number::{LANES, LaneValues};
+use crate::sim::order::{Released, ThreadView};
+use crate::sim::step::MbarrierAt;
 use std::collections::VecDeque;
 
 /// A set of lanes.
@@ -27,7 +27,7 @@ pub(crate) fn lanes(mask: Mask) -> impl Iterator<Item = usize> {
 
 /// Whether a group of lanes can go on, and if not, what it waits for.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum State {
+pub(crate) enum GroupState {
     Ready,
     /// At the place where ways meet, for a while.
     Joined,
@@ -59,10 +59,10 @@ pub(crate) enum State {
 
 /// Lanes that stand at the same step.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub(crate) struct LaneGroup {
     pub mask: Mask,
     pub pc: u32,
-    pub state: State,
+    pub state: GroupState,
     /// It waited once at this step: the step answers now.
     pub waited: bool,
     /// Where it was last seen to jump back, with what in its registers, and the time of the
@@ -70,7 +70,7 @@ pub(crate) struct Group {
     pub spin: Option<Spin>,
     /// The mbarrier that it last found not ready, the parity that it asked for, and the step that
     /// asked.
-    pub polled: Option<(At, u32, u32)>,
+    pub polled: Option<(MbarrierAt, u32, u32)>,
 }
 
 /// A group at a jump back.
@@ -139,7 +139,7 @@ pub(crate) struct Issued {
 /// What a lane released by a fence, and heard without acquiring.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fences {
-    pub released: Option<(Scope, View)>,
+    pub released: Option<(Scope, ThreadView)>,
     pub heard: Released,
 }
 
@@ -152,8 +152,8 @@ pub(crate) struct Warp {
     pub live: Mask,
     /// Lanes that the kernel started with.
     pub started: Mask,
-    pub groups: Vec<Group>,
-    pub regs: Vec<Row>,
+    pub groups: Vec<LaneGroup>,
+    pub regs: Vec<LaneValues>,
     /// For each register of the kernel, the lanes that have written it.
     pub written: Vec<Mask>,
     /// For each row of registers and fragments: touched since the last `wgmma.fence`.
@@ -166,7 +166,7 @@ pub(crate) struct Warp {
     pub uses: Vec<(u64, core::ops::Range<u32>)>,
     pub time: u32,
     pub clock: [u32; LANES],
-    pub views: Vec<View>,
+    pub views: Vec<ThreadView>,
     pub issued: Vec<Issued>,
     pub fences: Vec<Fences>,
     pub queued: bool,
@@ -203,12 +203,13 @@ impl Warp {
     pub(crate) fn start(&mut self, mask: Mask, rows: u32, vars: usize) {
         self.live = mask;
         self.started = mask;
-        self.groups = vec![Group { mask, pc: 0, state: State::Ready, waited: false, spin: None, polled: None }];
+        self.groups =
+            vec![LaneGroup { mask, pc: 0, state: GroupState::Ready, waited: false, spin: None, polled: None }];
         self.regs = vec![[0; LANES]; rows as usize];
         self.written = vec![0; vars];
         self.in_flight = vec![0; vars];
         self.touched = vec![false; rows as usize];
-        self.views = vec![View::default(); LANES];
+        self.views = vec![ThreadView::default(); LANES];
         self.issued = vec![Issued::default(); LANES];
         self.fences = vec![Fences::default(); LANES];
     }
@@ -222,7 +223,7 @@ impl Warp {
     }
 
     /// Writes a row in the lanes of a mask.
-    pub(crate) fn put(&mut self, row: usize, mask: Mask, values: &Row) {
+    pub(crate) fn put(&mut self, row: usize, mask: Mask, values: &LaneValues) {
         let target = &mut self.regs[row];
         if mask == FULL {
             *target = *values;
@@ -246,7 +247,8 @@ impl Warp {
         let pc = self.groups[group].pc;
         let mut mask = self.groups[group].mask;
         for (index, other) in self.groups.iter_mut().enumerate() {
-            if index != group && other.pc == pc && matches!(other.state, State::Joined | State::Gather { .. }) {
+            if index != group && other.pc == pc && matches!(other.state, GroupState::Joined | GroupState::Gather { .. })
+            {
                 mask |= other.mask;
                 other.mask = 0;
             }

@@ -1,7 +1,7 @@
 //! One access to memory, and the question whether an earlier one is ordered before it.
 
 use crate::ir::attr::Scope;
-use crate::sim::order::{Agent, Geometry, Thread, View, includes};
+use crate::sim::order::{Agent, Geometry, Thread, ThreadView, includes};
 
 /// None, a thread (number + 1), or an asynchronous operation ([`OP`] and its number).
 pub(crate) type Who = u32;
@@ -52,7 +52,7 @@ impl Site {
 /// Where an asynchronous operation stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpState {
-    pub done: Done,
+    pub done: AccessCompletion,
     /// Its accesses are of the generic proxy (`cp.async`).
     pub generic: bool,
     pub issuer: Thread,
@@ -60,7 +60,7 @@ pub(crate) struct OpState {
 
 /// How the completion of an asynchronous operation is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum AccessCompletion {
     /// It is not complete, or no thread has waited for it.
     Flying,
     /// A thread that has synchronised with the agent has it in order.
@@ -77,11 +77,11 @@ pub(crate) struct Judge<'a> {
 
 /// An access about to be made.
 #[derive(Clone, Copy)]
-pub(crate) struct Access<'a> {
+pub(crate) struct PendingAccess<'a> {
     pub stamp: Stamp,
     /// The thread that makes it, or issued it.
     pub thread: Thread,
-    pub view: &'a View,
+    pub view: &'a ThreadView,
     pub write: bool,
     /// Made by the async proxy, in global (0) or shared memory (1).
     pub proxy: Option<usize>,
@@ -118,7 +118,7 @@ pub enum Why {
 
 impl Judge<'_> {
     /// Whether an earlier access comes before this one, or may be concurrent with it.
-    pub(crate) fn ordered(&self, earlier: Stamp, wrote: bool, now: &Access<'_>) -> Result<(), Why> {
+    pub(crate) fn ordered(&self, earlier: Stamp, wrote: bool, now: &PendingAccess<'_>) -> Result<(), Why> {
         if earlier.who == 0 {
             return Ok(());
         }
@@ -131,7 +131,7 @@ impl Judge<'_> {
 
     /// An access of the generic proxy and one of the async proxy are ordered by a fence alone, be
     /// the write the earlier or the later one.
-    fn after_thread(&self, earlier: ThreadAccess, now: &Access<'_>) -> Result<(), Why> {
+    fn after_thread(&self, earlier: ThreadAccess, now: &PendingAccess<'_>) -> Result<(), Why> {
         let ThreadAccess { thread, time, generic, wrote } = earlier;
         let seen = thread == now.thread || now.view.seen.knows_thread(self.geometry, thread, time);
         if !seen {
@@ -147,11 +147,11 @@ impl Judge<'_> {
         Ok(())
     }
 
-    fn after_op(&self, earlier: Stamp, wrote: bool, now: &Access<'_>) -> Result<(), Why> {
+    fn after_op(&self, earlier: Stamp, wrote: bool, now: &PendingAccess<'_>) -> Result<(), Why> {
         let op = self.ops[(earlier.who & !OP) as usize];
         match op.done {
-            Done::Flying => Err(Why::InFlight),
-            Done::By(agent) => {
+            AccessCompletion::Flying => Err(Why::InFlight),
+            AccessCompletion::By(agent) => {
                 if !now.view.seen.knows(agent) {
                     Err(Why::InFlight)
                 } else if let Some(side) = now.proxy
@@ -164,14 +164,14 @@ impl Judge<'_> {
                     Ok(())
                 }
             }
-            Done::Adopted(thread, time) => {
+            AccessCompletion::Adopted(thread, time) => {
                 self.after_thread(ThreadAccess { thread, time, generic: op.generic, wrote }, now)
             }
         }
     }
 
     /// Two atomic accesses whose scopes include each other may be concurrent.
-    pub(crate) fn compatible(&self, earlier: Stamp, now: &Access<'_>) -> Result<bool, Why> {
+    pub(crate) fn compatible(&self, earlier: Stamp, now: &PendingAccess<'_>) -> Result<bool, Why> {
         let (Some(theirs), Some(ours)) = (earlier.site.strength(), now.stamp.site.strength()) else {
             return Ok(false);
         };

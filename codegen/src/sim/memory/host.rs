@@ -32,7 +32,7 @@ pub enum MemoryError {
     },
 }
 
-pub(crate) struct Buffer {
+pub(crate) struct SimBuffer {
     pub name: String,
     pub address: u64,
     pub region: Region,
@@ -51,7 +51,7 @@ pub(crate) struct Buffer {
 /// ```
 #[derive(Default)]
 pub struct Memory {
-    pub(crate) buffers: Vec<Buffer>,
+    pub(crate) buffers: Vec<SimBuffer>,
 }
 
 impl core::fmt::Debug for Memory {
@@ -62,7 +62,7 @@ impl core::fmt::Debug for Memory {
 }
 
 /// A number that device memory holds: little-endian, of a fixed size.
-pub trait Element: Copy {
+pub trait MemoryElement: Copy {
     /// Its bytes.
     const BYTES: usize;
     /// Writes its bytes.
@@ -73,7 +73,7 @@ pub trait Element: Copy {
 
 macro_rules! elements {
     ($($ty:ty),+) => { $(
-        impl Element for $ty {
+        impl MemoryElement for $ty {
             const BYTES: usize = size_of::<$ty>();
             fn put(self, out: &mut [u8]) {
                 out.copy_from_slice(&self.to_le_bytes());
@@ -90,7 +90,7 @@ macro_rules! elements {
 }
 elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, half::f16, half::bf16);
 
-fn bytes_of<T: Element>(values: &[T]) -> Vec<u8> {
+fn bytes_of<T: MemoryElement>(values: &[T]) -> Vec<u8> {
     let mut bytes = vec![0; values.len() * T::BYTES];
     bytes.chunks_exact_mut(T::BYTES).zip(values).for_each(|(to, value)| value.put(to));
     bytes
@@ -106,12 +106,12 @@ impl Memory {
     pub fn alloc(&mut self, name: &str, bytes: usize) -> u64 {
         let end = self.buffers.last().map_or(BASE, |last| last.address + last.region.data.len() as u64);
         let address = (end + ALIGN).next_multiple_of(ALIGN);
-        self.buffers.push(Buffer { name: name.into(), address, region: Region::fresh(bytes, 4) });
+        self.buffers.push(SimBuffer { name: name.into(), address, region: Region::fresh(bytes, 4) });
         address
     }
 
     /// A buffer that holds these numbers; its address.
-    pub fn upload<T: Element>(&mut self, name: &str, values: &[T]) -> u64 {
+    pub fn upload<T: MemoryElement>(&mut self, name: &str, values: &[T]) -> u64 {
         let bytes = bytes_of(values);
         let address = self.alloc(name, bytes.len());
         if let Some(buffer) = self.buffers.last_mut() {
@@ -123,7 +123,7 @@ impl Memory {
 
     /// As [`Memory::upload`], and a kernel that writes there is at fault. The race detector leaves
     /// such memory alone, which makes large inputs cheap.
-    pub fn upload_read_only<T: Element>(&mut self, name: &str, values: &[T]) -> u64 {
+    pub fn upload_read_only<T: MemoryElement>(&mut self, name: &str, values: &[T]) -> u64 {
         let address = self.upload(name, values);
         if let Some(buffer) = self.buffers.last_mut() {
             buffer.region.read_only = true;
@@ -140,7 +140,7 @@ impl Memory {
     ///
     /// # Errors
     /// [`MemoryError::Outside`] if they do not lie in one buffer.
-    pub fn write<T: Element>(&mut self, address: u64, values: &[T]) -> Result<(), MemoryError> {
+    pub fn write<T: MemoryElement>(&mut self, address: u64, values: &[T]) -> Result<(), MemoryError> {
         let bytes = bytes_of(values);
         let (index, start) = self.find(address, bytes.len())?;
         let region = &mut self.buffers[index].region;
@@ -153,7 +153,7 @@ impl Memory {
     ///
     /// # Errors
     /// [`MemoryError`] if they do not lie in one buffer, or if one of them was never written.
-    pub fn download<T: Element>(&self, address: u64, count: usize) -> Result<Vec<T>, MemoryError> {
+    pub fn download<T: MemoryElement>(&self, address: u64, count: usize) -> Result<Vec<T>, MemoryError> {
         let bytes = count * T::BYTES;
         let (index, start) = self.find(address, bytes)?;
         let buffer = &self.buffers[index];

@@ -7,9 +7,9 @@ mod raw;
 mod shadow;
 
 pub use access::Why;
-pub(crate) use access::{Access, Done, Judge, OP, OpState, Site, Stamp};
+pub(crate) use access::{AccessCompletion, Judge, OP, OpState, PendingAccess, Site, Stamp};
 pub(crate) use bits::Bits;
-pub use host::{Element, Memory, MemoryError};
+pub use host::{Memory, MemoryElement, MemoryError};
 pub(crate) use shadow::{Conflict, Shadow};
 
 /// Bytes with their shadow.

@@ -5,7 +5,7 @@
 //! writes that are not ordered among themselves, go to a set at the side. Pages of cells are made
 //! when first touched.
 
-use super::access::{Access, Judge, OP, Site, Stamp, Who, Why};
+use super::access::{Judge, OP, PendingAccess, Site, Stamp, Who, Why};
 
 const PAGE: usize = 256;
 /// In the place of a reader: the readers are in the set with the number in `read_time`.
@@ -15,7 +15,7 @@ const SET: Who = OP - 1;
 const CROWD: usize = 8;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Cell {
+struct ShadowCell {
     write: Stamp,
     /// A warp (number + 1), an asynchronous operation, [`SET`], or none.
     reader: Who,
@@ -26,7 +26,7 @@ struct Cell {
 
 /// One of several accesses of a cell.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct CellAccess {
     who: Who,
     lanes: u32,
     time: u32,
@@ -34,7 +34,7 @@ struct Entry {
     write: bool,
 }
 
-impl Entry {
+impl CellAccess {
     /// The access of some thread among the lanes.
     fn stamp(self, lane: u32) -> Stamp {
         let who = if self.who & OP != 0 { self.who } else { (self.who - 1) * 32 + lane + 1 };
@@ -56,9 +56,9 @@ pub(crate) struct Conflict {
 #[derive(Default)]
 pub(crate) struct Shadow {
     cell: usize,
-    pages: Vec<Option<Box<[Cell; PAGE]>>>,
+    pages: Vec<Option<Box<[ShadowCell; PAGE]>>>,
     /// In each, writes come before reads.
-    sets: Vec<Vec<Entry>>,
+    sets: Vec<Vec<CellAccess>>,
     free: Vec<u32>,
 }
 
@@ -73,18 +73,18 @@ impl Shadow {
     pub(crate) fn touch(
         &mut self,
         judge: &Judge<'_>,
-        now: &Access<'_>,
+        now: &PendingAccess<'_>,
         start: usize,
         bytes: usize,
     ) -> Result<(), Conflict> {
         // Neighbours of a wide access mostly look alike: what became of one becomes of the next.
         // Not so of cells with sets, which are their own.
-        let mut last: Option<(Cell, Cell)> = None;
+        let mut last: Option<(ShadowCell, ShadowCell)> = None;
         let sets = &mut Sets { sets: &mut self.sets, free: &mut self.free };
         let (mut index, end) = (start / self.cell, (start + bytes).div_ceil(self.cell));
         let wide = end - index > 1;
         while index < end {
-            let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([Cell::default(); PAGE]));
+            let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([ShadowCell::default(); PAGE]));
             let stop = end.min((index / PAGE + 1) * PAGE);
             for cell in &mut page[index % PAGE..index % PAGE + (stop - index)] {
                 match last {
@@ -108,11 +108,11 @@ impl Shadow {
     pub(crate) fn judge(
         &self,
         judge: &Judge<'_>,
-        now: &Access<'_>,
+        now: &PendingAccess<'_>,
         start: usize,
         bytes: usize,
     ) -> Result<(), Conflict> {
-        let mut last: Option<&Cell> = None;
+        let mut last: Option<&ShadowCell> = None;
         for index in start / self.cell..(start + bytes).div_ceil(self.cell) {
             let Some(page) = &self.pages[index / PAGE] else { continue };
             let cell = &page[index % PAGE];
@@ -136,16 +136,16 @@ impl Shadow {
 }
 
 struct Sets<'a> {
-    sets: &'a mut Vec<Vec<Entry>>,
+    sets: &'a mut Vec<Vec<CellAccess>>,
     free: &'a mut Vec<u32>,
 }
 
-impl Cell {
+impl ShadowCell {
     fn conflict(other: Stamp, other_wrote: bool, why: Why) -> Conflict {
         Conflict { other, other_wrote, why, offset: 0 }
     }
 
-    fn after_write(&self, judge: &Judge<'_>, now: &Access<'_>) -> Result<(), Conflict> {
+    fn after_write(&self, judge: &Judge<'_>, now: &PendingAccess<'_>) -> Result<(), Conflict> {
         let wrong = |why| Self::conflict(self.write, true, why);
         let Err(why) = judge.ordered(self.write, true, now) else { return Ok(()) };
         match judge.compatible(self.write, now) {
@@ -155,7 +155,7 @@ impl Cell {
         }
     }
 
-    fn read(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &Access<'_>) -> Result<(), Conflict> {
+    fn read(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &PendingAccess<'_>) -> Result<(), Conflict> {
         self.after_write(judge, now)?;
         let entry = entry_of(now);
         if self.reader == SET {
@@ -181,11 +181,11 @@ impl Cell {
         Ok(())
     }
 
-    fn entry(&self) -> Entry {
-        Entry { who: self.reader, lanes: self.lanes, time: self.read_time, site: self.read_site, write: false }
+    fn entry(&self) -> CellAccess {
+        CellAccess { who: self.reader, lanes: self.lanes, time: self.read_time, site: self.read_site, write: false }
     }
 
-    fn set_reader(&mut self, entry: Entry) {
+    fn set_reader(&mut self, entry: CellAccess) {
         self.reader = entry.who;
         self.lanes = entry.lanes;
         self.read_time = entry.time;
@@ -193,7 +193,7 @@ impl Cell {
     }
 
     /// Whether all reads in place come before this access, so that it may stand for them.
-    fn reads_known(&self, judge: &Judge<'_>, now: &Access<'_>) -> bool {
+    fn reads_known(&self, judge: &Judge<'_>, now: &PendingAccess<'_>) -> bool {
         if self.reader & OP != 0 {
             return judge.ordered(self.entry().stamp(0), true, now).is_ok();
         }
@@ -210,13 +210,14 @@ impl Cell {
 
     fn join_set(
         &self,
-        set: &mut Vec<Entry>,
-        entry: Entry,
+        set: &mut Vec<CellAccess>,
+        entry: CellAccess,
         judge: &Judge<'_>,
-        now: &Access<'_>,
+        now: &PendingAccess<'_>,
     ) -> Result<(), Conflict> {
-        let same =
-            |old: &&mut Entry| (old.who, old.time, old.site, old.write) == (entry.who, entry.time, entry.site, false);
+        let same = |old: &&mut CellAccess| {
+            (old.who, old.time, old.site, old.write) == (entry.who, entry.time, entry.site, false)
+        };
         // Mostly the lanes of one instruction, one after the other.
         if let Some(old) = set.iter_mut().rev().find(same) {
             old.lanes |= entry.lanes;
@@ -242,7 +243,12 @@ impl Cell {
         Ok(())
     }
 
-    fn after_reads(&self, sets: &[Vec<Entry>], judge: &Judge<'_>, now: &Access<'_>) -> Result<(), Conflict> {
+    fn after_reads(
+        &self,
+        sets: &[Vec<CellAccess>],
+        judge: &Judge<'_>,
+        now: &PendingAccess<'_>,
+    ) -> Result<(), Conflict> {
         match self.reader {
             0 => Ok(()),
             SET => after_entries(sets[self.read_time as usize].iter(), judge, now),
@@ -250,7 +256,7 @@ impl Cell {
         }
     }
 
-    fn write(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &Access<'_>) -> Result<(), Conflict> {
+    fn write(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &PendingAccess<'_>) -> Result<(), Conflict> {
         self.after_write(judge, now)?;
         self.after_reads(sets.sets, judge, now)?;
         if now.stamp.site.strength().is_some() {
@@ -268,8 +274,8 @@ impl Cell {
 
     /// An atomic write may be concurrent with other atomic accesses: those stay, beside the new
     /// write.
-    fn keep_concurrent(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &Access<'_>) {
-        let mut kept: Vec<Entry> = Vec::new();
+    fn keep_concurrent(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &PendingAccess<'_>) {
+        let mut kept: Vec<CellAccess> = Vec::new();
         match self.reader {
             0 => {}
             SET => kept = core::mem::take(&mut sets.sets[self.read_time as usize]),
@@ -283,7 +289,7 @@ impl Cell {
                 _ => (old.who, 0),
             };
             kept.retain(|entry| !(entry.write && entry.who == who && entry.lanes == lanes));
-            kept.insert(0, Entry { who, lanes, time: old.time, site: old.site, write: true });
+            kept.insert(0, CellAccess { who, lanes, time: old.time, site: old.site, write: true });
         }
         if self.reader == SET {
             if kept.is_empty() {
@@ -310,24 +316,24 @@ impl Cell {
     }
 }
 
-fn entry_of(now: &Access<'_>) -> Entry {
+fn entry_of(now: &PendingAccess<'_>) -> CellAccess {
     let Stamp { who, time, site } = now.stamp;
     if who & OP != 0 {
-        return Entry { who, lanes: 0, time, site, write: false };
+        return CellAccess { who, lanes: 0, time, site, write: false };
     }
-    Entry { who: (who - 1) / 32 + 1, lanes: 1 << ((who - 1) % 32), time, site, write: false }
+    CellAccess { who: (who - 1) / 32 + 1, lanes: 1 << ((who - 1) % 32), time, site, write: false }
 }
 
 /// The lanes of an entry; lane 0 for an operation, which has none.
-fn lanes_of(entry: &Entry) -> impl Iterator<Item = u32> + use<> {
+fn lanes_of(entry: &CellAccess) -> impl Iterator<Item = u32> + use<> {
     let lanes = if entry.who & OP != 0 { 1 } else { entry.lanes };
     (0..32).filter(move |lane| lanes >> lane & 1 == 1)
 }
 
 fn after_entries<'a>(
-    entries: impl Iterator<Item = &'a Entry>,
+    entries: impl Iterator<Item = &'a CellAccess>,
     judge: &Judge<'_>,
-    now: &Access<'_>,
+    now: &PendingAccess<'_>,
 ) -> Result<(), Conflict> {
     for entry in entries {
         if entry.who & OP == 0
@@ -341,8 +347,8 @@ fn after_entries<'a>(
             let Err(why) = judge.ordered(earlier, entry.write, now) else { continue };
             match judge.compatible(earlier, now) {
                 Ok(true) => {}
-                Ok(false) => return Err(Cell::conflict(earlier, entry.write, why)),
-                Err(scope) => return Err(Cell::conflict(earlier, entry.write, scope)),
+                Ok(false) => return Err(ShadowCell::conflict(earlier, entry.write, why)),
+                Err(scope) => return Err(ShadowCell::conflict(earlier, entry.write, scope)),
             }
         }
     }

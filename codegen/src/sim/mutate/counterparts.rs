@@ -1,6 +1,6 @@
 //! Finds the mutants of one recording of a kernel in another recording.
 
-use super::{Plan, plans};
+use super::{PlannedMutant, plans};
 use crate::ir::Kernel;
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// in common.
 type Key = (&'static str, u32, u32, String, String);
 
-fn key(plan: &Plan) -> Key {
+fn key(plan: &PlannedMutant) -> Key {
     let inst = plan.inst.rsplit(" = ").next().unwrap_or_default();
     let name = inst.split(' ').next().unwrap_or_default();
     (plan.src.file(), plan.src.line(), plan.src.column(), name.into(), plan.change.clone())
@@ -17,7 +17,7 @@ fn key(plan: &Plan) -> Key {
 /// The mutants of another recording that stand for those of a kernel.
 pub(super) struct Counterparts<'k> {
     kernel: &'k Kernel,
-    plans: Vec<Plan>,
+    plans: Vec<PlannedMutant>,
     /// For each of the kernel's, which.
     of: Vec<Vec<usize>>,
 }
@@ -26,10 +26,10 @@ impl<'k> Counterparts<'k> {
     /// For each mutant those that have the same change of the same instruction at the same place of
     /// the author's. Where both recordings have as many of them, each stands for the one with its
     /// number; else all stand for each.
-    pub fn new(of: &[Plan], kernel: &'k Kernel) -> Counterparts<'k> {
+    pub fn new(of: &[PlannedMutant], kernel: &'k Kernel) -> Counterparts<'k> {
         let plans = plans(kernel);
         let (mine, theirs) = (by_key(of), by_key(&plans));
-        let stand = |(index, plan): (usize, &Plan)| -> Vec<usize> {
+        let stand = |(index, plan): (usize, &PlannedMutant)| -> Vec<usize> {
             let key = key(plan);
             let (mine, theirs) = (&mine[&key], theirs.get(&key).map_or(&[][..], Vec::as_slice));
             let number = mine.iter().position(|&at| at == index).filter(|_| mine.len() == theirs.len());
@@ -54,7 +54,7 @@ impl<'k> Counterparts<'k> {
     }
 }
 
-fn by_key(plans: &[Plan]) -> HashMap<Key, Vec<usize>> {
+fn by_key(plans: &[PlannedMutant]) -> HashMap<Key, Vec<usize>> {
     let mut all = HashMap::<Key, Vec<usize>>::new();
     for (at, plan) in plans.iter().enumerate() {
         all.entry(key(plan)).or_default().push(at);

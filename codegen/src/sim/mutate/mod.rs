@@ -16,8 +16,8 @@ use crate::ir::attr::{
     AtomOrder, BarThreads, ClusterArriveOrder, FenceOrder, LdOrder, Pending, ProxyFence, RedOrder, Scope, StOrder,
 };
 use crate::ir::{
-    BitsOp, Block, Const, CopyOp, Flag, Inst, Kernel, MemOp, MmaOp, Op, Operand, Src, StmtId, SyncOp, Ty, ValueId,
-    WarpOp, text,
+    BitsOp, Block, Const, CopyOp, Flag, Inst, Kernel, MemOp, MmaOp, Operand, Src, StmtId, StmtKind, SyncOp, Ty,
+    ValueId, WarpOp, text,
 };
 
 /// A kernel with one instruction changed.
@@ -36,21 +36,21 @@ pub struct Mutant {
 }
 
 /// What is done to an instruction.
-enum Change {
+enum InstChange {
     Remove,
     Replace(Inst),
 }
 
 /// A mutant that is not made yet.
-struct Plan {
+struct PlannedMutant {
     stmt: StmtId,
     inst: String,
     src: Src,
     change: String,
-    how: Change,
+    how: InstChange,
 }
 
-impl Plan {
+impl PlannedMutant {
     fn kernel(&self, of: &Kernel) -> Kernel {
         let mut changed = of.clone();
         changed.edit(&mut |block| apply(block, self.stmt, &self.how));
@@ -59,7 +59,7 @@ impl Plan {
 
     fn mutant(self, of: &Kernel) -> Mutant {
         let kernel = self.kernel(of);
-        let Plan { stmt, inst, src, change, .. } = self;
+        let PlannedMutant { stmt, inst, src, change, .. } = self;
         Mutant { stmt, inst, src, change, kernel }
     }
 }
@@ -69,35 +69,35 @@ pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
     plans(kernel).into_iter().map(|plan| plan.mutant(kernel)).collect()
 }
 
-fn plans(kernel: &Kernel) -> Vec<Plan> {
+fn plans(kernel: &Kernel) -> Vec<PlannedMutant> {
     let mut all = Vec::new();
     kernel.walk(&mut |stmt| {
-        let Op::Inst(inst) = &stmt.op else { return };
+        let StmtKind::Inst(inst) = &stmt.op else { return };
         for (change, how) in changes(inst) {
-            all.push(Plan { stmt: stmt.id, inst: text::line(kernel, stmt), src: stmt.src, change, how });
+            all.push(PlannedMutant { stmt: stmt.id, inst: text::line(kernel, stmt), src: stmt.src, change, how });
         }
     });
     all
 }
 
 /// Removes or replaces a statement, where it stands in this block.
-fn apply(block: &mut Block, id: StmtId, change: &Change) {
+fn apply(block: &mut Block, id: StmtId, change: &InstChange) {
     match change {
-        Change::Remove => block.retain(|stmt| stmt.id != id),
-        Change::Replace(inst) => {
+        InstChange::Remove => block.retain(|stmt| stmt.id != id),
+        InstChange::Replace(inst) => {
             for stmt in block.iter_mut().filter(|stmt| stmt.id == id) {
-                stmt.op = Op::Inst(inst.clone());
+                stmt.op = StmtKind::Inst(inst.clone());
             }
         }
     }
 }
 
-fn removed() -> (String, Change) {
-    ("removed".into(), Change::Remove)
+fn removed() -> (String, InstChange) {
+    ("removed".into(), InstChange::Remove)
 }
 
-fn replaced(what: &str, inst: impl Into<Inst>) -> (String, Change) {
-    (what.into(), Change::Replace(inst.into()))
+fn replaced(what: &str, inst: impl Into<Inst>) -> (String, InstChange) {
+    (what.into(), InstChange::Replace(inst.into()))
 }
 
 /// A predicate that is always true, in the place of an answer.
@@ -106,7 +106,7 @@ fn always(d: ValueId) -> Inst {
     BitsOp::Or { ty: Ty::Pred, d, a: yes, b: yes }.into()
 }
 
-fn changes(inst: &Inst) -> Vec<(String, Change)> {
+fn changes(inst: &Inst) -> Vec<(String, InstChange)> {
     match inst {
         Inst::Sync(op) => sync(op),
         Inst::Mem(op) => mem(op),
@@ -133,7 +133,7 @@ fn nudge(operand: Operand, by: i64) -> Option<Operand> {
     (value > 0).then(|| Const::new(constant.ty, value as u64).into())
 }
 
-fn sync(op: &SyncOp) -> Vec<(String, Change)> {
+fn sync(op: &SyncOp) -> Vec<(String, InstChange)> {
     match op.clone() {
         SyncOp::BarSync { id, threads } => {
             let fewer = (threads.0 > 32)
@@ -191,7 +191,7 @@ fn sync(op: &SyncOp) -> Vec<(String, Change)> {
     }
 }
 
-fn mem(op: &MemOp) -> Vec<(String, Change)> {
+fn mem(op: &MemOp) -> Vec<(String, InstChange)> {
     match op.clone() {
         MemOp::Ld { ty, d, at, policy, order, cache, prefetch } => {
             let with = |what, order| {
@@ -239,7 +239,7 @@ fn mem(op: &MemOp) -> Vec<(String, Change)> {
 }
 
 /// What orders copies is removed, what waits for them waits for fewer; copies themselves stay.
-fn copy(op: &CopyOp) -> Vec<(String, Change)> {
+fn copy(op: &CopyOp) -> Vec<(String, InstChange)> {
     let fewer = |pending: Pending| Pending(pending.0 + 1);
     let weaker = if let CopyOp::CpAsyncWait { pending } = *op {
         Some(CopyOp::CpAsyncWait { pending: fewer(pending) })

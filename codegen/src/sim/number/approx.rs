@@ -31,7 +31,7 @@ fn divide(a: u64, b: u64) -> u32 {
     to(f64::from(a) / f64::from(b))
 }
 
-fn halves(format: super::Format, x: u64, f: fn(f64) -> f64) -> u64 {
+fn halves(format: super::FloatFormat, x: u64, f: fn(f64) -> f64) -> u64 {
     let one = |bits: u64| encode_f64(format, Round::Nearest, f(decode(format, bits)));
     one(x & 0xffff) | one(x >> 16 & 0xffff) << 16
 }

@@ -1,12 +1,12 @@
 //! Conversions between numbers, with the named rounding and clamping.
 
-use super::format::{BF16, Exact, F16, F32, F64, Format, decode, encode, encode_f64};
+use super::format::{BF16, Exact, F16, F32, F64, FloatFormat, decode, encode, encode_f64};
 use super::signed;
 use crate::ir::Ty;
 use crate::ir::attr::{Clamp, Round};
 
 /// The format of a floating type.
-fn format(ty: Ty) -> Option<Format> {
+fn format(ty: Ty) -> Option<FloatFormat> {
     match ty {
         Ty::F16 => Some(F16),
         Ty::BF16 => Some(BF16),

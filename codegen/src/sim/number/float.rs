@@ -1,6 +1,6 @@
 //! Exact floating-point arithmetic: one rounding to nearest even, canonical NaNs.
 
-use super::format::{BF16, Exact, F16, Format, decode, encode, encode_f64, exact};
+use super::format::{BF16, Exact, F16, FloatFormat, decode, encode, encode_f64, exact};
 use super::{Alu, Pure, lanes, pure};
 use crate::ir::attr::{Cmp, Round};
 use crate::ir::{ArithOp, Ty};
@@ -23,13 +23,13 @@ fn of_f64(value: f64) -> u64 {
 }
 
 /// The bits of a 16-bit float given its exact or once-rounded value in double precision.
-fn narrow(format: Format, value: f64) -> u64 {
+fn narrow(format: FloatFormat, value: f64) -> u64 {
     encode_f64(format, Round::Nearest, value)
 }
 
 /// a · b + c for 16-bit operands, rounded once. The product is exact in double precision; the error
 /// of the sum tells on which side of it the exact result lies.
-fn fma16(format: Format, a: u64, b: u64, c: u64) -> u64 {
+fn fma16(format: FloatFormat, a: u64, b: u64, c: u64) -> u64 {
     let (product, c) = (decode(format, a) * decode(format, b), decode(format, c));
     let sum = product + c;
     if !sum.is_finite() {

@@ -4,7 +4,7 @@ use crate::ir::attr::Round;
 
 /// A binary floating-point format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Format {
+pub(crate) struct FloatFormat {
     /// Bits of the exponent.
     pub exponent: u32,
     /// Bits of the mantissa, the leading one not counted.
@@ -15,14 +15,15 @@ pub(crate) struct Format {
     pub ieee: bool,
 }
 
-pub(crate) const F16: Format = Format { exponent: 5, mantissa: 10, largest: 0x7bff, ieee: true };
-pub(crate) const BF16: Format = Format { exponent: 8, mantissa: 7, largest: 0x7f7f, ieee: true };
-pub(crate) const F32: Format = Format { exponent: 8, mantissa: 23, largest: 0x7f7f_ffff, ieee: true };
-pub(crate) const F64: Format = Format { exponent: 11, mantissa: 52, largest: 0x7fef_ffff_ffff_ffff, ieee: true };
-pub(crate) const E4M3: Format = Format { exponent: 4, mantissa: 3, largest: 0x7e, ieee: false };
-pub(crate) const E5M2: Format = Format { exponent: 5, mantissa: 2, largest: 0x7b, ieee: true };
+pub(crate) const F16: FloatFormat = FloatFormat { exponent: 5, mantissa: 10, largest: 0x7bff, ieee: true };
+pub(crate) const BF16: FloatFormat = FloatFormat { exponent: 8, mantissa: 7, largest: 0x7f7f, ieee: true };
+pub(crate) const F32: FloatFormat = FloatFormat { exponent: 8, mantissa: 23, largest: 0x7f7f_ffff, ieee: true };
+pub(crate) const F64: FloatFormat =
+    FloatFormat { exponent: 11, mantissa: 52, largest: 0x7fef_ffff_ffff_ffff, ieee: true };
+pub(crate) const E4M3: FloatFormat = FloatFormat { exponent: 4, mantissa: 3, largest: 0x7e, ieee: false };
+pub(crate) const E5M2: FloatFormat = FloatFormat { exponent: 5, mantissa: 2, largest: 0x7b, ieee: true };
 
-impl Format {
+impl FloatFormat {
     const fn bias(self) -> i32 {
         (1 << (self.exponent - 1)) - 1
     }
@@ -53,7 +54,7 @@ pub(crate) struct Exact {
 }
 
 /// The bits of a number in a format, rounded once.
-pub(crate) fn encode(format: Format, round: Round, number: Exact) -> u64 {
+pub(crate) fn encode(format: FloatFormat, round: Round, number: Exact) -> u64 {
     let sign = if number.negative { format.sign_bit() } else { 0 };
     if number.significand == 0 {
         return sign;
@@ -109,7 +110,7 @@ pub(crate) fn exact(value: f64) -> Exact {
 }
 
 /// An `f64` in a format, rounded once; a NaN becomes the canonical NaN.
-pub(crate) fn encode_f64(format: Format, round: Round, value: f64) -> u64 {
+pub(crate) fn encode_f64(format: FloatFormat, round: Round, value: f64) -> u64 {
     if value.is_nan() {
         return format.nan();
     }
@@ -120,7 +121,7 @@ pub(crate) fn encode_f64(format: Format, round: Round, value: f64) -> u64 {
 }
 
 /// The value of the bits of a format of at most 32 bits; exact.
-pub(crate) fn decode(format: Format, bits: u64) -> f64 {
+pub(crate) fn decode(format: FloatFormat, bits: u64) -> f64 {
     let sign = if bits & format.sign_bit() != 0 { -1.0 } else { 1.0 };
     let magnitude = bits & (format.sign_bit() - 1);
     if magnitude > format.largest {

@@ -11,7 +11,7 @@ mod format;
 mod integer;
 
 pub(crate) use convert::{cvt, round_int};
-pub(crate) use format::{BF16, E4M3, E5M2, F16, Format, decode, encode_f64};
+pub(crate) use format::{BF16, E4M3, E5M2, F16, FloatFormat, decode, encode_f64};
 pub(crate) use integer::{field, insert, lop3};
 
 use crate::ir::{ArithOp, BitsOp, Operand, Ty};
@@ -19,15 +19,15 @@ use crate::ir::{ArithOp, BitsOp, Operand, Ty};
 /// Lanes of a warp.
 pub(crate) const LANES: usize = 32;
 /// One value of every lane.
-pub(crate) type Row = [u64; LANES];
+pub(crate) type LaneValues = [u64; LANES];
 /// A function of up to three values, for a whole warp.
-pub(crate) type Alu = fn(&Row, &Row, &Row, &mut Row);
+pub(crate) type Alu = fn(&LaneValues, &LaneValues, &LaneValues, &mut LaneValues);
 
 /// A function of lanes `a`, `b`, `c` as a function of rows.
 macro_rules! lanes {
     (|$a:ident, $b:ident, $c:ident| $body:expr) => {{
         #[allow(unused_variables, clippy::unnecessary_cast, reason = "not every function has three operands")]
-        fn run(x: &super::Row, y: &super::Row, z: &super::Row, out: &mut super::Row) {
+        fn run(x: &super::LaneValues, y: &super::LaneValues, z: &super::LaneValues, out: &mut super::LaneValues) {
             for lane in 0..super::LANES {
                 let ($a, $b, $c): (u64, u64, u64) = (x[lane], y[lane], z[lane]);
                 out[lane] = $body as u64;
@@ -73,12 +73,12 @@ pub(crate) fn signed(ty: Ty, bits: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{Addr, ArithOp, BitsOp, Const, Regs, Source, Space, ValueId, VarId};
+    use crate::ir::{Addr, ArithOp, BitsOp, ChoiceSource, Const, Regs, Space, ValueId, VarId};
 
     /// Random choices; operands that are not read.
     struct Dice(u64);
 
-    impl Source for Dice {
+    impl ChoiceSource for Dice {
         fn below(&mut self, count: usize) -> usize {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (self.0 >> 33) as usize % count

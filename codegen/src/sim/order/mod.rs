@@ -67,28 +67,28 @@ impl Geometry {
 /// What a thread knows: before its generic accesses, and before its accesses by the async proxy to
 /// global and to shared memory.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct View {
+pub(crate) struct ThreadView {
     pub seen: Rc<Clock>,
     pub proxied: [Rc<Clock>; 2],
 }
 
-impl View {
-    pub(crate) fn join(&mut self, other: &View) {
+impl ThreadView {
+    pub(crate) fn join(&mut self, other: &ThreadView) {
         join(&mut self.seen, &other.seen);
         for (mine, theirs) in self.proxied.iter_mut().zip(&other.proxied) {
             join(mine, theirs);
         }
     }
 
-    pub(crate) fn same(&self, other: &View) -> bool {
+    pub(crate) fn same(&self, other: &ThreadView) -> bool {
         Rc::ptr_eq(&self.seen, &other.seen)
             && self.proxied.iter().zip(&other.proxied).all(|(mine, theirs)| Rc::ptr_eq(mine, theirs))
     }
 
     /// What it says of agents: what was done asynchronously, not by accesses of a thread.
-    pub(crate) fn of_agents(&self, geometry: Geometry) -> View {
+    pub(crate) fn of_agents(&self, geometry: Geometry) -> ThreadView {
         let of = |clock: &Rc<Clock>| Rc::new(clock.of_agents(geometry));
-        View { seen: of(&self.seen), proxied: [of(&self.proxied[0]), of(&self.proxied[1])] }
+        ThreadView { seen: of(&self.seen), proxied: [of(&self.proxied[0]), of(&self.proxied[1])] }
     }
 
     /// Learns that an agent reached a time.

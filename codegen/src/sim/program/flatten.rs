@@ -2,10 +2,13 @@
 
 use super::live::lives;
 use super::place::place;
-use super::{Alloc, Check, DecodeError, Load, POOLED, Program, Ref, SHARED_BASE, Site, Step, Store, is_read_only};
+use super::{
+    Alloc, DecodeError, DecodedLoad, DecodedStore, OperandCheck, POOLED, Program, Ref, SHARED_BASE, Site, WarpStep,
+    is_read_only,
+};
 use crate::ir::{
-    ArithOp, Block, Const, Flag, Inst, Kernel, MemOp, Op, Operand, SharedKind, Slot, Space, Src, Stmt, StmtId, Ty,
-    ValueId, ValueOp,
+    ArithOp, Block, Const, Flag, Inst, Kernel, MemOp, Operand, OperandSlot, SharedKind, Space, Src, Stmt, StmtId,
+    StmtKind, Ty, ValueId, ValueOp,
 };
 use crate::sim::number::{self, LANES, Pure};
 use std::collections::{HashMap, HashSet};
@@ -75,7 +78,7 @@ pub(crate) fn flatten(kernel: &Kernel) -> Result<Program, DecodeError> {
             class: None,
         });
     }
-    flatten.out.steps.push(Step::End);
+    flatten.out.steps.push(WarpStep::End);
     flatten.out.at.push(last);
     Ok(flatten.out)
 }
@@ -103,7 +106,7 @@ fn allocations(kernel: &Kernel) -> (Vec<Alloc>, u32) {
 fn cells(kernel: &Kernel) -> [u32; 2] {
     let mut cell = [4, 16];
     kernel.walk(&mut |stmt| {
-        let Op::Inst(inst) = &stmt.op else { return };
+        let StmtKind::Inst(inst) = &stmt.op else { return };
         for access in inst.accesses() {
             let side = match kernel.type_of(access.addr.base) {
                 Some(Ty::Ptr(Space::Global)) => 0,
@@ -119,12 +122,12 @@ fn cells(kernel: &Kernel) -> [u32; 2] {
 fn fragments(kernel: &Kernel) -> HashSet<ValueId> {
     let mut set = HashSet::new();
     kernel.walk(&mut |stmt| {
-        if let Op::Inst(inst) = &stmt.op
+        if let StmtKind::Inst(inst) = &stmt.op
             && inst.is(Flag::Warpgroup)
             && inst.is(Flag::Async)
         {
             inst.visit(&mut |_, slot| {
-                if let Slot::Uses(operands) = slot {
+                if let OperandSlot::Uses(operands) = slot {
                     set.extend(operands.iter().filter_map(|operand| operand.as_value()));
                 }
             });
@@ -145,7 +148,7 @@ impl Flatten<'_> {
         self.out.sites.len() as u32 - 1
     }
 
-    fn push(&mut self, site: u32, step: Step) -> usize {
+    fn push(&mut self, site: u32, step: WarpStep) -> usize {
         self.out.steps.push(step);
         self.out.at.push(site);
         self.out.steps.len() - 1
@@ -157,7 +160,7 @@ impl Flatten<'_> {
 
     fn aim(&mut self, step: usize) {
         let here = self.here();
-        if let Step::Jump { to } | Step::Unless { to, .. } = &mut self.out.steps[step] {
+        if let WarpStep::Jump { to } | WarpStep::Unless { to, .. } = &mut self.out.steps[step] {
             *to = here;
         }
     }
@@ -197,36 +200,36 @@ impl Flatten<'_> {
 
     fn flattened(&mut self, stmt: &Stmt) -> Result<(), DecodeError> {
         match &stmt.op {
-            Op::Inst(inst) => self.inst(stmt, inst),
-            Op::If { cond, then, otherwise } => {
+            StmtKind::Inst(inst) => self.inst(stmt, inst),
+            StmtKind::If { cond, then, otherwise } => {
                 let site = self.site(stmt, Some("control"));
                 let cond = self.operand(stmt, *cond)?;
-                let branch = self.push(site, Step::Unless { cond, to: 0 });
+                let branch = self.push(site, WarpStep::Unless { cond, to: 0 });
                 self.block(then)?;
                 if otherwise.is_empty() {
                     self.aim(branch);
                 } else {
-                    let skip = self.push(site, Step::Jump { to: 0 });
+                    let skip = self.push(site, WarpStep::Jump { to: 0 });
                     self.aim(branch);
                     self.block(otherwise)?;
                     self.aim(skip);
                 }
-                self.push(site, Step::Join);
+                self.push(site, WarpStep::Join);
                 Ok(())
             }
-            Op::For { var, start, end, step, body } => self.counted(stmt, *var, [*start, *end, *step], body),
-            Op::Loop { body } => {
+            StmtKind::For { var, start, end, step, body } => self.counted(stmt, *var, [*start, *end, *step], body),
+            StmtKind::Loop { body } => {
                 let site = self.site(stmt, Some("control"));
                 let top = self.here();
                 self.breaks.push(Vec::new());
                 self.block(body)?;
-                self.push(site, Step::Jump { to: top });
+                self.push(site, WarpStep::Jump { to: top });
                 self.close_loop(site);
                 Ok(())
             }
-            Op::Break => {
+            StmtKind::Break => {
                 let site = self.site(stmt, Some("control"));
-                let jump = self.push(site, Step::Jump { to: 0 });
+                let jump = self.push(site, WarpStep::Jump { to: 0 });
                 self.breaks.last_mut().ok_or(DecodeError::Break { stmt: stmt.id })?.push(jump);
                 Ok(())
             }
@@ -237,7 +240,7 @@ impl Flatten<'_> {
         for jump in self.breaks.pop().unwrap_or_default() {
             self.aim(jump);
         }
-        self.push(site, Step::Join);
+        self.push(site, WarpStep::Join);
     }
 
     fn counted(&mut self, stmt: &Stmt, var: ValueId, range: [Operand; 3], body: &Block) -> Result<(), DecodeError> {
@@ -251,7 +254,7 @@ impl Flatten<'_> {
         }
         self.written[var.index()] = true;
         let counter = self.out.value_rows[var.index()];
-        self.push(site, Step::Copy { dest: counter, value: start });
+        self.push(site, WarpStep::Copy { dest: counter, value: start });
         let top = self.here();
         // The test is written into a row of its own, the last of the register file.
         let test = self.test_row();
@@ -263,16 +266,26 @@ impl Flatten<'_> {
         let zero = Ref(POOLED);
         self.push(
             site,
-            Step::Pure { run: compare, dest: test, reads: [Ref(counter), end_ref, zero], check: Check::Nothing },
+            WarpStep::Pure {
+                run: compare,
+                dest: test,
+                reads: [Ref(counter), end_ref, zero],
+                check: OperandCheck::Nothing,
+            },
         );
-        let exit = self.push(site, Step::Unless { cond: Ref(test), to: 0 });
+        let exit = self.push(site, WarpStep::Unless { cond: Ref(test), to: 0 });
         self.breaks.push(Vec::new());
         self.block(body)?;
         self.push(
             site,
-            Step::Pure { run: add, dest: counter, reads: [Ref(counter), step_ref, zero], check: Check::Nothing },
+            WarpStep::Pure {
+                run: add,
+                dest: counter,
+                reads: [Ref(counter), step_ref, zero],
+                check: OperandCheck::Nothing,
+            },
         );
-        self.push(site, Step::Jump { to: top });
+        self.push(site, WarpStep::Jump { to: top });
         self.aim(exit);
         self.close_loop(site);
         Ok(())
@@ -293,13 +306,13 @@ impl Flatten<'_> {
             Inst::Arith(op) => match number::arith(op) {
                 Some(pure) => {
                     let check = if let ArithOp::Div { .. } | ArithOp::Rem { .. } = op {
-                        Check::Divisor
+                        OperandCheck::Divisor
                     } else if let ArithOp::Neg { ty, .. } | ArithOp::Abs { ty, .. } = op
                         && ty.is_int()
                     {
-                        Check::Least(1 << (ty.bits() - 1))
+                        OperandCheck::Least(1 << (ty.bits() - 1))
                     } else {
-                        Check::Nothing
+                        OperandCheck::Nothing
                     };
                     self.pure(stmt, &pure, check)?
                 }
@@ -309,14 +322,14 @@ impl Flatten<'_> {
                 }
             },
             Inst::Bits(op) => match number::bits(op) {
-                Some(pure) => self.pure(stmt, &pure, Check::Nothing)?,
-                None => Step::Inst(Box::new(inst.clone())),
+                Some(pure) => self.pure(stmt, &pure, OperandCheck::Nothing)?,
+                None => WarpStep::Inst(Box::new(inst.clone())),
             },
             Inst::Value(ValueOp::Get { d, r, .. }) => {
-                Step::Get { var: self.var(r.var.index(), r.start), dest: self.out.value_rows[d.index()] }
+                WarpStep::Get { var: self.var(r.var.index(), r.start), dest: self.out.value_rows[d.index()] }
             }
             Inst::Value(ValueOp::Set { r, a, .. }) => {
-                Step::Set { var: self.var(r.var.index(), r.start), value: self.operand(stmt, *a)? }
+                WarpStep::Set { var: self.var(r.var.index(), r.start), value: self.operand(stmt, *a)? }
             }
             Inst::Mem(op) => self.mem(stmt, op, inst)?,
             Inst::Convert(_)
@@ -325,7 +338,7 @@ impl Flatten<'_> {
             | Inst::Sync(_)
             | Inst::Copy(_)
             | Inst::Mma(_)
-            | Inst::Control(_) => Step::Inst(Box::new(inst.clone())),
+            | Inst::Control(_) => WarpStep::Inst(Box::new(inst.clone())),
         };
         self.push(site, step);
         let mut touched = Vec::new();
@@ -338,7 +351,7 @@ impl Flatten<'_> {
             }
         }
         if !touched.is_empty() {
-            self.push(site, Step::Touch { rows: touched });
+            self.push(site, WarpStep::Touch { rows: touched });
         }
         Ok(())
     }
@@ -353,7 +366,7 @@ impl Flatten<'_> {
                 Operand::Value(_) => continue,
             };
             let (constant, extent) = (bound.constant, bound.extent);
-            self.push(site, Step::Bound { index, constant, extent, id });
+            self.push(site, WarpStep::Bound { index, constant, extent, id });
         }
     }
 
@@ -371,7 +384,7 @@ impl Flatten<'_> {
         }
         let mut sound = inst.defs().iter().all(|value| value.index() < self.written.len());
         inst.visit(&mut |_, slot| {
-            if let Slot::Regs(regs) = slot {
+            if let OperandSlot::Regs(regs) = slot {
                 let len = self.kernel.vars.get(regs.var.index()).map_or(0, |var| var.len);
                 sound &= regs.len > 0 && regs.start.checked_add(regs.len).is_some_and(|end| end <= len);
             }
@@ -387,14 +400,14 @@ impl Flatten<'_> {
         Err(DecodeError::NoThing { stmt: stmt.id, text: crate::ir::text::line(self.kernel, stmt) })
     }
 
-    fn pure(&mut self, stmt: &Stmt, pure: &Pure, check: Check) -> Result<Step, DecodeError> {
+    fn pure(&mut self, stmt: &Stmt, pure: &Pure, check: OperandCheck) -> Result<WarpStep, DecodeError> {
         let mut reads = [Ref(POOLED); 3];
         for (read, operand) in reads.iter_mut().zip(pure.reads) {
             if let Some(operand) = operand {
                 *read = self.operand(stmt, operand)?;
             }
         }
-        Ok(Step::Pure { run: pure.run, dest: self.out.value_rows[pure.dest.index()], reads, check })
+        Ok(WarpStep::Pure { run: pure.run, dest: self.out.value_rows[pure.dest.index()], reads, check })
     }
 
     fn space(&self, base: Operand) -> Space {
@@ -404,9 +417,9 @@ impl Flatten<'_> {
         }
     }
 
-    fn mem(&mut self, stmt: &Stmt, op: &MemOp, inst: &Inst) -> Result<Step, DecodeError> {
+    fn mem(&mut self, stmt: &Stmt, op: &MemOp, inst: &Inst) -> Result<WarpStep, DecodeError> {
         match op {
-            MemOp::Ld { ty, d, at, order, cache, .. } => Ok(Step::Load(Load {
+            MemOp::Ld { ty, d, at, order, cache, .. } => Ok(WarpStep::Load(DecodedLoad {
                 base: self.operand(stmt, at.base)?,
                 offset: at.offset,
                 space: self.space(at.base),
@@ -417,7 +430,7 @@ impl Flatten<'_> {
             })),
             MemOp::St { ty, at, v, order, .. } => {
                 let values = v.iter().map(|&value| self.operand(stmt, value)).collect::<Result<_, _>>()?;
-                Ok(Step::Store(Store {
+                Ok(WarpStep::Store(DecodedStore {
                     base: self.operand(stmt, at.base)?,
                     offset: at.offset,
                     space: self.space(at.base),
@@ -430,7 +443,7 @@ impl Flatten<'_> {
             | MemOp::Cas { .. }
             | MemOp::Red { .. }
             | MemOp::PrefetchL2 { .. }
-            | MemOp::CreatePolicy { .. } => Ok(Step::Inst(Box::new(inst.clone()))),
+            | MemOp::CreatePolicy { .. } => Ok(WarpStep::Inst(Box::new(inst.clone()))),
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Lives of values: from the statement that writes a value to the last that reads it, loops counted
 //! whole.
 
-use crate::ir::{Block, Kernel, Op, Operand, Stmt, ValueId};
+use crate::ir::{Block, Kernel, Operand, Stmt, StmtKind, ValueId};
 
 /// The first and the last position of each value, in the order of the text.
 pub(super) struct Lives {
     pub ranges: Vec<Option<(u32, u32)>>,
 }
 
-struct Walk<'k> {
+struct LivenessWalk<'k> {
     kernel: &'k Kernel,
     position: u32,
     /// Ends of the loops that stand open, and where they begin.
@@ -16,7 +16,7 @@ struct Walk<'k> {
     loops: Vec<(u32, Vec<ValueId>)>,
 }
 
-impl Walk<'_> {
+impl LivenessWalk<'_> {
     fn define(&mut self, value: ValueId) {
         if let Some(range) = self.ranges.get_mut(value.index())
             && range.is_none()
@@ -65,7 +65,7 @@ impl Walk<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         self.position += 1;
         match &stmt.op {
-            Op::Inst(inst) => {
+            StmtKind::Inst(inst) => {
                 for operand in inst.uses() {
                     self.read(operand);
                 }
@@ -76,12 +76,12 @@ impl Walk<'_> {
                     self.define(value);
                 }
             }
-            Op::If { cond, then, otherwise } => {
+            StmtKind::If { cond, then, otherwise } => {
                 self.read(*cond);
                 self.block(then);
                 self.block(otherwise);
             }
-            Op::For { var, start, end, step, body } => {
+            StmtKind::For { var, start, end, step, body } => {
                 self.read(*start);
                 self.define(*var);
                 self.position += 1;
@@ -90,18 +90,18 @@ impl Walk<'_> {
                     self.read(operand);
                 }
             }
-            Op::Loop { body } => {
+            StmtKind::Loop { body } => {
                 self.position += 1;
                 self.in_loop(body);
             }
-            Op::Break => {}
+            StmtKind::Break => {}
         }
     }
 }
 
 /// The lives of a kernel's values.
 pub(super) fn lives(kernel: &Kernel) -> Lives {
-    let mut walk = Walk { kernel, position: 0, ranges: vec![None; kernel.values.len()], loops: Vec::new() };
+    let mut walk = LivenessWalk { kernel, position: 0, ranges: vec![None; kernel.values.len()], loops: Vec::new() };
     walk.block(&kernel.body);
     Lives { ranges: walk.ranges }
 }

@@ -1,7 +1,7 @@
 //! The program that a machine runs: a kernel flattened into a line of steps.
 //!
-//! Structured control flow becomes jumps, with a [`Step::Join`] wherever ways of lanes meet again.
-//! Values get places in a dense register file, shared by values whose lives do not overlap;
+//! Structured control flow becomes jumps, with a [`WarpStep::Join`] wherever ways of lanes meet
+//! again. Values get places in a dense register file, shared by values whose lives do not overlap;
 //! constants stand in a pool of rows. Pure instructions are resolved to functions of whole warps;
 //! the others stay as they are and are run by family.
 
@@ -11,9 +11,9 @@ mod place;
 
 pub(crate) use flatten::flatten;
 
-use super::number::{Alu, Row};
+use super::number::{Alu, LaneValues};
 use crate::ir::attr::{LdCache, LdOrder, StOrder};
-use crate::ir::{BoundId, IndexBounds, Inst, Kernel, Launch, Operand, Param, Space, Src, StmtId, Ty, ValueId};
+use crate::ir::{BoundId, IndexBounds, Inst, Kernel, LaunchBounds, Operand, Param, Space, Src, StmtId, Ty, ValueId};
 
 /// A row to read: of the warp's registers, or of the pool of constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Ref {
 
 /// What must hold of the operands of a pure step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Check {
+pub(crate) enum OperandCheck {
     Nothing,
     /// The second is not zero.
     Divisor,
@@ -40,13 +40,13 @@ pub(crate) enum Check {
 
 /// One step of a warp.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum WarpStep {
     /// A pure function of rows; divisions are checked first.
     Pure {
         run: Alu,
         dest: u32,
         reads: [Ref; 3],
-        check: Check,
+        check: OperandCheck,
     },
     /// Reads a register (`var` counts the registers of the kernel), or writes it.
     Get {
@@ -62,8 +62,8 @@ pub(crate) enum Step {
         dest: u32,
         value: Ref,
     },
-    Load(Load),
-    Store(Store),
+    Load(DecodedLoad),
+    Store(DecodedStore),
     /// Any other instruction.
     Inst(Box<Inst>),
     Jump {
@@ -93,7 +93,7 @@ pub(crate) enum Step {
 
 /// A load, decoded.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct DecodedLoad {
     pub base: Ref,
     pub offset: i32,
     pub space: Space,
@@ -105,7 +105,7 @@ pub(crate) struct Load {
 
 /// A store, decoded.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct DecodedStore {
     pub base: Ref,
     pub offset: i32,
     pub space: Space,
@@ -140,18 +140,18 @@ pub(crate) struct Alloc {
 #[derive(Debug)]
 pub(crate) struct Program {
     pub name: String,
-    pub launch: Launch,
+    pub launch: LaunchBounds,
     pub params: Vec<Param>,
     pub param_offsets: Vec<u32>,
     pub param_bytes: u32,
     pub shared: Vec<Alloc>,
     pub shared_bytes: u32,
     pub mbarriers: u32,
-    pub steps: Vec<Step>,
+    pub steps: Vec<WarpStep>,
     /// The site of each step.
     pub at: Vec<u32>,
     pub sites: Vec<Site>,
-    pub pool: Vec<Row>,
+    pub pool: Vec<LaneValues>,
     /// Rows of the register file: values first, then the kernel's registers.
     pub rows: u32,
     /// Row of the first register, and of each register array.

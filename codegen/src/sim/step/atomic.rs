@@ -2,20 +2,20 @@
 
 use crate::ir::attr::{AtomOp, AtomOrder, RedOrder, Round, Scope};
 use crate::ir::{Addr, MemOp, Operand, Space, Ty, ValueId};
-use crate::sim::machine::{Address, Cur, Machine, Next, Try, lanes};
-use crate::sim::number::{BF16, F16, Format, LANES, Row, decode, encode_f64};
-use crate::sim::order::View;
+use crate::sim::machine::{Address, Cur, Next, Simulation, Try, lanes};
+use crate::sim::number::{BF16, F16, FloatFormat, LANES, LaneValues, decode, encode_f64};
+use crate::sim::order::ThreadView;
 
 /// A read-modify-write, taken apart.
 struct Rmw {
     ty: Ty,
     at: Addr,
-    change: Change,
+    change: AtomicChange,
     order: AtomOrder,
     result: Option<ValueId>,
 }
 
-enum Change {
+enum AtomicChange {
     Op(AtomOp, Operand),
     Swap { old: Operand, new: Operand },
 }
@@ -23,17 +23,17 @@ enum Change {
 fn parts(op: &MemOp) -> Option<Rmw> {
     match *op {
         MemOp::Atom { ty, d, at, v, op, order } => {
-            Some(Rmw { ty, at, change: Change::Op(op, v), order, result: Some(d) })
+            Some(Rmw { ty, at, change: AtomicChange::Op(op, v), order, result: Some(d) })
         }
         MemOp::Cas { ty, d, at, old, v, order } => {
-            Some(Rmw { ty, at, change: Change::Swap { old, new: v }, order, result: Some(d) })
+            Some(Rmw { ty, at, change: AtomicChange::Swap { old, new: v }, order, result: Some(d) })
         }
         MemOp::Red { ty, at, v, op, order } => {
             let order = match order {
                 RedOrder::Relaxed(scope) => AtomOrder::Relaxed(scope),
                 RedOrder::Release(scope) => AtomOrder::Release(scope),
             };
-            Some(Rmw { ty, at, change: Change::Op(op, v), order, result: None })
+            Some(Rmw { ty, at, change: AtomicChange::Op(op, v), order, result: None })
         }
         MemOp::Ld { .. } | MemOp::St { .. } | MemOp::PrefetchL2 { .. } | MemOp::CreatePolicy { .. } => None,
     }
@@ -64,7 +64,7 @@ fn combine_floats(op: AtomOp, ty: Ty, m: u64, v: u64) -> u64 {
     }
 }
 
-fn add_halves(format: Format, m: u64, v: u64) -> u64 {
+fn add_halves(format: FloatFormat, m: u64, v: u64) -> u64 {
     let one = |at: u32| {
         let sum = decode(format, m >> at & 0xffff) + decode(format, v >> at & 0xffff);
         encode_f64(format, Round::Nearest, sum) << at
@@ -114,7 +114,7 @@ fn apply(op: AtomOp, ty: Ty, m: u64, v: u64, flush: bool) -> u64 {
     }
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     pub(super) fn atomic(&mut self, cur: Cur, op: &MemOp) -> Try<Next> {
         let Some(rmw) = parts(op) else { return Ok(Next::Go) };
         let space = if let Ty::Ptr(space) = self.program.type_of(rmw.at.base) { space } else { Space::Global };
@@ -127,9 +127,9 @@ impl Machine<'_> {
             AtomOrder::Release(scope) => (scope, false, true),
             AtomOrder::AcqRel(scope) => (scope, true, true),
         };
-        let (first, second): (Row, Row) = match rmw.change {
-            Change::Op(_, v) => (self.value(cur.warp, v), [0; LANES]),
-            Change::Swap { old, new } => (self.value(cur.warp, old), self.value(cur.warp, new)),
+        let (first, second): (LaneValues, LaneValues) = match rmw.change {
+            AtomicChange::Op(_, v) => (self.value(cur.warp, v), [0; LANES]),
+            AtomicChange::Swap { old, new } => (self.value(cur.warp, old), self.value(cur.warp, new)),
         };
         let mut out = [0; LANES];
         for lane in lanes(cur.mask) {
@@ -148,8 +148,8 @@ impl Machine<'_> {
             })?;
             let old = self.region(at.home).map_or(0, |region| region.load(at.offset, bytes as usize));
             let new = match rmw.change {
-                Change::Op(op, _) => apply(op, rmw.ty, old, first[lane], at.home.side() == 0),
-                Change::Swap { .. } => {
+                AtomicChange::Op(op, _) => apply(op, rmw.ty, old, first[lane], at.home.side() == 0),
+                AtomicChange::Swap { .. } => {
                     if old == first[lane] {
                         second[lane]
                     } else {
@@ -200,7 +200,7 @@ impl Machine<'_> {
         scope: Scope,
         acquires: bool,
         releases: bool,
-    ) -> Option<(Scope, View)> {
+    ) -> Option<(Scope, ThreadView)> {
         let key = at.key();
         let block = self.warps[cur.warp].block;
         if let Some(released) = self.released.get(&key) {

@@ -1,12 +1,14 @@
 //! Bulk copies: contiguous bytes, by the async proxy.
 
 use super::atomic::Reduction;
-use super::mbarrier::At;
+use super::mbarrier::MbarrierAt;
 use crate::ir::attr::Scope;
 use crate::ir::{Addr, Operand, Space};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::reach::OpAccess;
-use crate::sim::machine::{Address, Cur, Flight, Home, Machine, Next, Target, Ticket, Trouble, Try, Work, lanes};
+use crate::sim::machine::{
+    Address, BulkDestination, Cur, EngineWork, Flight, Home, Next, Simulation, Ticket, Trouble, Try, lanes,
+};
 use crate::sim::program::SHARED_BASE;
 
 /// Bulk copies move multiples of this many bytes between multiples of it.
@@ -32,7 +34,7 @@ pub(super) struct BulkLoad {
 }
 
 /// A copy to shared memory about to be issued by a lane.
-pub(super) struct Load {
+pub(super) struct SharedCopy {
     pub to: LaneAddress,
     pub bar: LaneAddress,
     pub bytes: u32,
@@ -43,15 +45,15 @@ pub(super) struct Load {
 
 /// What an operation does at one of its ends.
 #[derive(Clone, Copy)]
-pub(super) struct Side {
+pub(super) struct BulkEnd {
     op: u32,
     write: bool,
     strength: Option<Scope>,
 }
 
-impl Side {
-    pub(super) fn reads(op: u32) -> Side {
-        Side { op, write: false, strength: None }
+impl BulkEnd {
+    pub(super) fn reads(op: u32) -> BulkEnd {
+        BulkEnd { op, write: false, strength: None }
     }
 
     /// Whether it overwrites what was there.
@@ -60,12 +62,12 @@ impl Side {
     }
 
     /// Copies write, reductions change each element by an atomic operation of the device.
-    pub(super) fn writes(op: u32, reduction: Option<Reduction>) -> Side {
-        Side { op, write: true, strength: reduction.map(|_| Scope::Gpu) }
+    pub(super) fn writes(op: u32, reduction: Option<Reduction>) -> BulkEnd {
+        BulkEnd { op, write: true, strength: reduction.map(|_| Scope::Gpu) }
     }
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// An address and a size that bulk copies accept, inside one allocation.
     fn reach_bulk(&self, cur: Cur, lane: usize, at: LaneAddress, bytes: u32) -> Try<Address> {
         let LaneAddress { space, address } = at;
@@ -93,7 +95,7 @@ impl Machine<'_> {
         for lane in lanes(cur.mask) {
             let size = bytes[lane] as u32;
             let from = self.reach_bulk(cur, lane, LaneAddress { space: from_space, address: from[lane] }, size)?;
-            let load = Load {
+            let load = SharedCopy {
                 to: LaneAddress { space: to_space, address: to[lane] },
                 bar: LaneAddress { space: bar_space, address: bars[lane] },
                 bytes: size,
@@ -101,13 +103,13 @@ impl Machine<'_> {
                 align: UNIT as u32,
             };
             let reads = self.new_op(cur.warp, lane, false);
-            self.touch_by(cur, lane, Side::reads(reads), from, size)?;
+            self.touch_by(cur, lane, BulkEnd::reads(reads), from, size)?;
             let targets = self.targets(cur, lane, &load)?;
             for target in &targets {
-                let side = Side::writes(target.op, reduction);
+                let side = BulkEnd::writes(target.op, reduction);
                 self.touch_by(cur, lane, side, target.address(), size)?;
             }
-            let work = Work::ToShared { targets, from, bytes: size, reduction };
+            let work = EngineWork::ToShared { targets, from, bytes: size, reduction };
             self.fly(cur, lane, work, reads);
         }
         Ok(Next::Go)
@@ -129,36 +131,36 @@ impl Machine<'_> {
             let from = self.reach_bulk(cur, lane, LaneAddress { space: from_space, address: from[lane] }, size)?;
             let to = self.reach_bulk(cur, lane, LaneAddress { space: to_space, address: to[lane] }, size)?;
             let (reads, writes) = (self.new_op(cur.warp, lane, false), self.new_op(cur.warp, lane, false));
-            self.touch_by(cur, lane, Side::reads(reads), from, size)?;
-            self.touch_by(cur, lane, Side::writes(writes, reduction), to, size)?;
-            self.fly_in_group(cur, lane, Work::ToGlobal { to, from, bytes: size, reduction }, reads, writes);
+            self.touch_by(cur, lane, BulkEnd::reads(reads), from, size)?;
+            self.touch_by(cur, lane, BulkEnd::writes(writes, reduction), to, size)?;
+            self.fly_in_group(cur, lane, EngineWork::ToGlobal { to, from, bytes: size, reduction }, reads, writes);
         }
         Ok(Next::Go)
     }
 
     /// Judges and records an access of the async proxy for a lane.
-    pub(super) fn touch_by(&mut self, cur: Cur, lane: usize, side: Side, at: Address, bytes: u32) -> Try<()> {
+    pub(super) fn touch_by(&mut self, cur: Cur, lane: usize, side: BulkEnd, at: Address, bytes: u32) -> Try<()> {
         let view = self.warps[cur.warp].views[lane].clone();
         let thread = self.thread(cur.warp, lane);
-        let Side { op, write, strength } = side;
+        let BulkEnd { op, write, strength } = side;
         let access = OpAccess { op, thread, pc: cur.pc, view: &view, write, generic: false, strength };
         self.touch_op(&access, at, bytes, true)
     }
 
-    pub(super) fn fly(&mut self, cur: Cur, lane: usize, work: Work, reads: u32) -> u64 {
+    pub(super) fn fly(&mut self, cur: Cur, lane: usize, work: EngineWork, reads: u32) -> u64 {
         let flight = Flight { work, warp: cur.warp as u32, lane: lane as u32, pc: cur.pc, reads, data: None };
         self.launch_flight(flight)
     }
 
     /// Issues an operation of the thread's current bulk group.
-    pub(super) fn fly_in_group(&mut self, cur: Cur, lane: usize, work: Work, reads: u32, writes: u32) {
+    pub(super) fn fly_in_group(&mut self, cur: Cur, lane: usize, work: EngineWork, reads: u32, writes: u32) {
         let flight = self.fly(cur, lane, work, reads);
         let ticket = Ticket { flight, reads, writes, pc: cur.pc, entrusted: false };
         self.warps[cur.warp].issued[lane].bulk.open.push(ticket);
     }
 
     /// The blocks that a copy goes to, each with its mbarrier.
-    pub(super) fn targets(&mut self, cur: Cur, lane: usize, load: &Load) -> Try<Vec<Target>> {
+    pub(super) fn targets(&mut self, cur: Cur, lane: usize, load: &SharedCopy) -> Try<Vec<BulkDestination>> {
         let LaneAddress { space, address } = load.to;
         if !address.is_multiple_of(u64::from(load.align)) {
             let at = self.bytes(space, address, load.bytes);
@@ -188,10 +190,10 @@ impl Machine<'_> {
                 let at = self.bytes(Space::Shared, u64::from(SHARED_BASE) + offset as u64, load.bytes);
                 return Err(Trouble::lane(FaultKind::BlockGone(at), lane));
             }
-            let at = At { block: bar_block, index: bar.index };
+            let at = MbarrierAt { block: bar_block, index: bar.index };
             self.entrust(cur, lane, at)?;
             let op = self.new_op(cur.warp, lane, false);
-            targets.push(Target { block, offset, mbarrier: (at.block, at.index), op });
+            targets.push(BulkDestination { block, offset, mbarrier: (at.block, at.index), op });
         }
         Ok(targets)
     }

@@ -2,9 +2,9 @@
 
 use crate::ir::attr::ClusterArriveOrder;
 use crate::sim::fault::FaultKind;
-use crate::sim::machine::{Cur, Machine, Next, State, Trouble, Try};
+use crate::sim::machine::{Cur, GroupState, Next, Simulation, Trouble, Try};
 
-impl Machine<'_> {
+impl Simulation<'_> {
     fn cluster_of(&self, warp: usize) -> usize {
         (self.warps[warp].block / self.geometry.cluster) as usize
     }
@@ -39,7 +39,7 @@ impl Machine<'_> {
         }
         let cluster = self.cluster_of(cur.warp);
         if !self.clusters[cluster].opened.remove(&(cur.warp as u32)) {
-            return Ok(Next::Wait(State::Cluster));
+            return Ok(Next::Wait(GroupState::Cluster));
         }
         self.warps[cur.warp].cluster_arrived = false;
         if self.checks {
@@ -62,7 +62,7 @@ impl Machine<'_> {
         for warp in first..first + warps {
             if self.warps[warp as usize].live != 0 {
                 self.clusters[cluster].opened.insert(warp);
-                self.release(warp as usize, false, |state| *state == State::Cluster);
+                self.release(warp as usize, false, |state| *state == GroupState::Cluster);
             }
         }
     }

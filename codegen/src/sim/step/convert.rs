@@ -2,8 +2,8 @@
 
 use crate::ir::attr::{Fp8, Relu, Round};
 use crate::ir::{ConvertOp, Operand, Ty, ValueId};
-use crate::sim::machine::{Cur, Machine, Next, Try};
-use crate::sim::number::{BF16, E4M3, E5M2, F16, Format, LANES, Row, cvt, decode, encode_f64, round_int};
+use crate::sim::machine::{Cur, Next, Simulation, Try};
+use crate::sim::number::{BF16, E4M3, E5M2, F16, FloatFormat, LANES, LaneValues, cvt, decode, encode_f64, round_int};
 
 fn f32_of(bits: u64) -> f64 {
     f64::from(f32::from_bits(bits as u32))
@@ -18,7 +18,7 @@ fn relu(value: f64, relu: Relu) -> f64 {
 }
 
 /// An 8-bit float, clamped to the largest finite number.
-fn fp8(format: Format, value: f64) -> u64 {
+fn fp8(format: FloatFormat, value: f64) -> u64 {
     if value.is_nan() {
         return 0x7f;
     }
@@ -27,7 +27,7 @@ fn fp8(format: Format, value: f64) -> u64 {
     sign | (bits & !format.sign_bit()).min(format.largest)
 }
 
-fn format(kind: Fp8) -> Format {
+fn format(kind: Fp8) -> FloatFormat {
     match kind {
         Fp8::E4M3 => E4M3,
         Fp8::E5M2 => E5M2,
@@ -45,9 +45,10 @@ pub(crate) fn tf32(bits: u64) -> u64 {
     u64::from((bits & 0x8000_0000) | ((magnitude + 0x1000) & !0x1fff))
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     pub(crate) fn convert(&mut self, cur: Cur, op: &ConvertOp) -> Try<Next> {
-        let each = |row: &Row, f: &dyn Fn(u64) -> u64| -> Row { core::array::from_fn(|lane| f(row[lane])) };
+        let each =
+            |row: &LaneValues, f: &dyn Fn(u64) -> u64| -> LaneValues { core::array::from_fn(|lane| f(row[lane])) };
         match op {
             ConvertOp::Cvt { ty, from, d, a, round, clamp } => {
                 let a = self.value(cur.warp, *a);

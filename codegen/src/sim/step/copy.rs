@@ -7,7 +7,7 @@ use crate::ir::attr::{BulkDone, NoInc};
 use crate::ir::{Addr, CopyOp, Operand};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::reach::OpAccess;
-use crate::sim::machine::{Address, Cur, Flight, Home, Machine, Next, Ticket, Trouble, Try, Work, lanes};
+use crate::sim::machine::{Address, Cur, EngineWork, Flight, Home, Next, Simulation, Ticket, Trouble, Try, lanes};
 
 /// A `cp.async` of a lane.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ struct LaneCopy {
     filled: u32,
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     pub(crate) fn copy_op(&mut self, cur: Cur, op: &CopyOp) -> Try<Next> {
         match op {
             CopyOp::CpAsync { dst, src, filled, bytes, .. } => self.cp_async(cur, *dst, *src, *filled, bytes.count()),
@@ -130,7 +130,7 @@ impl Machine<'_> {
             self.touch_op(&access(reads, false), from, filled, true)?;
         }
         self.touch_op(&access(writes, true), to, bytes, true)?;
-        let work = Work::Copy { to, from, bytes, filled };
+        let work = EngineWork::Copy { to, from, bytes, filled };
         let flight = self.launch_flight(Flight {
             work,
             warp: cur.warp as u32,
@@ -175,7 +175,7 @@ impl Machine<'_> {
             let queue = &mut self.warps[cur.warp].issued[lane].copies;
             let tickets: Vec<Ticket> = queue.left().copied().collect();
             queue.entrust();
-            let work = Work::Arrive {
+            let work = EngineWork::Arrive {
                 block: at.block,
                 mbarrier: at.index,
                 copies: tickets.iter().map(|ticket| ticket.flight).collect(),

@@ -3,8 +3,8 @@
 use crate::ir::attr::{ReduxOp, ShflMode, VoteMode};
 use crate::ir::{Operand, Ty, WarpOp};
 use crate::sim::fault::FaultKind;
-use crate::sim::machine::{Cur, Machine, Mask, Next, State, Trouble, Try, lanes};
-use crate::sim::number::{LANES, Row, signed};
+use crate::sim::machine::{Cur, GroupState, Mask, Next, Simulation, Trouble, Try, lanes};
+use crate::sim::number::{LANES, LaneValues, signed};
 
 /// The lane that a shuffle reads; nothing if it lies outside the segment.
 fn source(mode: ShflMode, lane: u32, b: u32, width: u32) -> Option<u32> {
@@ -18,7 +18,7 @@ fn source(mode: ShflMode, lane: u32, b: u32, width: u32) -> Option<u32> {
     }
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     pub(crate) fn warp_op(&mut self, cur: Cur, op: &WarpOp) -> Try<Next> {
         let mask = match op {
             WarpOp::ActiveMask { d } => {
@@ -74,7 +74,7 @@ impl Machine<'_> {
         let warp = &mut self.warps[cur.warp];
         let mut rest = warp.groups[cur.group].clone();
         rest.mask &= !mask;
-        rest.state = State::Ready;
+        rest.state = GroupState::Ready;
         warp.groups[cur.group].mask = mask;
         warp.groups.push(rest);
         Next::Switch
@@ -145,7 +145,7 @@ impl Machine<'_> {
     }
 }
 
-fn redux(op: ReduxOp, ty: Ty, mask: Mask, a: &Row) -> u64 {
+fn redux(op: ReduxOp, ty: Ty, mask: Mask, a: &LaneValues) -> u64 {
     let all = lanes(mask).map(|lane| a[lane]);
     let value = match op {
         ReduxOp::Add => all.fold(0, u64::wrapping_add),

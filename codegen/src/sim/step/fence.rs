@@ -3,10 +3,10 @@
 use crate::ir::SyncOp;
 use crate::ir::attr::{FenceOrder, ProxyFence};
 use crate::sim::fault::FaultKind;
-use crate::sim::machine::{Bar, Cur, Machine, Next, State, Trouble, Try, lanes};
+use crate::sim::machine::{Bar, Cur, GroupState, Next, Simulation, Trouble, Try, lanes};
 use crate::sim::memory::{Site, Stamp};
 
-impl Machine<'_> {
+impl Simulation<'_> {
     pub(crate) fn sync_op(&mut self, cur: Cur, op: &SyncOp) -> Try<Next> {
         match op {
             SyncOp::BarSync { id, threads } => self.bar(cur, id.0, threads.0, true),
@@ -64,12 +64,12 @@ impl Machine<'_> {
         self.changed();
         let bar = &mut self.blocks[block as usize].bars[id as usize];
         if bar.came < bar.threads {
-            return Ok(if waits { Next::Pass(State::Bar { id }) } else { Next::Go });
+            return Ok(if waits { Next::Pass(GroupState::Bar { id }) } else { Next::Go });
         }
         let all = core::mem::take(bar);
         let first = (block * self.geometry.warps) as usize;
         for warp in first..first + self.geometry.warps as usize {
-            let at_bar = |state: &State| *state == State::Bar { id };
+            let at_bar = |state: &GroupState| *state == GroupState::Bar { id };
             if self.warps[warp].groups.iter().any(|group| at_bar(&group.state)) {
                 self.learn_all(warp, &all);
                 self.release(warp, true, at_bar);

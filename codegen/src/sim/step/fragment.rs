@@ -11,7 +11,7 @@
 
 use crate::ir::Elem;
 use crate::ir::attr::Round;
-use crate::sim::number::{BF16, E4M3, F16, LANES, Row, decode, encode_f64};
+use crate::sim::number::{BF16, E4M3, F16, LANES, LaneValues, decode, encode_f64};
 use std::sync::LazyLock;
 
 /// Row and column of A.
@@ -69,7 +69,7 @@ fn half(bits: u64) -> f64 {
 }
 
 /// Each element of a register of every lane: the lane, the element, what it is worth.
-pub(crate) fn spread(elem: Elem, row: &Row, mut see: impl FnMut(u32, u32, f64)) {
+pub(crate) fn spread(elem: Elem, row: &LaneValues, mut see: impl FnMut(u32, u32, f64)) {
     let bits = elem.bits();
     with_worth!(elem, one => for j in 0..32 / bits {
         for (lane, word) in (0..).zip(row) {
@@ -123,7 +123,7 @@ fn values(elem: Elem, registers: usize, columns: usize) -> impl Iterator<Item = 
 }
 
 /// The values of an accumulator of 16 rows in registers, into a tile of `columns` columns.
-pub(crate) fn read_accumulator(elem: Elem, registers: &[Row], tile: &mut [f64], columns: usize) {
+pub(crate) fn read_accumulator(elem: Elem, registers: &[LaneValues], tile: &mut [f64], columns: usize) {
     with_worth!(elem, one => for (register, bit, first) in values(elem, registers.len(), columns) {
         let lines = tile[first..].chunks_mut(columns);
         for (words, line) in registers[register].as_chunks::<4>().0.iter().zip(lines) {
@@ -136,7 +136,7 @@ pub(crate) fn read_accumulator(elem: Elem, registers: &[Row], tile: &mut [f64], 
 }
 
 /// A tile of 16 rows and `columns` columns, into the registers of an accumulator.
-pub(crate) fn write_accumulator(elem: Elem, tile: &[f64], columns: usize, registers: &mut [Row]) {
+pub(crate) fn write_accumulator(elem: Elem, tile: &[f64], columns: usize, registers: &mut [LaneValues]) {
     registers.fill([0; LANES]);
     with_bits!(elem, bits => for (register, bit, first) in values(elem, registers.len(), columns) {
         let lines = tile[first..].chunks(columns);

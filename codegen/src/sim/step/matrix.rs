@@ -4,12 +4,12 @@
 use super::fragment::{multiply, place_a, place_b, read_accumulator, spread, write_accumulator};
 use crate::ir::attr::Trans;
 use crate::ir::{Addr, MmaAtom, MmaOp, Operand, Regs, Space, ValueId};
-use crate::sim::machine::{Cur, Machine, Next, Try};
+use crate::sim::machine::{Cur, Next, Simulation, Try};
 
 /// Bytes of a row of an 8×8 matrix.
 const ROW: u32 = 16;
 
-impl Machine<'_> {
+impl Simulation<'_> {
     pub(crate) fn mma_op(&mut self, cur: Cur, op: &MmaOp) -> Try<Next> {
         if let Some(next) = self.gather_warp(cur)? {
             return Ok(next);

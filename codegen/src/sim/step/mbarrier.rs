@@ -2,13 +2,13 @@
 
 use crate::ir::attr::BarScope;
 use crate::ir::{Addr, Operand, Space, SyncOp, Ty};
-use crate::sim::fault::{Bytes, FaultKind};
+use crate::sim::fault::{ByteRange, FaultKind};
 use crate::sim::machine::{
-    Address, Cur, FULL, Flight, Home, Machine, Mbarrier, Next, State, Target, Trouble, Try, lanes,
+    Address, BulkDestination, Cur, FULL, Flight, GroupState, Home, MbarrierState, Next, Simulation, Trouble, Try, lanes,
 };
-use crate::sim::memory::{Access, Done, Judge, Site, Stamp};
+use crate::sim::memory::{AccessCompletion, Judge, PendingAccess, Site, Stamp};
 use crate::sim::number::LANES;
-use crate::sim::order::{Agent, View};
+use crate::sim::order::{Agent, ThreadView};
 use crate::sim::program::SHARED_BASE;
 
 /// The largest pending count of arrivals and of bytes.
@@ -16,12 +16,12 @@ const LIMIT: i64 = (1 << 20) - 1;
 
 /// An mbarrier of the grid: its block and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct At {
+pub(crate) struct MbarrierAt {
     pub block: u32,
     pub index: u32,
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// The addresses in the lanes of a warp, and their space.
     pub(crate) fn lane_addresses(&self, warp: usize, at: Addr) -> (Space, [u64; LANES]) {
         let space = if let Ty::Ptr(space) = self.program.type_of(at.base) { space } else { Space::Global };
@@ -31,20 +31,20 @@ impl Machine<'_> {
     }
 
     /// The mbarrier at an address.
-    pub(crate) fn mbarrier_at(&self, cur: Cur, lane: usize, space: Space, address: u64) -> Try<At> {
+    pub(crate) fn mbarrier_at(&self, cur: Cur, lane: usize, space: Space, address: u64) -> Try<MbarrierAt> {
         let Address { home, offset } = self.reach(cur, lane, space, address, 8)?;
         let none = || Trouble::lane(FaultKind::NoBarrier { barrier: self.bytes(space, address, 8) }, lane);
         let Home::Shared(block) = home else { return Err(none()) };
         let index = self.program.mbarrier_at(offset as u32 + SHARED_BASE).ok_or_else(none)?;
-        Ok(At { block, index })
+        Ok(MbarrierAt { block, index })
     }
 
-    pub(crate) fn mbarrier(&mut self, at: At) -> &mut Mbarrier {
+    pub(crate) fn mbarrier(&mut self, at: MbarrierAt) -> &mut MbarrierState {
         &mut self.blocks[at.block as usize].mbarriers[at.index as usize]
     }
 
     /// Where an mbarrier lies, for a report.
-    pub(crate) fn mbarrier_bytes(&self, at: At) -> Bytes {
+    pub(crate) fn mbarrier_bytes(&self, at: MbarrierAt) -> ByteRange {
         let mut address = 0;
         for alloc in &self.program.shared {
             if let Some((count, first)) = alloc.mbarriers
@@ -57,7 +57,7 @@ impl Machine<'_> {
     }
 
     /// A live mbarrier whose initialisation comes before what this lane does.
-    pub(crate) fn live_mbarrier(&self, cur: Cur, lane: usize, at: At) -> Try<()> {
+    pub(crate) fn live_mbarrier(&self, cur: Cur, lane: usize, at: MbarrierAt) -> Try<()> {
         let bar = &self.blocks[at.block as usize].mbarriers[at.index as usize];
         if !bar.live {
             return Err(Trouble::lane(FaultKind::NoBarrier { barrier: self.mbarrier_bytes(at) }, lane));
@@ -67,7 +67,7 @@ impl Machine<'_> {
         }
         let thread = self.thread(cur.warp, lane);
         let view = &self.warps[cur.warp].views[lane];
-        let now = Access { stamp: Stamp::default(), thread, view, write: false, proxy: None };
+        let now = PendingAccess { stamp: Stamp::default(), thread, view, write: false, proxy: None };
         let judge = Judge { geometry: self.geometry, ops: &self.ops };
         judge.ordered(bar.init, true, &now).map_err(|why| {
             let at = self.mbarrier_bytes(at);
@@ -126,7 +126,7 @@ impl Machine<'_> {
         cur: Cur,
         bar: Addr,
         number: Operand,
-        act: impl Fn(&mut Self, Cur, usize, At, u32) -> Try<()>,
+        act: impl Fn(&mut Self, Cur, usize, MbarrierAt, u32) -> Try<()>,
     ) -> Try<Next> {
         let (space, addresses) = self.lane_addresses(cur.warp, bar);
         let numbers = self.value(cur.warp, number);
@@ -138,7 +138,7 @@ impl Machine<'_> {
         Ok(Next::Go)
     }
 
-    fn init(&mut self, cur: Cur, lane: usize, at: At, count: u32) -> Try<()> {
+    fn init(&mut self, cur: Cur, lane: usize, at: MbarrierAt, count: u32) -> Try<()> {
         let barrier = self.mbarrier_bytes(at);
         if self.mbarrier(at).live {
             let init = self.mbarrier(at).init;
@@ -157,24 +157,24 @@ impl Machine<'_> {
         // Phases of a place go on counting through its lives, so that completions of an earlier one
         // stay known.
         let base = phase.next_multiple_of(2);
-        *self.mbarrier(at) = Mbarrier {
+        *self.mbarrier(at) = MbarrierState {
             live: true,
             count,
             pending: count,
             phase: base,
             seen: base,
             init: Stamp { who, time, site: Site::new(cur.pc, None) },
-            ..Mbarrier::default()
+            ..MbarrierState::default()
         };
         Ok(())
     }
 
-    fn invalidate(&mut self, cur: Cur, lane: usize, at: At) -> Try<()> {
+    fn invalidate(&mut self, cur: Cur, lane: usize, at: MbarrierAt) -> Try<()> {
         self.live_mbarrier(cur, lane, at)?;
         let barrier = self.mbarrier_bytes(at);
         let first = (at.block * self.geometry.warps) as usize;
         let waits = self.warps[first..first + self.geometry.warps as usize].iter().any(|warp| {
-            warp.groups.iter().any(|group| matches!(group.state, State::Mbar { index, .. } if index == at.index))
+            warp.groups.iter().any(|group| matches!(group.state, GroupState::Mbar { index, .. } if index == at.index))
         });
         let bar = self.mbarrier(at);
         if bar.flying > 0 || waits {
@@ -227,7 +227,7 @@ impl Machine<'_> {
         Ok(true)
     }
 
-    fn arrive(&mut self, cur: Cur, lane: usize, at: At, count: u32, scope: BarScope) -> Try<()> {
+    fn arrive(&mut self, cur: Cur, lane: usize, at: MbarrierAt, count: u32, scope: BarScope) -> Try<()> {
         let pending = self.mbarrier(at).pending;
         if count > pending {
             let kind = FaultKind::TooManyArrivals { barrier: self.mbarrier_bytes(at), pending, came: count };
@@ -246,7 +246,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn expect(&mut self, lane: usize, at: At, bytes: u32) -> Try<()> {
+    fn expect(&mut self, lane: usize, at: MbarrierAt, bytes: u32) -> Try<()> {
         let bar = self.mbarrier(at);
         bar.bytes += i64::from(bytes);
         let pending = bar.bytes;
@@ -261,7 +261,7 @@ impl Machine<'_> {
     }
 
     /// The phase completes if nothing is pending.
-    fn turn_phase(&mut self, at: At) {
+    fn turn_phase(&mut self, at: MbarrierAt) {
         let bar = self.mbarrier(at);
         if bar.pending > 0 || bar.bytes != 0 {
             return;
@@ -272,7 +272,7 @@ impl Machine<'_> {
         bar.done.join(&current);
         let first = (at.block * self.geometry.warps) as usize;
         for warp in first..first + self.geometry.warps as usize {
-            self.release(warp, false, |state| matches!(state, State::Mbar { index, .. } if *index == at.index));
+            self.release(warp, false, |state| matches!(state, GroupState::Mbar { index, .. } if *index == at.index));
         }
     }
 
@@ -303,7 +303,7 @@ impl Machine<'_> {
             && !self.rng.one_in(4)
         {
             let until = self.now + 1 + self.rng.below(2000) as u64;
-            return Ok(Next::Wait(State::Mbar { index: at.index, parity, until }));
+            return Ok(Next::Wait(GroupState::Mbar { index: at.index, parity, until }));
         }
         self.saw_complete(cur, space, &addresses, &answers)?;
         self.set(cur, done, &answers);
@@ -332,11 +332,11 @@ impl Machine<'_> {
 
     /// An asynchronous operation will complete on an mbarrier: its initialisation must be visible
     /// to the async proxy.
-    pub(crate) fn entrust(&mut self, cur: Cur, lane: usize, at: At) -> Try<()> {
+    pub(crate) fn entrust(&mut self, cur: Cur, lane: usize, at: MbarrierAt) -> Try<()> {
         self.live_mbarrier(cur, lane, at)?;
         let bar = &self.blocks[at.block as usize].mbarriers[at.index as usize];
         let init = bar.init;
-        let known = |view: &View| view.proxied[1].knows_thread(self.geometry, init.who - 1, init.time);
+        let known = |view: &ThreadView| view.proxied[1].knows_thread(self.geometry, init.who - 1, init.time);
         if self.checks && !bar.fenced && !known(&self.warps[cur.warp].views[lane]) {
             let why = crate::sim::memory::Why::InitNotFenced;
             let kind = FaultKind::Race { at: self.mbarrier_bytes(at), wrote: true, asynchronous: true, why };
@@ -349,8 +349,8 @@ impl Machine<'_> {
     }
 
     /// Bytes of an asynchronous operation have arrived.
-    pub(crate) fn complete_bytes(&mut self, target: &Target, bytes: u32, reads: u32) -> Try<()> {
-        let at = At { block: target.mbarrier.0, index: target.mbarrier.1 };
+    pub(crate) fn complete_bytes(&mut self, target: &BulkDestination, bytes: u32, reads: u32) -> Try<()> {
+        let at = MbarrierAt { block: target.mbarrier.0, index: target.mbarrier.1 };
         let geometry = self.geometry;
         let bar = self.mbarrier(at);
         bar.flying = bar.flying.saturating_sub(1);
@@ -366,9 +366,9 @@ impl Machine<'_> {
             let barrier = self.mbarrier_bytes(at);
             return Err(Trouble::new(FaultKind::TooManyBytes { barrier, pending }));
         }
-        self.ops[target.op as usize].done = Done::By(agent);
-        if self.ops[reads as usize].done == Done::Flying {
-            self.ops[reads as usize].done = Done::By(agent);
+        self.ops[target.op as usize].done = AccessCompletion::By(agent);
+        if self.ops[reads as usize].done == AccessCompletion::Flying {
+            self.ops[reads as usize].done = AccessCompletion::By(agent);
         }
         self.turn_phase(at);
         Ok(())
@@ -377,17 +377,17 @@ impl Machine<'_> {
     /// An arrival is about to happen: who sees its phase complete knows of these copies.
     pub(crate) fn vouch(&mut self, block: u32, index: u32, ops: &[u32]) {
         let component = self.geometry.mbarrier(index);
-        let agent = Agent { block, component, time: self.mbarrier(At { block, index }).phase + 1 };
+        let agent = Agent { block, component, time: self.mbarrier(MbarrierAt { block, index }).phase + 1 };
         for &op in ops {
-            if self.ops[op as usize].done == Done::Flying {
-                self.ops[op as usize].done = Done::By(agent);
+            if self.ops[op as usize].done == AccessCompletion::Flying {
+                self.ops[op as usize].done = AccessCompletion::By(agent);
             }
         }
     }
 
     /// The arrival that a thread's copies were to be followed by.
     pub(crate) fn land_arrival(&mut self, block: u32, index: u32) -> Try<()> {
-        let at = At { block, index };
+        let at = MbarrierAt { block, index };
         let geometry = self.geometry;
         let barrier = self.mbarrier_bytes(at);
         let bar = self.mbarrier(at);
@@ -406,7 +406,7 @@ impl Machine<'_> {
     /// What a block leaves on its mbarriers when it ends.
     pub(crate) fn check_phases(&self, number: u32) -> Try<()> {
         for (index, bar) in (0..).zip(&self.blocks[number as usize].mbarriers) {
-            let at = At { block: number, index };
+            let at = MbarrierAt { block: number, index };
             let Some(fed) = bar.fed else { continue };
             if bar.live && (fed >= bar.seen || bar.bytes != 0) {
                 let barrier = self.mbarrier_bytes(at);

@@ -4,10 +4,10 @@ use crate::ir::attr::{LdOrder, Scope, StOrder};
 use crate::ir::{MemOp, Space};
 use crate::sim::count::{sectors, wavefronts};
 use crate::sim::fault::FaultKind;
-use crate::sim::machine::{Address, Cur, Home, Machine, Next, Trouble, Try, lanes};
-use crate::sim::number::{LANES, Row};
-use crate::sim::order::View;
-use crate::sim::program::{Load, Ref, Store};
+use crate::sim::machine::{Address, Cur, Home, Next, Simulation, Trouble, Try, lanes};
+use crate::sim::number::{LANES, LaneValues};
+use crate::sim::order::ThreadView;
+use crate::sim::program::{DecodedLoad, DecodedStore, Ref};
 
 /// How a load or store counts as atomic, if it does.
 fn strength(order: LdOrder) -> Option<Scope> {
@@ -18,9 +18,9 @@ fn strength(order: LdOrder) -> Option<Scope> {
     }
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// The addresses of the lanes that run.
-    pub(crate) fn addresses(&self, warp: usize, base: Ref, offset: i32, space: Space) -> Row {
+    pub(crate) fn addresses(&self, warp: usize, base: Ref, offset: i32, space: Space) -> LaneValues {
         let mut row = *self.read(warp, base);
         let mask = u64::MAX >> (64 - space.address().bits());
         for address in &mut row {
@@ -43,7 +43,7 @@ impl Machine<'_> {
     }
 
     /// Counts bank conflicts or sectors of an access.
-    pub(crate) fn count_access(&mut self, cur: Cur, space: Space, addresses: &Row, bytes: u32) {
+    pub(crate) fn count_access(&mut self, cur: Cur, space: Space, addresses: &LaneValues, bytes: u32) {
         let site = self.program.at[cur.pc as usize] as usize;
         match space {
             Space::Shared => {
@@ -64,7 +64,7 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn load(&mut self, cur: Cur, load: &Load) -> Try<Next> {
+    pub(super) fn load(&mut self, cur: Cur, load: &DecodedLoad) -> Try<Next> {
         let addresses = self.addresses(cur.warp, load.base, load.offset, load.space);
         let size = load.bytes * load.dests.len() as u32;
         self.count_access(cur, load.space, &addresses, size);
@@ -90,7 +90,7 @@ impl Machine<'_> {
         Ok(Next::Go)
     }
 
-    fn check_loaded(&self, load: &Load, at: Address, bytes: usize) -> Try<()> {
+    fn check_loaded(&self, load: &DecodedLoad, at: Address, bytes: usize) -> Try<()> {
         self.check_written(at, bytes)?;
         let written = load.read_only
             && !matches!(at.home, Home::Params(_))
@@ -121,7 +121,7 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn store(&mut self, cur: Cur, store: &Store) -> Try<Next> {
+    pub(super) fn store(&mut self, cur: Cur, store: &DecodedStore) -> Try<Next> {
         let addresses = self.addresses(cur.warp, store.base, store.offset, store.space);
         let size = store.bytes * store.values.len() as u32;
         self.count_access(cur, store.space, &addresses, size);
@@ -164,7 +164,7 @@ impl Machine<'_> {
     }
 
     /// What the value that a lane stores carries, and to whom.
-    fn told(&mut self, cur: Cur, lane: usize, order: StOrder) -> Option<(Scope, View)> {
+    fn told(&mut self, cur: Cur, lane: usize, order: StOrder) -> Option<(Scope, ThreadView)> {
         match order {
             StOrder::Weak => None,
             StOrder::Volatile | StOrder::Relaxed(_) => self.warps[cur.warp].fences[lane].released.clone(),

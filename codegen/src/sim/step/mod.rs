@@ -19,32 +19,34 @@ mod value;
 mod warpgroup;
 
 pub(crate) use atomic::Reduction;
-pub(crate) use mbarrier::At;
+pub(crate) use mbarrier::MbarrierAt;
 pub(crate) use multiply::Multiply;
 pub(crate) use tensor::TensorCopy;
-pub use tensor_map::{Fill, Swizzle, TensorElem, TensorMap, TensorMapError};
+pub use tensor_map::{OutOfBoundsFill, TensorElem, TensorMapDescriptor, TensorMapError, TensorSwizzle};
 
 use super::machine::flow::nonzero;
-use super::machine::{Cur, Machine, Next, Trouble, Try, lanes};
-use super::number::{LANES, Row};
-use super::program::{Check, Ref, Step};
+use super::machine::{Cur, Next, Simulation, Trouble, Try, lanes};
+use super::number::{LANES, LaneValues};
+use super::program::{OperandCheck, Ref, WarpStep};
 use crate::ir::{BitsOp, Inst};
 use crate::sim::fault::FaultKind;
 use crate::sim::number;
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// Makes one step.
     pub(crate) fn step(&mut self, cur: Cur) -> Try<Next> {
         let program = self.program;
         match &program.steps[cur.pc as usize] {
-            Step::Pure { run, dest, reads, check } => {
+            WarpStep::Pure { run, dest, reads, check } => {
                 match check {
-                    Check::Divisor if self.checks => {
+                    OperandCheck::Divisor if self.checks => {
                         let divisor = *self.read(cur.warp, reads[1]);
                         self.check_divisor(cur, &divisor)?;
                     }
-                    Check::Least(bits) if self.checks => check_negatable(cur, self.read(cur.warp, reads[0]), *bits)?,
-                    Check::Nothing | Check::Divisor | Check::Least(_) => {}
+                    OperandCheck::Least(bits) if self.checks => {
+                        check_negatable(cur, self.read(cur.warp, reads[0]), *bits)?
+                    }
+                    OperandCheck::Nothing | OperandCheck::Divisor | OperandCheck::Least(_) => {}
                 }
                 let mut out = [0; LANES];
                 let [a, b, c] = reads.map(|read| self.read(cur.warp, read));
@@ -52,45 +54,45 @@ impl Machine<'_> {
                 self.warps[cur.warp].put(*dest as usize, cur.mask, &out);
                 Ok(Next::Go)
             }
-            Step::Get { var, dest } => self.get_register(cur, *var, *dest),
-            Step::Set { var, value } => self.set_register(cur, *var, *value),
-            Step::Copy { dest, value } => {
+            WarpStep::Get { var, dest } => self.get_register(cur, *var, *dest),
+            WarpStep::Set { var, value } => self.set_register(cur, *var, *value),
+            WarpStep::Copy { dest, value } => {
                 let row = *self.read(cur.warp, *value);
                 self.warps[cur.warp].put(*dest as usize, cur.mask, &row);
                 Ok(Next::Go)
             }
-            Step::Load(load) => self.load(cur, load),
-            Step::Store(store) => self.store(cur, store),
-            Step::Inst(inst) => self.inst(cur, inst),
-            Step::Jump { to } => {
+            WarpStep::Load(load) => self.load(cur, load),
+            WarpStep::Store(store) => self.store(cur, store),
+            WarpStep::Inst(inst) => self.inst(cur, inst),
+            WarpStep::Jump { to } => {
                 if *to <= cur.pc {
                     self.jump_back(cur)?;
                 }
                 Ok(Next::To(*to))
             }
-            Step::Unless { cond, to } => {
+            WarpStep::Unless { cond, to } => {
                 let truth = nonzero(self.read(cur.warp, *cond), cur.mask);
                 Ok(self.branch(cur, truth, *to))
             }
-            Step::Join => Ok(self.join_ways(cur)),
-            Step::Touch { rows } => {
+            WarpStep::Join => Ok(self.join_ways(cur)),
+            WarpStep::Touch { rows } => {
                 for &row in rows {
                     self.warps[cur.warp].touched[row as usize] = true;
                 }
                 Ok(Next::Go)
             }
-            Step::Bound { index, constant, extent, id } => {
+            WarpStep::Bound { index, constant, extent, id } => {
                 if self.checks {
                     self.check_bound(cur, *self.read(cur.warp, *index), [*constant, *extent], *id)?;
                 }
                 Ok(Next::Go)
             }
-            Step::End => self.exit(cur),
+            WarpStep::End => self.exit(cur),
         }
     }
 
     /// A row of a warp, or of the pool.
-    pub(crate) fn read(&self, warp: usize, from: Ref) -> &Row {
+    pub(crate) fn read(&self, warp: usize, from: Ref) -> &LaneValues {
         match from.split() {
             Ok(row) => &self.warps[warp].regs[row],
             Err(constant) => &self.program.pool[constant],
@@ -157,7 +159,7 @@ impl Machine<'_> {
 }
 
 /// The least integer has no negative.
-fn check_negatable(cur: Cur, operand: &Row, least: u64) -> Try<()> {
+fn check_negatable(cur: Cur, operand: &LaneValues, least: u64) -> Try<()> {
     match lanes(cur.mask).find(|&lane| operand[lane] == least) {
         Some(lane) => {
             let what = "magnitude of an integer to be negated";
@@ -169,7 +171,7 @@ fn check_negatable(cur: Cur, operand: &Row, least: u64) -> Try<()> {
 
 /// Position and length of the field of each lane that is here; a field past the register's end is a
 /// fault.
-fn check_fields(cur: Cur, pos: &Row, len: &Row, width: u32) -> Try<[(u32, u32); LANES]> {
+fn check_fields(cur: Cur, pos: &LaneValues, len: &LaneValues, width: u32) -> Try<[(u32, u32); LANES]> {
     let mut lies = [(0, 0); LANES];
     for lane in lanes(cur.mask) {
         let end = pos[lane] + len[lane];

@@ -8,7 +8,7 @@
 use super::fragment::{multiply, place_a, read_accumulator, spread, worth_unit, write_accumulator};
 use crate::ir::attr::{Major, Sign};
 use crate::ir::{Elem, WgmmaAtom};
-use crate::sim::machine::{Address, Home, Machine, Try};
+use crate::sim::machine::{Address, Home, Simulation, Try};
 use crate::sim::number::LANES;
 use crate::sim::program::SHARED_BASE;
 
@@ -137,7 +137,7 @@ impl Multiply {
     }
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     /// The values of an operand in shared memory, each at the place that its row and its k have.
     fn operand_values(
         &self,

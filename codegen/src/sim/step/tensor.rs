@@ -1,12 +1,12 @@
 //! Copies of boxes of a tensor: from global to shared memory and back, swizzled on the way.
 
 use super::atomic::Reduction;
-use super::bulk::{LaneAddress, Load, Side};
-use super::tensor_map::{Lie, MAGIC, TensorMap};
+use super::bulk::{BulkEnd, LaneAddress, SharedCopy};
+use super::tensor_map::{Lie, MAGIC, TensorMapDescriptor};
 use crate::ir::attr::AtomOp;
 use crate::ir::{Addr, Operand, Space};
 use crate::sim::fault::FaultKind;
-use crate::sim::machine::{Address, Cur, Home, Machine, Target, Trouble, Try, Work};
+use crate::sim::machine::{Address, BulkDestination, Cur, EngineWork, Home, Simulation, Trouble, Try};
 use crate::sim::number::signed;
 use crate::sim::program::SHARED_BASE;
 
@@ -16,7 +16,7 @@ const UNIT: usize = 16;
 /// A box on its way.
 #[derive(Debug)]
 pub(crate) struct TensorCopy {
-    pub map: TensorMap,
+    pub map: TensorMapDescriptor,
     pub at: Vec<i64>,
     /// What is done to the tensor's elements, if they are not overwritten.
     pub reduction: Option<Reduction>,
@@ -59,20 +59,20 @@ fn place(lie: Lie, start: usize, byte: usize) -> usize {
     (lie.place(SHARED_BASE + start as u32, byte) - SHARED_BASE) as usize
 }
 
-impl Machine<'_> {
-    fn tensor_map(&self, cur: Cur, lane: usize, map: Addr) -> Try<TensorMap> {
+impl Simulation<'_> {
+    fn tensor_map(&self, cur: Cur, lane: usize, map: Addr) -> Try<TensorMapDescriptor> {
         let (space, addresses) = self.lane_addresses(cur.warp, map);
         let at = self.locate(space, self.block_of(cur.warp), addresses[lane], 128)?;
         let bytes = self.read_bytes(at, 128)?;
         let found = u64::from(bytes[0]);
         let array: [u8; 128] = core::array::from_fn(|i| bytes[i]);
-        TensorMap::decode(&array).ok_or_else(|| {
+        TensorMapDescriptor::decode(&array).ok_or_else(|| {
             let what = "tensor map: 128 bytes that do not encode one; the first byte";
             Trouble::lane(FaultKind::BadOperand { what, found, limit: u64::from(MAGIC & 0xff) }, lane)
         })
     }
 
-    fn coordinates(&self, cur: Cur, lane: usize, at: &[Operand], map: &TensorMap) -> Try<Vec<i64>> {
+    fn coordinates(&self, cur: Cur, lane: usize, at: &[Operand], map: &TensorMapDescriptor) -> Try<Vec<i64>> {
         if at.len() != map.dims.len() {
             let what = "number of coordinates of a tensor copy";
             let kind = FaultKind::BadOperand { what, found: at.len() as u64, limit: map.dims.len() as u64 };
@@ -99,16 +99,16 @@ impl Machine<'_> {
         let multicast = multicast.map(|operand| self.value(cur.warp, operand)[lane]);
         let to = LaneAddress { space: to_space, address: to[lane] };
         let bar = LaneAddress { space: bar_space, address: bars[lane] };
-        let load = Load { to, bar, bytes, multicast, align: 128 };
+        let load = SharedCopy { to, bar, bytes, multicast, align: 128 };
         let reads = self.new_op(cur.warp, lane, false);
-        self.touch_runs(cur, lane, Side::reads(reads), &map, &at)?;
+        self.touch_runs(cur, lane, BulkEnd::reads(reads), &map, &at)?;
         let targets = self.targets(cur, lane, &load)?;
         for target in &targets {
-            let side = Side::writes(target.op, None);
+            let side = BulkEnd::writes(target.op, None);
             self.touch_box(cur, lane, side, target.address(), &map)?;
         }
         let copy = Box::new(TensorCopy { map, at, reduction: None });
-        self.fly(cur, lane, Work::LoadBox { targets, copy }, reads);
+        self.fly(cur, lane, EngineWork::LoadBox { targets, copy }, reads);
         Ok(())
     }
 
@@ -137,16 +137,16 @@ impl Machine<'_> {
         }
         let from = self.locate(space, self.block_of(cur.warp), from[lane], bytes)?;
         let (reads, writes) = (self.new_op(cur.warp, lane, false), self.new_op(cur.warp, lane, false));
-        self.touch_box(cur, lane, Side::reads(reads), from, &map)?;
-        self.touch_runs(cur, lane, Side::writes(writes, reduction), &map, &at)?;
+        self.touch_box(cur, lane, BulkEnd::reads(reads), from, &map)?;
+        self.touch_runs(cur, lane, BulkEnd::writes(writes, reduction), &map, &at)?;
         let copy = Box::new(TensorCopy { map, at, reduction });
-        self.fly_in_group(cur, lane, Work::StoreBox { from, copy }, reads, writes);
+        self.fly_in_group(cur, lane, EngineWork::StoreBox { from, copy }, reads, writes);
         Ok(())
     }
 
     /// The box in shared memory. Where rows lie close it is a range, since the swizzle permutes
     /// bytes within rows.
-    fn touch_box(&mut self, cur: Cur, lane: usize, side: Side, at: Address, map: &TensorMap) -> Try<()> {
+    fn touch_box(&mut self, cur: Cur, lane: usize, side: BulkEnd, at: Address, map: &TensorMapDescriptor) -> Try<()> {
         let lie = map.lie();
         if lie.row == lie.pitch {
             return self.touch_by(cur, lane, side, at, lie.bytes());
@@ -157,7 +157,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn touch_runs(&mut self, cur: Cur, lane: usize, side: Side, map: &TensorMap, at: &[i64]) -> Try<()> {
+    fn touch_runs(&mut self, cur: Cur, lane: usize, side: BulkEnd, map: &TensorMapDescriptor, at: &[i64]) -> Try<()> {
         for (address, bytes) in map.runs(at, side.copies()) {
             let place = self.locate(Space::Global, 0, address, bytes).map_err(|mut trouble| {
                 trouble.lane = Some(lane as u32);
@@ -189,7 +189,7 @@ impl Machine<'_> {
     }
 
     /// Puts a box into shared memory, swizzled by the bits of the address.
-    pub(crate) fn write_box(&mut self, copy: &TensorCopy, target: &Target, data: &[u8]) {
+    pub(crate) fn write_box(&mut self, copy: &TensorCopy, target: &BulkDestination, data: &[u8]) {
         let Some(region) = self.region_mut(Home::Shared(target.block)) else { return };
         let lie = copy.map.lie();
         for (unit, bytes) in units(lie).zip(data.chunks(UNIT)) {

@@ -71,7 +71,7 @@ impl TensorElem {
 
 /// How a box lies in shared memory: 16-byte units are permuted within rows of `span` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swizzle {
+pub enum TensorSwizzle {
     /// As it comes.
     None,
     /// Address bit 4 ^= bit 7.
@@ -82,16 +82,16 @@ pub enum Swizzle {
     B128,
 }
 
-impl Swizzle {
-    const ALL: [Swizzle; 4] = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128];
+impl TensorSwizzle {
+    const ALL: [TensorSwizzle; 4] = [TensorSwizzle::None, TensorSwizzle::B32, TensorSwizzle::B64, TensorSwizzle::B128];
 
     /// Bytes of a row, the most that the inner side of a box may have.
     pub const fn span(self) -> u32 {
         match self {
-            Swizzle::None => u32::MAX,
-            Swizzle::B32 => 32,
-            Swizzle::B64 => 64,
-            Swizzle::B128 => 128,
+            TensorSwizzle::None => u32::MAX,
+            TensorSwizzle::B32 => 32,
+            TensorSwizzle::B64 => 64,
+            TensorSwizzle::B128 => 128,
         }
     }
 
@@ -104,16 +104,16 @@ impl Swizzle {
     /// ```
     ///
     /// ```
-    /// use tilewright_codegen::sim::Swizzle;
-    /// assert_eq!(Swizzle::B128.apply(0b011_000_0000), 0b011_011_0000);
-    /// assert_eq!(Swizzle::B32.apply(0b011_000_0000), 0b011_001_0000);
+    /// use tilewright_codegen::sim::TensorSwizzle;
+    /// assert_eq!(TensorSwizzle::B128.apply(0b011_000_0000), 0b011_011_0000);
+    /// assert_eq!(TensorSwizzle::B32.apply(0b011_000_0000), 0b011_001_0000);
     /// ```
     pub const fn apply(self, address: u32) -> u32 {
         let mask = match self {
-            Swizzle::None => 0,
-            Swizzle::B32 => 1,
-            Swizzle::B64 => 3,
-            Swizzle::B128 => 7,
+            TensorSwizzle::None => 0,
+            TensorSwizzle::B32 => 1,
+            TensorSwizzle::B64 => 3,
+            TensorSwizzle::B128 => 7,
         };
         address ^ ((address >> 7 & mask) << 4)
     }
@@ -121,7 +121,7 @@ impl Swizzle {
 
 /// What elements outside the tensor read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fill {
+pub enum OutOfBoundsFill {
     /// Zero.
     Zero,
     /// A NaN; of integer types, zero.
@@ -131,7 +131,7 @@ pub enum Fill {
 /// A tensor in global memory and the box that copies move, as `cuTensorMapEncodeTiled` describes
 /// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorMap {
+pub struct TensorMapDescriptor {
     /// Address of the first element, a multiple of 16.
     pub address: u64,
     /// Element type.
@@ -145,9 +145,9 @@ pub struct TensorMap {
     /// Every how many-th element is taken along each axis, 1 to 8.
     pub steps: Vec<u32>,
     /// How the box lies in shared memory.
-    pub swizzle: Swizzle,
+    pub swizzle: TensorSwizzle,
     /// What lies outside the tensor reads as.
-    pub fill: Fill,
+    pub fill: OutOfBoundsFill,
 }
 
 /// How a box lies in shared memory: with a swizzle, rows are its span apart, however narrow they
@@ -159,7 +159,7 @@ pub(super) struct Lie {
     /// Bytes from row to row.
     pub pitch: u32,
     pub rows: u32,
-    swizzle: Swizzle,
+    swizzle: TensorSwizzle,
 }
 
 impl Lie {
@@ -190,9 +190,15 @@ pub struct TensorMapError {
 /// Tells an encoded map from other bytes.
 pub(super) const MAGIC: u32 = 0x7e50_12a9;
 
-impl TensorMap {
+impl TensorMapDescriptor {
     /// A map of a plain row-major tensor, dimensions from the contiguous one on, with a box of it.
-    pub fn plain(address: u64, elem: TensorElem, dims: &[u64], extent: &[u32], swizzle: Swizzle) -> TensorMap {
+    pub fn plain(
+        address: u64,
+        elem: TensorElem,
+        dims: &[u64],
+        extent: &[u32],
+        swizzle: TensorSwizzle,
+    ) -> TensorMapDescriptor {
         let mut strides = Vec::new();
         let mut stride = u64::from(elem.bytes());
         for dim in dims.iter().take(dims.len().saturating_sub(1)) {
@@ -200,7 +206,16 @@ impl TensorMap {
             strides.push(stride);
         }
         let steps = vec![1; dims.len()];
-        TensorMap { address, elem, dims: dims.into(), strides, extent: extent.into(), steps, swizzle, fill: Fill::Zero }
+        TensorMapDescriptor {
+            address,
+            elem,
+            dims: dims.into(),
+            strides,
+            extent: extent.into(),
+            steps,
+            swizzle,
+            fill: OutOfBoundsFill::Zero,
+        }
     }
 
     /// Bytes of a box, all elements counted: what an mbarrier counts.
@@ -212,7 +227,7 @@ impl TensorMap {
     pub(super) fn lie(&self) -> Lie {
         let taken = self.taken();
         let row = taken.first().map_or(0, |count| count * self.elem.bytes());
-        let pitch = if self.swizzle == Swizzle::None { row } else { self.swizzle.span() };
+        let pitch = if self.swizzle == TensorSwizzle::None { row } else { self.swizzle.span() };
         let rows = taken.iter().skip(1).fold(1, |rows: u32, &side| rows.saturating_mul(side));
         Lie { row, pitch, rows, swizzle: self.swizzle }
     }
@@ -259,15 +274,15 @@ impl TensorMap {
     /// hardware's is not public.
     ///
     /// # Errors
-    /// As [`TensorMap::check`].
+    /// As [`TensorMapDescriptor::check`].
     pub fn encode(&self) -> Result<[u8; 128], TensorMapError> {
         self.check()?;
         let mut bytes = Vec::with_capacity(128);
         let position = |found: Option<usize>| found.unwrap_or(0) as u8;
         bytes.extend(MAGIC.to_le_bytes());
         bytes.push(position(TensorElem::ALL.iter().position(|e| *e == self.elem)));
-        bytes.push(position(Swizzle::ALL.iter().position(|s| *s == self.swizzle)));
-        bytes.push(u8::from(self.fill == Fill::Nan));
+        bytes.push(position(TensorSwizzle::ALL.iter().position(|s| *s == self.swizzle)));
+        bytes.push(u8::from(self.fill == OutOfBoundsFill::Nan));
         bytes.push(self.dims.len() as u8);
         bytes.extend(self.address.to_le_bytes());
         for axis in 0..5 {
@@ -283,22 +298,22 @@ impl TensorMap {
     }
 
     /// The map that 128 bytes encode; nothing for other bytes.
-    pub fn decode(bytes: &[u8; 128]) -> Option<TensorMap> {
+    pub fn decode(bytes: &[u8; 128]) -> Option<TensorMapDescriptor> {
         let word = |at: usize, len: usize| (0..len).fold(0u64, |sum, i| sum | u64::from(bytes[at + i]) << (8 * i));
         if word(0, 4) != u64::from(MAGIC) {
             return None;
         }
         let rank = usize::from(bytes[7]);
         let axis = |axis: usize| 16 + 15 * axis;
-        let map = TensorMap {
+        let map = TensorMapDescriptor {
             address: word(8, 8),
             elem: *TensorElem::ALL.get(usize::from(bytes[4]))?,
             dims: (0..rank).map(|i| word(axis(i), 4) + 1).collect(),
             strides: (0..rank.saturating_sub(1)).map(|i| word(axis(i) + 4, 8)).collect(),
             extent: (0..rank).map(|i| word(axis(i) + 12, 2) as u32).collect(),
             steps: (0..rank).map(|i| word(axis(i) + 14, 1) as u32).collect(),
-            swizzle: *Swizzle::ALL.get(usize::from(bytes[5]))?,
-            fill: if bytes[6] == 1 { Fill::Nan } else { Fill::Zero },
+            swizzle: *TensorSwizzle::ALL.get(usize::from(bytes[5]))?,
+            fill: if bytes[6] == 1 { OutOfBoundsFill::Nan } else { OutOfBoundsFill::Zero },
         };
         map.check().is_ok().then_some(map)
     }
@@ -361,8 +376,8 @@ impl TensorMap {
     pub(super) fn blank(&self) -> Vec<u8> {
         let size = self.elem.bytes() as usize;
         let nan = match self.fill {
-            Fill::Zero => 0,
-            Fill::Nan => self.elem.nan(),
+            OutOfBoundsFill::Zero => 0,
+            OutOfBoundsFill::Nan => self.elem.nan(),
         };
         nan.to_le_bytes()[..size].repeat(self.box_bytes() as usize / size)
     }
@@ -374,14 +389,20 @@ mod tests {
 
     #[test]
     fn a_map_encodes_and_decodes_to_itself() {
-        let map = TensorMap {
+        let map = TensorMapDescriptor {
             steps: vec![1, 2, 1],
-            fill: Fill::Nan,
-            ..TensorMap::plain(0x1000, TensorElem::BF16, &[64, 100, 1 << 32], &[64, 8, 2], Swizzle::B128)
+            fill: OutOfBoundsFill::Nan,
+            ..TensorMapDescriptor::plain(
+                0x1000,
+                TensorElem::BF16,
+                &[64, 100, 1 << 32],
+                &[64, 8, 2],
+                TensorSwizzle::B128,
+            )
         };
-        assert_eq!(TensorMap::decode(&map.encode().unwrap()), Some(map.clone()));
-        assert_eq!(TensorMap::decode(&[0; 128]), None);
-        let vast = TensorMap {
+        assert_eq!(TensorMapDescriptor::decode(&map.encode().unwrap()), Some(map.clone()));
+        assert_eq!(TensorMapDescriptor::decode(&[0; 128]), None);
+        let vast = TensorMapDescriptor {
             extent: vec![256; 5],
             dims: vec![1 << 32; 5],
             strides: vec![1 << 30; 4],
@@ -389,14 +410,14 @@ mod tests {
             ..map.clone()
         };
         insta::assert_snapshot!(vast.encode().unwrap_err(), @"the size of the box in bytes of the tensor map is 4294967295, the limit is 262140");
-        let wide = TensorMap { extent: vec![128, 8, 2], ..map };
+        let wide = TensorMapDescriptor { extent: vec![128, 8, 2], ..map };
         insta::assert_snapshot!(wide.encode().unwrap_err(), @"the box's inner side in bytes of the tensor map is 256, the limit is 128");
     }
 
     #[test]
     fn elements_outside_have_no_address() {
-        let map = TensorMap::plain(0x1000, TensorElem::U32, &[8, 4], &[4, 2], Swizzle::None);
-        let parts = |map: &TensorMap, at: [i64; 2]| {
+        let map = TensorMapDescriptor::plain(0x1000, TensorElem::U32, &[8, 4], &[4, 2], TensorSwizzle::None);
+        let parts = |map: &TensorMapDescriptor, at: [i64; 2]| {
             let mut parts = Vec::new();
             map.parts(&at, false, |begin, address, bytes| parts.push((begin, address, bytes)));
             parts
@@ -404,7 +425,7 @@ mod tests {
         assert_eq!(parts(&map, [6, -1]), [(16, 0x1018, 8)], "row -1 is outside, two elements of row 0 are inside");
         assert_eq!(parts(&map, [-3, 3]), [(12, 0x1060, 4)]);
         assert_eq!(parts(&map, [8, 0]), []);
-        let steps = TensorMap { steps: vec![2, 1], ..map.clone() };
+        let steps = TensorMapDescriptor { steps: vec![2, 1], ..map.clone() };
         assert_eq!(parts(&steps, [-2, 0]), [(4, 0x1000, 4), (12, 0x1020, 4)], "every second element");
         assert_eq!(map.runs(&[0, 0], false), [(0x1000, 16), (0x1020, 16)]);
     }

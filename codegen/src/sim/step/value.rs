@@ -3,11 +3,11 @@
 use crate::ir::attr::{ClockReg, SpecialReg};
 use crate::ir::{Ty, ValueOp};
 use crate::sim::fault::FaultKind;
-use crate::sim::machine::{Cur, Machine, Next, Trouble, Try, lanes, reach};
-use crate::sim::number::{LANES, Row, signed};
+use crate::sim::machine::{Cur, Next, Simulation, Trouble, Try, lanes, reach};
+use crate::sim::number::{LANES, LaneValues, signed};
 use crate::sim::program::Ref;
 
-impl Machine<'_> {
+impl Simulation<'_> {
     pub(crate) fn value_op(&mut self, cur: Cur, op: &ValueOp) -> Try<Next> {
         let program = self.program;
         match *op {
@@ -68,7 +68,7 @@ impl Machine<'_> {
         Ok(Next::Go)
     }
 
-    fn special(&self, cur: Cur, reg: SpecialReg) -> Row {
+    fn special(&self, cur: Cur, reg: SpecialReg) -> LaneValues {
         let warp = &self.warps[cur.warp];
         let block = &self.blocks[warp.block as usize];
         let [x, y, _] = self.program.launch.threads;

@@ -5,16 +5,18 @@ use crate::ir::attr::{Major, Sign};
 use crate::ir::{MmaOp, Operand, Regs, Space, WgmmaAtom};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::reach::OpAccess;
-use crate::sim::machine::{Address, Cur, FULL, Flight, Home, Machine, Next, State, Ticket, Trouble, Try, Work};
-use crate::sim::memory::Done;
-use crate::sim::order::{Agent, View};
+use crate::sim::machine::{
+    Address, Cur, EngineWork, FULL, Flight, GroupState, Home, Next, Simulation, Ticket, Trouble, Try,
+};
+use crate::sim::memory::AccessCompletion;
+use crate::sim::order::{Agent, ThreadView};
 use crate::sim::program::SHARED_BASE;
 
 /// Bytes that descriptors leave together.
 const UNIT: u32 = 16;
 
 /// The operands of either form.
-struct Form<'o> {
+struct WgmmaForm<'o> {
     acc: Regs,
     left: Result<(Operand, Major), &'o [Operand]>,
     b: Operand,
@@ -24,9 +26,9 @@ struct Form<'o> {
     major_b: Major,
 }
 
-fn form(op: &MmaOp) -> Option<Form<'_>> {
+fn form(op: &MmaOp) -> Option<WgmmaForm<'_>> {
     match op {
-        MmaOp::WgmmaSs { acc, a, b, scale, atom, sign_a, sign_b, major_a, major_b } => Some(Form {
+        MmaOp::WgmmaSs { acc, a, b, scale, atom, sign_a, sign_b, major_a, major_b } => Some(WgmmaForm {
             acc: *acc,
             left: Ok((*a, *major_a)),
             b: *b,
@@ -35,7 +37,7 @@ fn form(op: &MmaOp) -> Option<Form<'_>> {
             signs: (*sign_a, *sign_b),
             major_b: *major_b,
         }),
-        MmaOp::WgmmaRs { acc, a, b, scale, atom, sign_a, sign_b, major_b } => Some(Form {
+        MmaOp::WgmmaRs { acc, a, b, scale, atom, sign_a, sign_b, major_b } => Some(WgmmaForm {
             acc: *acc,
             left: Err(a),
             b: *b,
@@ -53,7 +55,7 @@ fn form(op: &MmaOp) -> Option<Form<'_>> {
     }
 }
 
-impl Machine<'_> {
+impl Simulation<'_> {
     pub(super) fn wgmma(&mut self, cur: Cur, op: &MmaOp) -> Try<Next> {
         let Some(form) = form(op) else { return Ok(Next::Go) };
         let index = self.warps[cur.warp].index;
@@ -63,11 +65,11 @@ impl Machine<'_> {
             let found = u64::from(self.geometry.warps % 4);
             return Err(Trouble::new(FaultKind::BadOperand { what, found, limit: 4 }));
         }
-        let here = |state: &State| *state == State::Warpgroup { pc: cur.pc };
+        let here = |state: &GroupState| *state == GroupState::Warpgroup { pc: cur.pc };
         let others = (first..first + 4).filter(|&warp| warp != cur.warp);
         let came = others.clone().all(|warp| self.warps[warp].groups.iter().any(|group| here(&group.state)));
         if !came {
-            return Ok(Next::Pass(State::Warpgroup { pc: cur.pc }));
+            return Ok(Next::Pass(GroupState::Warpgroup { pc: cur.pc }));
         }
         self.issue(cur, first, &form)?;
         for warp in others {
@@ -76,7 +78,7 @@ impl Machine<'_> {
         Ok(Next::Go)
     }
 
-    fn issue(&mut self, cur: Cur, first: usize, form: &Form<'_>) -> Try<()> {
+    fn issue(&mut self, cur: Cur, first: usize, form: &WgmmaForm<'_>) -> Try<()> {
         let keep = self.value(cur.warp, form.scale)[0] != 0;
         let vars = self.run_vars(form.acc);
         for warp in first..first + 4 {
@@ -121,7 +123,7 @@ impl Machine<'_> {
         let op = self.new_op(cur.warp, 0, false);
         self.touch_operands(cur, first, op, &multiply)?;
         let flight = self.launch_flight(Flight {
-            work: Work::Multiply(Box::new(multiply)),
+            work: EngineWork::Multiply(Box::new(multiply)),
             warp: cur.warp as u32,
             lane: 0,
             pc: cur.pc,
@@ -175,7 +177,7 @@ impl Machine<'_> {
         if !self.checks {
             return Ok(());
         }
-        let mut views: Vec<(usize, usize, View)> = Vec::new();
+        let mut views: Vec<(usize, usize, ThreadView)> = Vec::new();
         for warp in first..first + 4 {
             for (lane, view) in self.warps[warp].views.iter().enumerate() {
                 if !views.iter().any(|(_, _, other)| other.same(view) || other == view) {
@@ -220,9 +222,9 @@ impl Machine<'_> {
             self.complete(ticket.flight)?;
             let time = ticket.flight as u32 + 1;
             let agent = Agent { block, component: self.geometry.warpgroup(group), time };
-            self.ops[ticket.reads as usize].done = Done::By(agent);
+            self.ops[ticket.reads as usize].done = AccessCompletion::By(agent);
             if self.checks {
-                let mut news = View::default();
+                let mut news = ThreadView::default();
                 news.learn(self.geometry, agent);
                 self.learn(cur.warp, cur.mask, &news);
             }

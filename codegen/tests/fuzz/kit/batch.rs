@@ -5,7 +5,7 @@ use super::approx;
 use super::program::{Gen, INPUT_BYTES, OUTPUT_BYTES, PARAM_BYTES, SCRATCH_BYTES, SLOTS, Slot, THREADS, word};
 use std::collections::BTreeMap;
 use tilewright_codegen::ir::attr::Cmp;
-use tilewright_codegen::ir::{ArithOp, Block, Kernel, Op, Row, Stmt, Ty};
+use tilewright_codegen::ir::{ArithOp, Block, InstRow, Kernel, Stmt, StmtKind, Ty};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome};
 use tilewright_codegen::verify::{Verified, verify};
 
@@ -13,7 +13,7 @@ use tilewright_codegen::verify::{Verified, verify};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Plan {
     Mixed(u64),
-    Single(u64, &'static Row),
+    Single(u64, &'static InstRow),
 }
 
 /// A kernel of programs with their inputs, and what their results are.
@@ -31,7 +31,7 @@ pub fn param_bytes() -> [u8; PARAM_BYTES] {
 
 impl Batch {
     /// The programs of these plans. An error is a fault of the generator: the verifier's report.
-    pub fn new(rows: &[&'static Row], plans: &[Plan]) -> Result<Batch, String> {
+    pub fn new(rows: &[&'static InstRow], plans: &[Plan]) -> Result<Batch, String> {
         let mut program = Gen::new(rows);
         let (mut input, mut slots) = (Vec::new(), Vec::new());
         for (number, plan) in (0..).zip(plans) {
@@ -42,7 +42,7 @@ impl Batch {
                 Plan::Mixed(seed) => program.program(seed),
                 Plan::Single(seed, row) => program.single(seed, row),
             };
-            program.push(Op::If { cond: mine, then: body, otherwise: Block::new() });
+            program.push(StmtKind::If { cond: mine, then: body, otherwise: Block::new() });
             input.append(&mut program.input);
             slots.push(core::mem::take(&mut program.slots));
         }
@@ -130,7 +130,7 @@ impl Batch {
 
     /// The statement that holds a program.
     fn statement(&self, program: usize) -> Option<&Stmt> {
-        let ifs = self.kernel.kernel().body.iter().filter(|stmt| matches!(stmt.op, Op::If { .. }));
+        let ifs = self.kernel.kernel().body.iter().filter(|stmt| matches!(stmt.op, StmtKind::If { .. }));
         // The first belongs to the beginning.
         ifs.skip(1).nth(program)
     }

@@ -4,7 +4,7 @@ use super::draw::{Hands, draw};
 use super::program::{Gen, Site, word};
 use tilewright_codegen::ir::attr::{Cmp, LdCache, LdOrder, Prefetch, SpecialReg};
 use tilewright_codegen::ir::{
-    Addr, ArithOp, BitsOp, Const, ConvertOp, CopyOp, Flag, Inst, MemOp, Operand, Row, Ty, ValueId, ValueOp, WarpOp,
+    Addr, ArithOp, BitsOp, Const, ConvertOp, CopyOp, Flag, Inst, InstRow, MemOp, Operand, Ty, ValueId, ValueOp, WarpOp,
 };
 
 /// Fits an instruction into its surroundings, so that what it does is defined. False where it
@@ -98,7 +98,7 @@ fn reaches(op: &mut MemOp, hands: &mut dyn Hands) -> bool {
 
 /// Rows whose result is the same whatever the payload of a NaN among their operands, or as open
 /// itself.
-pub fn takes_any_nan(row: &Row) -> bool {
+pub fn takes_any_nan(row: &InstRow) -> bool {
     matches!(row.mnemonic, "add" | "sub" | "mul" | "fma" | "setp" | "neg" | "abs")
 }
 
@@ -138,7 +138,7 @@ pub fn label(inst: &Inst) -> String {
 
 impl Gen<'_> {
     /// Draws an instruction of the row, appends it and keeps its results.
-    pub fn compute(&mut self, row: &'static Row) {
+    pub fn compute(&mut self, row: &'static InstRow) {
         if let Some(inst) = draw(self, row, Site::Own) {
             self.add(inst);
         }

@@ -11,7 +11,7 @@ use super::flow::{drawn_rows, seed_of};
 use super::matrix::{Case, Class, Form, forms};
 use std::fmt::Write as _;
 use tilewright_codegen::frozen::fnv1a;
-use tilewright_codegen::ir::{Row, rows};
+use tilewright_codegen::ir::{InstRow, rows};
 
 /// What to do when a corpus is out of date.
 pub const REMEDY: &str = "on a machine with an H100 run `cargo run --release -p tilewright-codegen --example fuzz_device \
@@ -41,7 +41,7 @@ pub fn plans() -> Vec<Plan> {
 
 /// The rows that programs draw from, and groups of programs with the hashes that are expected.
 pub struct Programs {
-    pub rows: Vec<&'static Row>,
+    pub rows: Vec<&'static InstRow>,
     pub groups: Vec<Group>,
 }
 
@@ -118,7 +118,7 @@ pub fn read_programs(text: &str) -> Result<Programs, String> {
 
 impl Group {
     /// Runs the group on the simulator: what differs from the GPU, by name.
-    pub fn check(&self, rows: &[&'static Row]) -> Result<Vec<String>, String> {
+    pub fn check(&self, rows: &[&'static InstRow]) -> Result<Vec<String>, String> {
         let batch = Batch::new(rows, &self.plans)?;
         if hash_text(&batch) != self.text {
             return Err(format!("the generator makes other programs than when the corpus was recorded: {REMEDY}"));

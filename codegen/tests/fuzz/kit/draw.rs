@@ -7,8 +7,8 @@ use super::rng::Rng;
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::attr::Cmp;
 use tilewright_codegen::ir::{
-    Addr, Arch, ArithOp, Const, Flag, Inst, Kernel, Op, Operand, Param, ParamId, ParamKind, Regs, Row, Source, Space,
-    Stmt, StmtId, Ty, ValueId, ValueOp, Var, VarId,
+    Addr, Arch, ArithOp, ChoiceSource, Const, Flag, Inst, InstRow, Kernel, Operand, Param, ParamId, ParamKind, Regs,
+    Space, Stmt, StmtId, StmtKind, Ty, ValueId, ValueOp, Var, VarId,
 };
 use tilewright_codegen::verify::verify;
 
@@ -51,7 +51,7 @@ fn template() -> Kernel {
         kernel.values.push(ty);
         let id = StmtId(kernel.values.len() as u32);
         let inst = op(ValueId(id.0 - 1));
-        kernel.body.push(Stmt { id, src: std::panic::Location::caller(), op: Op::Inst(inst) });
+        kernel.body.push(Stmt { id, src: std::panic::Location::caller(), op: StmtKind::Inst(inst) });
     };
     for ty in Ty::ALL {
         let param = ParamId(kernel.params.len() as u32);
@@ -86,7 +86,7 @@ fn sample(ty: Ty) -> Operand {
     ValueId(index as u32).into()
 }
 
-impl Source for Trial {
+impl ChoiceSource for Trial {
     fn below(&mut self, count: usize) -> usize {
         self.choices.below(count)
     }
@@ -161,7 +161,7 @@ thread_local! {
 }
 
 /// Seeds of choices for which the row gives a legal instruction; nothing after many tries.
-pub fn legal(row: &'static Row, rng: &mut Rng) -> Option<u64> {
+pub fn legal(row: &'static InstRow, rng: &mut Rng) -> Option<u64> {
     for _ in 0..400 {
         let seed = rng.next();
         let mut trial = Trial { kernel: TEMPLATE.with(Clone::clone), choices: Rng::new(seed) };
@@ -170,7 +170,7 @@ pub fn legal(row: &'static Row, rng: &mut Rng) -> Option<u64> {
             continue;
         }
         let id = StmtId(1000);
-        trial.kernel.body.push(Stmt { id, src: std::panic::Location::caller(), op: Op::Inst(inst) });
+        trial.kernel.body.push(Stmt { id, src: std::panic::Location::caller(), op: StmtKind::Inst(inst) });
         if verify(trial.kernel).is_ok() {
             return Some(seed);
         }
@@ -189,7 +189,7 @@ pub struct Drawing<'g, 'r> {
     failed: bool,
 }
 
-impl Source for Drawing<'_, '_> {
+impl ChoiceSource for Drawing<'_, '_> {
     fn below(&mut self, count: usize) -> usize {
         self.choices.below(count)
     }
@@ -264,7 +264,7 @@ impl Hands for Drawing<'_, '_> {
 
 /// A legal instruction of the row with operands of the program and addresses at the site, not yet
 /// appended; nothing if the row cannot stand here.
-pub fn draw(program: &mut Gen<'_>, row: &'static Row, site: Site) -> Option<Inst> {
+pub fn draw(program: &mut Gen<'_>, row: &'static InstRow, site: Site) -> Option<Inst> {
     for _ in 0..8 {
         let seed = legal(row, &mut program.rng)?;
         let loose = super::compute::takes_any_nan(row);

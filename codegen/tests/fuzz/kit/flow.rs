@@ -3,7 +3,9 @@
 use super::program::{Gen, Together, word};
 use super::rng::Rng;
 use tilewright_codegen::ir::attr::Cmp;
-use tilewright_codegen::ir::{ArithOp, BitsOp, Block, Const, Op, Operand, Regs, Row, Ty, ValueOp, Var, VarId, rows};
+use tilewright_codegen::ir::{
+    ArithOp, BitsOp, Block, Const, InstRow, Operand, Regs, StmtKind, Ty, ValueOp, Var, VarId, rows,
+};
 
 /// Families whose rows are drawn whatever they are.
 const DRAWN: [&str; 4] = ["arith", "bits", "convert", "warp"];
@@ -14,7 +16,7 @@ const UNDEFINED: [&str; 1] = ["activemask"];
 
 /// The rows that programs draw computations from: today all of these families, and of a corpus
 /// those that it names.
-pub fn drawn_rows() -> Vec<&'static Row> {
+pub fn drawn_rows() -> Vec<&'static InstRow> {
     rows()
         .filter(|row| DRAWN.contains(&row.family) || DRAWN_TOO.contains(&row.mnemonic))
         .filter(|row| !UNDEFINED.contains(&row.mnemonic))
@@ -22,7 +24,7 @@ pub fn drawn_rows() -> Vec<&'static Row> {
 }
 
 /// Rows with many types come more often.
-fn weight(row: &Row) -> usize {
+fn weight(row: &InstRow) -> usize {
     match (row.mnemonic, row.args.len()) {
         ("cvt", _) => 8,
         ("add" | "sub" | "mul" | "fma" | "setp" | "min" | "max", _) => 3,
@@ -49,7 +51,7 @@ impl Gen<'_> {
     }
 
     /// A program of one row alone, on values of its types.
-    pub fn single(&mut self, seed: u64, row: &'static Row) -> Block {
+    pub fn single(&mut self, seed: u64, row: &'static InstRow) -> Block {
         self.start(seed);
         (self.watch, self.operands_too) = (100, true);
         let body = self.inside(|g| {
@@ -143,7 +145,7 @@ impl Gen<'_> {
         let (some, more) = (1 + self.rng.below(4), self.rng.below(4));
         let then = self.body(&registers, Together::Unknown, some);
         let otherwise = if more > 0 { self.body(&registers, Together::Unknown, more) } else { Block::new() };
-        self.push(Op::If { cond, then, otherwise });
+        self.push(StmtKind::If { cond, then, otherwise });
         for (r, ty) in registers {
             self.read(r, ty);
         }
@@ -178,7 +180,7 @@ impl Gen<'_> {
         let var = self.def(ty);
         self.in_loop = true;
         let mark = self.inside_counter(var, ty, registers, place, count);
-        self.push(Op::For { var, start: constant(first), end, step: constant(step), body: mark });
+        self.push(StmtKind::For { var, start: constant(first), end, step: constant(step), body: mark });
     }
 
     fn inside_counter(
@@ -214,7 +216,7 @@ impl Gen<'_> {
         let body = self.inside(|g| {
             let now = g.made(Ty::U32, |d| ValueOp::Get { ty: Ty::U32, d, r });
             let over = g.made(Ty::Pred, |d| ArithOp::Setp { ty: Ty::U32, d, a: now, b: limit, cmp: Cmp::Ge });
-            g.inside(|g| g.push(Op::Break)).when(g, over);
+            g.inside(|g| g.push(StmtKind::Break)).when(g, over);
             let next = g.made(Ty::U32, |d| ArithOp::Add { ty: Ty::U32, d, a: now, b: word(1) });
             g.emit(ValueOp::Set { ty: Ty::U32, r, a: next });
             let inner = g.body(registers, Together::Unknown, count);
@@ -223,7 +225,7 @@ impl Gen<'_> {
             }
         });
         self.together = together;
-        self.push(Op::Loop { body: body.0 });
+        self.push(StmtKind::Loop { body: body.0 });
     }
 }
 

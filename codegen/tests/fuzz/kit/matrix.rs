@@ -19,7 +19,7 @@
 use super::rng::Rng;
 use half::{bf16, f16};
 use tilewright_codegen::build::{
-    Builder, Descriptor, F16x2, Operands, Ptr, RegArray, Scalar, SwizzleMode, Val, block, record,
+    Builder, Descriptor, F16x2, Ptr, RegArray, Scalar, SwizzleMode, Val, WgmmaOperands, block, record,
 };
 use tilewright_codegen::ir::attr::{Major, ProxyFence, Sign};
 use tilewright_codegen::ir::{Arch, Elem, Kernel, MmaAtom, WgmmaAtom, WgmmaKind};
@@ -353,7 +353,7 @@ fn warpgroup<'k, T: Scalar>(k: &'k Builder, form: Form, acc: RegArray<'k, T>, a:
     k.fence_proxy_async(ProxyFence::Shared);
     k.barrier();
     let b_descriptor = right.at(lie.offset / 4).descriptor(lie.how);
-    let mut operands = Operands { sign_a: signs.0, sign_b: signs.1, major_a: Major::K, major_b: lie.major };
+    let mut operands = WgmmaOperands { sign_a: signs.0, sign_b: signs.1, major_a: Major::K, major_b: lie.major };
     match left {
         Left::Shared(left) => {
             operands.major_a = left.major;

@@ -6,11 +6,11 @@ use tilewright_codegen::ir::attr::{
     AtomOp, BarId, BarScope, BarThreads, Cmp, LdCache, LdOrder, Pending, Prefetch, RedOrder, Scope,
 };
 use tilewright_codegen::ir::{
-    Addr, ArithOp, BitsOp, CopyOp, Inst, MemOp, Op, Operand, Row, SyncOp, Ty, ValueId, WarpOp, rows,
+    Addr, ArithOp, BitsOp, CopyOp, Inst, InstRow, MemOp, Operand, StmtKind, SyncOp, Ty, ValueId, WarpOp, rows,
 };
 
 /// The row of that mnemonic.
-fn row(mnemonic: &str) -> Option<&'static Row> {
+fn row(mnemonic: &str) -> Option<&'static InstRow> {
     rows().find(|row| row.mnemonic == mnemonic)
 }
 
@@ -93,9 +93,9 @@ impl Gen<'_> {
             } else {
                 SyncOp::MbarTestWait { done, bar, parity, scope }
             });
-            g.inside(|g| g.push(Op::Break)).when(g, done.into());
+            g.inside(|g| g.push(StmtKind::Break)).when(g, done.into());
         });
-        self.push(Op::Loop { body: body.0 });
+        self.push(StmtKind::Loop { body: body.0 });
     }
 
     /// All meet: the way that makes what was stored before visible.
@@ -160,7 +160,7 @@ impl Gen<'_> {
             let at = g.plus(exchange, far, 16);
             g.load_plain(Ty::F32, at.into(), 1, "bar.arrive");
         });
-        self.push(Op::If { cond: first, then: then.0, otherwise: otherwise.0 });
+        self.push(StmtKind::If { cond: first, then: then.0, otherwise: otherwise.0 });
         self.barrier();
     }
 

@@ -9,8 +9,8 @@ use super::rng::Rng;
 use std::collections::BTreeMap;
 use tilewright_codegen::ir::attr::{BarId, BarThreads, Cmp, LdCache, LdOrder, Prefetch, SpecialReg, StCache, StOrder};
 use tilewright_codegen::ir::{
-    Addr, Arch, ArithOp, BitsOp, Block, Const, Inst, Kernel, Launch, MemOp, Op, Operand, Param, ParamId, ParamKind,
-    Row, Shared, SharedId, SharedKind, Space, Stmt, StmtId, SyncOp, Ty, ValueId, ValueOp,
+    Addr, Arch, ArithOp, BitsOp, Block, Const, Inst, InstRow, Kernel, LaunchBounds, MemOp, Operand, Param, ParamId,
+    ParamKind, SharedAllocation, SharedId, SharedKind, Space, Stmt, StmtId, StmtKind, SyncOp, Ty, ValueId, ValueOp,
 };
 
 /// Threads of a program's block.
@@ -84,7 +84,7 @@ pub struct Gen<'r> {
     pub kernel: Kernel,
     pub rng: Rng,
     pub base: Base,
-    pub rows: &'r [&'static Row],
+    pub rows: &'r [&'static InstRow],
     pub together: Together,
     pub slots: Vec<Slot>,
     pub input: Vec<u8>,
@@ -113,13 +113,13 @@ pub fn word(value: u32) -> Operand {
     Const::u32(value).into()
 }
 
-fn shared(name: &str, offset: u32, bytes: u32, kind: SharedKind) -> Shared {
-    Shared { name: name.into(), offset, bytes, align: 16, kind }
+fn shared(name: &str, offset: u32, bytes: u32, kind: SharedKind) -> SharedAllocation {
+    SharedAllocation { name: name.into(), offset, bytes, align: 16, kind }
 }
 
 impl<'r> Gen<'r> {
     /// An empty kernel with its beginning.
-    pub fn new(rows: &'r [&'static Row]) -> Gen<'r> {
+    pub fn new(rows: &'r [&'static InstRow]) -> Gen<'r> {
         let pointer = |name: &str| Param {
             name: name.into(),
             kind: ParamKind::Value(Ty::Ptr(Space::Global)),
@@ -129,7 +129,7 @@ impl<'r> Gen<'r> {
         let kernel = Kernel {
             name: "fuzz".into(),
             arch: Arch::Sm90a,
-            launch: Launch { threads: [THREADS, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
+            launch: LaunchBounds { threads: [THREADS, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
             params: vec![
                 pointer("input"),
                 pointer("output"),
@@ -281,12 +281,12 @@ impl<'r> Gen<'r> {
     pub fn emit(&mut self, inst: impl Into<Inst>) {
         let inst = inst.into();
         *self.counts.entry(inst.row().mnemonic).or_default() += 1;
-        self.push(Op::Inst(inst));
+        self.push(StmtKind::Inst(inst));
     }
 
     /// Appends a statement.
     #[track_caller]
-    pub fn push(&mut self, op: Op) {
+    pub fn push(&mut self, op: StmtKind) {
         let stmt = Stmt { id: StmtId(self.next), src: std::panic::Location::caller(), op };
         self.next += 1;
         if let Some(block) = self.open.last_mut() {
@@ -465,6 +465,6 @@ pub struct Inside(pub Block);
 impl Inside {
     /// Appends `if cond { .. }`.
     pub fn when(self, program: &mut Gen<'_>, cond: Operand) {
-        program.push(Op::If { cond, then: self.0, otherwise: Block::new() });
+        program.push(StmtKind::If { cond, then: self.0, otherwise: Block::new() });
     }
 }

@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use std::ops::ControlFlow;
-use tilewright_codegen::ir::{Kernel, Op, StmtId};
+use tilewright_codegen::ir::{Kernel, StmtId, StmtKind};
 
 /// Leaves out statements for as long as `differs` holds of what remains, or until it breaks: what
 /// is smallest then is given. What the verifier refuses is not tried.
@@ -14,7 +14,7 @@ pub fn shrink(mut batch: Batch, differs: &mut dyn FnMut(&Batch) -> ControlFlow<(
 
 fn smallest(batch: &mut Batch, differs: &mut dyn FnMut(&Batch) -> ControlFlow<(), bool>) -> ControlFlow<()> {
     let programs: Vec<StmtId> =
-        batch.kernel.kernel().body.iter().filter(|s| matches!(s.op, Op::If { .. })).map(|s| s.id).collect();
+        batch.kernel.kernel().body.iter().filter(|s| matches!(s.op, StmtKind::If { .. })).map(|s| s.id).collect();
     // All programs but one, each in turn; where several are needed, one less at a time.
     let alone = |kept: &StmtId| programs.iter().filter(|id| *id != kept).copied().collect::<Vec<_>>();
     for kept in &programs {

@@ -5,11 +5,12 @@ use std::mem::offset_of;
 use std::ops::Range;
 
 use tilewright_codegen::build::{Val, Var};
-use tilewright_kernels::attention::split::Heads;
+use tilewright_kernels::attention::split::HeadCounts;
 use tilewright_kernels::tile::Float;
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RingFeed, SharedBytes, Unsupported, Weights, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RingFeed, SharedBytes, Unsupported, WeightStages,
+    rows_of,
 };
 
 use super::across;
@@ -78,7 +79,7 @@ impl DeviceOp for Score {
             one: 1f32.to_bits(),
             kept: words,
         };
-        let heads = Heads { heads, kv_heads: pools.kv_heads as u32, dim, splits: 1 };
+        let heads = HeadCounts { heads, kv_heads: pools.kv_heads as u32, dim, splits: 1 };
         let rows = rows_of(self.rows)?;
         let amount = Amount::new(&self.budget);
         let has_slot = self.slot.is_some();
@@ -95,7 +96,7 @@ impl DeviceOp for Score {
 #[derive(Clone, Debug, PartialEq)]
 struct ScoreDeviceFunction {
     rows: u32,
-    heads: Heads,
+    heads: HeadCounts,
     amount: Amount,
     recipe: PassRecipe,
     kept: TaskBuffers,
@@ -149,7 +150,7 @@ impl DeviceFunction for ScoreDeviceFunction {
         });
     }
 
-    fn run<'k>(&self, call: Call<'k, '_>, ring: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, ring: &dyn WeightStages<'k>) {
         let k = call.builder();
         let first_row = call.value(offset_of!(FlowTaskFields, first_row));
         k.for_(0u32, self.rows, |at| {
@@ -184,10 +185,10 @@ impl ScoreDeviceFunction {
     }
 
     /// Scores the candidates of a row.
-    fn score<'k>(&self, call: Call<'k, '_>, row: Val<'k, u32>, of: Candidates<'k>, ring: &dyn Weights<'k>) {
+    fn score<'k>(&self, call: Call<'k, '_>, row: Val<'k, u32>, of: Candidates<'k>, ring: &dyn WeightStages<'k>) {
         let k = call.builder();
         let spread = self.recipe.spread;
-        let Heads { heads, kv_heads, dim, .. } = self.heads;
+        let HeadCounts { heads, kv_heads, dim, .. } = self.heads;
         let kv_head = call.value(offset_of!(FlowTaskFields, kv_head));
         let group = heads / kv_heads;
         let q = call.array(offset_of!(FlowTaskFields, q), Float::F32);

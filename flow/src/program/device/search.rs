@@ -1,6 +1,6 @@
 //! The search for the candidates of a row that win: the key down to which they do, and their order.
 
-use tilewright_codegen::build::{Arg, Builder, Global, Ptr, RegArray, Shared, Val};
+use tilewright_codegen::build::{Builder, Global, IntoVal, Ptr, RegArray, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, ReduxOp, Scope};
 use tilewright_kernels::warps::ConsumerWarps;
 
@@ -219,7 +219,7 @@ impl<'k> CandidateSearch<'k> {
     pub fn descend(
         self,
         goal: Val<'k, u32>,
-        enough: impl Arg<'k, u32>,
+        enough: impl IntoVal<'k, u32>,
         key: impl Fn(Val<'k, u32>, Val<'k, u32>) -> Val<'k, u32>,
     ) -> (Val<'k, u32>, Val<'k, u32>) {
         let (k, enough) = (self.k, enough.val(self.k));

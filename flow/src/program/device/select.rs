@@ -8,7 +8,7 @@ use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use tilewright_kernels::kv::PagedPool;
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, SharedBytes, Unsupported, Weights, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, SharedBytes, Unsupported, WeightStages, rows_of,
 };
 
 use super::amount::Amount;
@@ -111,7 +111,7 @@ impl DeviceFunction for Winners {
         SharedBytes { operand: counts_bytes(warps) + 8 * self.room(), ..SharedBytes::default() }
     }
 
-    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
         let k = call.builder();
         let first_row = call.value(offset_of!(SelectTaskFields, first_row));
         k.for_(0u32, self.rows, |at| self.row(call, first_row + at));

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use tilewright_codegen::build::{Val, Var};
 use tilewright_kernels::kv::{PagedPool, PoolType};
 use tilewright_kernels::tile::Float;
-use tilewright_megakernel::vm::device::{KvPools, RingFeed, Weights};
+use tilewright_megakernel::vm::device::{KvPools, RingFeed, WeightStages};
 
 use super::kept::{FlowTaskFields, Lies, OfRow, TaskBuffers};
 use super::product::ROUNDS;
@@ -256,7 +256,7 @@ impl BlockStage {
         of_row: OfRow<'k, 'p, 'r>,
         of: Candidates<'k>,
         values: &BlockValues<'k, 'r>,
-        ring: &dyn Weights<'k>,
+        ring: &dyn WeightStages<'k>,
         then: Each<'k, 'p, 'r, '_>,
         flush: &dyn Fn(Val<'k, u32>, [Val<'k, u32>; 2]),
     ) {

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use tilewright_megakernel::program::{BufferId, Span};
 use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, Unsupported, Weights, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, Unsupported, WeightStages, rows_of,
 };
 
 use super::kept::{FlowTaskFields, Lies, NamedBuffers, OfRow, TaskBuffers};
@@ -59,7 +59,7 @@ impl DeviceFunction for Summaries {
         Some(self.kept.pools())
     }
 
-    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
         let k = call.builder();
         let spread = self.recipe.spread;
         let block_tokens = self.kept.block_tokens();

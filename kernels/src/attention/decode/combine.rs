@@ -7,7 +7,7 @@ use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 
-use crate::attention::merge::{Partial, WarpParts};
+use crate::attention::merge::{PartialAttention, WarpParts};
 use crate::attention::softmax::Softmax;
 
 /// Parts that are looked at together: their loads are in flight at once.
@@ -83,7 +83,7 @@ impl<'k> Splits<'k> {
     }
 
     fn store_part(&self, warps: &WarpParts<'k>, split: Val<'k, u32>, row: Val<'k, u32>, column: Val<'k, u32>) {
-        let part: Partial<4> = warps.merged(row, column);
+        let part: PartialAttention<4> = warps.merged(row, column);
         let line = split * warps.heads + row;
         self.acc.at(line * warps.dim + column).store_vec(part.acc);
         warps.k.when(column.eq(0), || self.stats.at(line * 2).store_vec([part.max, part.sum]));
@@ -114,11 +114,11 @@ impl<'k> Splits<'k> {
         warps: &WarpParts<'k>,
         row: Val<'k, u32>,
         column: Val<'k, u32>,
-    ) -> Partial<'k, 4> {
+    ) -> PartialAttention<'k, 4> {
         let max = k.var(f32::NEG_INFINITY);
         let sum = k.var(0.0f32);
         let acc = k.regs(4, 0.0f32);
-        let whole = || Partial { max: max.get(), sum: sum.get(), acc: [0, 1, 2, 3].map(|i| acc.get(i)) };
+        let whole = || PartialAttention { max: max.get(), sum: sum.get(), acc: [0, 1, 2, 3].map(|i| acc.get(i)) };
         k.for_step(0, self.count, TOGETHER, |first: Val<'k, u32>| {
             let mut parts = vec![whole()];
             for number in 0..TOGETHER {
@@ -126,9 +126,9 @@ impl<'k> Splits<'k> {
                 let line = split.min(self.count - 1) * warps.heads + row;
                 let [max, sum] = self.stats.at(line * 2).load_vec::<2>();
                 let max = split.lt(self.count).select::<f32>(max, f32::NEG_INFINITY);
-                parts.push(Partial { max, sum, acc: self.acc.at(line * warps.dim + column).load_vec::<4>() });
+                parts.push(PartialAttention { max, sum, acc: self.acc.at(line * warps.dim + column).load_vec::<4>() });
             }
-            let merged = Partial::merge(&parts);
+            let merged = PartialAttention::merge(&parts);
             max.set(merged.max);
             sum.set(merged.sum);
             (0..4).zip(merged.acc).for_each(|(i, value)| acc.set(i, value));
@@ -136,7 +136,7 @@ impl<'k> Splits<'k> {
         whole()
     }
 
-    fn store(&self, warps: &WarpParts<'k>, row: Val<'k, u32>, column: Val<'k, u32>, whole: Partial<'k, 4>) {
+    fn store(&self, warps: &WarpParts<'k>, row: Val<'k, u32>, column: Val<'k, u32>, whole: PartialAttention<'k, 4>) {
         let inverse = whole.sum.gt(0.0).select::<f32>(whole.sum.recip_approx(), 0.0f32);
         let [a, b, c, d] = whole.acc.map(|value| value * inverse);
         let pairs: [Val<'k, Bf16x2>; 2] = [a.pair(b), c.pair(d)];

@@ -6,7 +6,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use super::combine::{Splits, warp_parts};
 use crate::attention::ScoreFunction;
 use crate::attention::warp::{WarpA, WarpQueries, attend as attend_tiles, query_fragments};
-use crate::kv::{KConfig, KvFamily, KvRings, KvThreads, KvView, OwnRing, Span, VConfig};
+use crate::kv::{KConfig, KvFamily, KvRings, KvThreads, KvView, OwnRing, TileSpan, VConfig};
 use crate::mma::Accumulator;
 use crate::tile::Index;
 
@@ -17,7 +17,7 @@ pub const fn warps(depth: u32) -> u32 {
 
 /// The work of one block.
 #[derive(Clone, Copy)]
-pub struct Task<'k, I> {
+pub struct DecodeTask<'k, I> {
     /// Queries of this sequence and key/value head, `[group, D]`.
     pub query: Ptr<'k, Global, bf16>,
     /// Where keys and values come from.
@@ -35,7 +35,7 @@ pub struct Task<'k, I> {
 }
 
 /// Computes the attention of one block, in tiles of `TILE` tokens.
-pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
+pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, task: &DecodeTask<'k, F::Input<'k>>) {
     let team = KvThreads::Warps(warps(D));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
@@ -105,11 +105,11 @@ pub(super) fn share<'k>(
     seen: SeenTokens<'k>,
     [split, splits]: [Val<'k, u32>; 2],
     [step, tile]: [u32; 2],
-) -> Span<'k> {
+) -> TileSpan<'k> {
     let tiles = (seen.end + (tile - 1)) / tile;
     let hidden = seen.first.map(|first| first / tile);
     let width = (hidden.map_or(tiles, |hidden| tiles - hidden) + splits - 1) / splits;
     let first = split * width;
     let first = hidden.map_or(first, |hidden| hidden + first);
-    Span { first: first + k.warp(), end: (first + width).min(tiles), step }
+    TileSpan { first: first + k.warp(), end: (first + width).min(tiles), step }
 }

@@ -10,7 +10,7 @@ use crate::attention::ScoreFunction;
 use crate::attention::warp::{WarpQueries, attend_by};
 use crate::early::wait_for_launches;
 use crate::kv::{
-    Issued, IssuedAhead, KConfig, KvFamily, KvRings, KvThreads, KvView, OwnRing, Span, VConfig, stream_issuing,
+    Issued, IssuedAhead, KConfig, KvFamily, KvRings, KvThreads, KvView, OwnRing, TileSpan, VConfig, stream_issuing,
 };
 
 /// The work of a persistent launch: shares of heads of sequences, numbered, shares first.
@@ -37,7 +37,7 @@ struct Item<'k> {
     /// The number of its sequence and head.
     line: Val<'k, u32>,
     place: KvView<'k>,
-    span: Span<'k>,
+    span: TileSpan<'k>,
 }
 
 impl<'k> Items<'k, '_> {
@@ -56,7 +56,7 @@ impl<'k> Items<'k, '_> {
 }
 
 /// The tile that is issued next, of this warp's tiles of all items of its block.
-struct Cursor<'k, 'a> {
+struct TileCursor<'k, 'a> {
     k: &'k Builder,
     items: &'a Items<'k, 'a>,
     shape: [u32; 2],
@@ -67,10 +67,10 @@ struct Cursor<'k, 'a> {
     end: Var<'k, u32>,
 }
 
-impl<'k, 'a> Cursor<'k, 'a> {
-    fn new(k: &'k Builder, items: &'a Items<'k, 'a>, shape: [u32; 2]) -> Cursor<'k, 'a> {
+impl<'k, 'a> TileCursor<'k, 'a> {
+    fn new(k: &'k Builder, items: &'a Items<'k, 'a>, shape: [u32; 2]) -> TileCursor<'k, 'a> {
         let [sequence, head, tile, end] = [0u32; 4].map(|zero| k.var(zero));
-        let cursor = Cursor { k, items, shape, item: k.var(k.block_id()), sequence, head, tile, end };
+        let cursor = TileCursor { k, items, shape, item: k.var(k.block_id()), sequence, head, tile, end };
         cursor.enter();
         cursor.skip();
         cursor
@@ -157,7 +157,7 @@ impl<'k, 'a> Current<'k, 'a> {
             split: self.split.get(),
             line: sequence * self.items.heads + head,
             place: KvView { tokens: self.tokens.get(), ..(self.items.place)(sequence, head) },
-            span: Span { first, end, step: self.shape[0] },
+            span: TileSpan { first, end, step: self.shape[0] },
         }
     }
 
@@ -182,7 +182,7 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     F::begin(k);
     // The rings are full of what comes next when an item's warps merge.
     let parts = warp_parts(k, warps(D), [D, group], keys.memory().cast(), 0);
-    let cursor = Cursor::new(k, items, shape);
+    let cursor = TileCursor::new(k, items, shape);
     let issue_keys = || {
         let (place, tile, is_one) = cursor.next();
         let _: Issued = keys.load_at(&place, tile, is_one);

@@ -6,7 +6,7 @@ use tilewright_codegen::ir::attr::SpecialReg;
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::combine::Splits;
-use super::device::{Task, attend, warps};
+use super::device::{DecodeTask, attend, warps};
 use super::items::{Items, attend_items};
 use crate::attention::{AttentionError, ScoreFunction, ScoreVariant};
 use crate::early::{begin_early, early};
@@ -204,7 +204,7 @@ impl Decode {
         let place = place(sequence, head);
         let splits = meet(line);
         let query = query(line);
-        let task = Task { query, inputs, place, split, scores, group: self.group, splits };
+        let task = DecodeTask { query, inputs, place, split, scores, group: self.group, splits };
         match self.tokens() {
             32 => attend::<F, D, 32>(k, &task),
             _ => attend::<F, D, 16>(k, &task),

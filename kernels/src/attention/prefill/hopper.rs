@@ -11,12 +11,12 @@ use tilewright_codegen::build::{
 };
 use tilewright_layout::{Layout, Swizzled};
 
-use super::schedule::Rows;
+use super::schedule::QueryRows;
 use crate::attention::ScoreFunction;
 use crate::attention::softmax::{Rescaling, Softmax, a_fragment};
 use crate::kv::{
-    Arrived, Form, Issued, KConfig, KvBuffer, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tma, TmaBuffer, VConfig,
-    VECTOR,
+    Arrived, Issued, KConfig, KvBuffer, KvFamily, KvThreads, KvView, OwnRing, RowArrangement, TileForm, Tma, TmaBuffer,
+    VConfig, VECTOR,
 };
 use crate::mma::{Accumulator, InputType, SharedOperand, warpgroup_atom};
 use crate::tile::{LayoutTensor, RegisterTensor};
@@ -26,7 +26,7 @@ pub const ROWS: u32 = 64;
 
 /// The work of one block.
 #[derive(Clone, Copy)]
-pub struct Task<'k> {
+pub struct HopperPrefillTask<'k> {
     /// Queries, a tensor map of boxes of a panel by 64 rows.
     pub queries: Ptr<'k, Param, TensorMap>,
     /// Where in it the first query of the tile lies: row, plane.
@@ -36,7 +36,7 @@ pub struct Task<'k> {
     /// Where they lie.
     pub place: KvView<'k>,
     /// The rows of the block.
-    pub rows: Rows<'k>,
+    pub rows: QueryRows<'k>,
     /// What products of queries and keys become.
     pub scores: ScoreFunction<'k>,
     /// The result of the first query of the tile.
@@ -52,26 +52,26 @@ pub struct Task<'k> {
 }
 
 /// Head dimension, keys of a tile, stages of the rings, warpgroups that multiply.
-pub struct Shape<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32>;
+pub struct PrefillShape<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32>;
 
 /// Weights of 64 rows and sixteen tokens.
-type Weights<'k> = RegisterTensor<'k, Bf16x2, <bf16 as InputType>::WarpgroupA>;
-type Keys<'k, const D: u32, const BN: u32> = TmaBuffer<'k, KConfig<BN, D, BN>>;
-type Values<'k, const D: u32, const BN: u32> = TmaBuffer<'k, VConfig<BN, BN, BN, D>>;
+type AttentionWeights<'k> = RegisterTensor<'k, Bf16x2, <bf16 as InputType>::WarpgroupA>;
+type KeyBuffer<'k, const D: u32, const BN: u32> = TmaBuffer<'k, KConfig<BN, D, BN>>;
+type ValueBuffer<'k, const D: u32, const BN: u32> = TmaBuffer<'k, VConfig<BN, BN, BN, D>>;
 
 /// Registers of a thread: of those that fetch, of those that multiply.
 const fn registers(groups: u32) -> [u32; 2] {
     if groups == 3 { [32, 160] } else { [24, 240] }
 }
 
-impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D, BN, STAGES, GROUPS> {
-    const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: Form::Swizzled };
+impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> PrefillShape<D, BN, STAGES, GROUPS> {
+    const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: RowArrangement::Swizzled };
 
     /// Rows of a block.
     pub const BLOCK_ROWS: u32 = ROWS * GROUPS;
 
     /// The attention of one block.
-    pub fn attend<'k>(k: &'k Builder, task: &Task<'k>) {
+    pub fn attend<'k>(k: &'k Builder, task: &HopperPrefillTask<'k>) {
         let team = KvThreads::Apart { first: 4, users: 4 * GROUPS };
         let queries = k.shared_aligned::<bf16>("queries", GROUPS * Self::QUERY.elements(), 1024);
         let queries_full = k.mbarriers("queries_full", 1);
@@ -118,7 +118,12 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
         k.if_else(k.warp().lt(4), fetch, multiply);
     }
 
-    fn fetch_queries<'k>(k: &'k Builder, task: &Task<'k>, queries: Ptr<'k, Shared, bf16>, full: Mbarrier<'k, Shared>) {
+    fn fetch_queries<'k>(
+        k: &'k Builder,
+        task: &HopperPrefillTask<'k>,
+        queries: Ptr<'k, Shared, bf16>,
+        full: Mbarrier<'k, Shared>,
+    ) {
         let [row, plane] = task.corner;
         full.arrive_expect_tx(GROUPS * Self::QUERY.elements() * 2);
         for group in 0..GROUPS {
@@ -183,11 +188,11 @@ impl<'k> SeenTiles<'k> {
 /// A warpgroup that multiplies.
 struct Consumer<'a, 'k, const D: u32, const BN: u32, const GROUPS: u32> {
     k: &'k Builder,
-    task: &'a Task<'k>,
+    task: &'a HopperPrefillTask<'k>,
     group: Val<'k, u32>,
     query: Ptr<'k, Shared, bf16>,
-    keys: &'a Keys<'k, D, BN>,
-    values: &'a Values<'k, D, BN>,
+    keys: &'a KeyBuffer<'k, D, BN>,
+    values: &'a ValueBuffer<'k, D, BN>,
     scores: Accumulator<'k, f32>,
     weights: RegArray<'k, Bf16x2>,
     acc: Accumulator<'k, f32>,
@@ -195,8 +200,8 @@ struct Consumer<'a, 'k, const D: u32, const BN: u32, const GROUPS: u32> {
 }
 
 impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN, GROUPS> {
-    const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: Form::Swizzled };
-    const KEYS: TileForm = TileForm { rows: BN, columns: D, form: Form::Swizzled };
+    const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: RowArrangement::Swizzled };
+    const KEYS: TileForm = TileForm { rows: BN, columns: D, form: RowArrangement::Swizzled };
 
     /// Goes through the tiles, at least one, the last first.
     fn run(&self, tiles: SeenTiles<'k>) {
@@ -251,7 +256,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
     }
 
     /// `acc += weights·V`, a group of its own.
-    fn multiply_weights(&self, weights: &[Vec<Weights<'k>>], value: &Arrived<'k, VConfig<BN, BN, BN, D>>) {
+    fn multiply_weights(&self, weights: &[Vec<AttentionWeights<'k>>], value: &Arrived<'k, VConfig<BN, BN, BN, D>>) {
         let b = operand(value.base(), transposed(Self::KEYS.layout()));
         self.acc.wgmma_registers::<bf16, _>(weights, b, true);
         self.k.wgmma_commit();
@@ -261,14 +266,14 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
     /// alone.
     fn pack(&self) {
         for step in 0..BN / 16 {
-            let weights: Weights<'k> = a_fragment(self.k, self.scores, step, 2);
+            let weights: AttentionWeights<'k> = a_fragment(self.k, self.scores, step, 2);
             for (i, &pair) in (0..).zip(weights.registers()) {
                 self.weights.set(4 * step + i, pair);
             }
         }
     }
 
-    fn a_fragments(&self) -> Vec<Vec<Weights<'k>>> {
+    fn a_fragments(&self) -> Vec<Vec<AttentionWeights<'k>>> {
         let weights = |step| RegisterTensor::from_registers(|register| self.weights.get(4 * step + register as u32));
         (0..BN / 16).map(|step| vec![weights(step)]).collect()
     }
@@ -280,7 +285,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
 
     /// Makes scores of a tile's products, −∞ for tokens that a row does not see.
     fn modify(&self, tile: Val<'k, u32>) {
-        let Task { rows, causal, scores, .. } = *self.task;
+        let HopperPrefillTask { rows, causal, scores, .. } = *self.task;
         scores.apply(self.scores, 2);
         let first = rows.first + self.group * ROWS;
         let is_edge = ((tile + 1) * BN).gt(rows.common(first, causal));
@@ -308,7 +313,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         }
         // The group's own barrier: others may still multiply.
         k.sync_warp();
-        let Task { rows, out, out_stride, .. } = *self.task;
+        let HopperPrefillTask { rows, out, out_stride, .. } = *self.task;
         let in_row = D / VECTOR;
         for index in 0..16 * in_row / 32 {
             let number = lane + 32 * index;

@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record};
 use tilewright_codegen::ir::attr::SpecialReg;
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use super::schedule::{Rows, order};
+use super::schedule::{QueryRows, order};
 use super::{hopper, warps};
 use crate::attention::softmax::Rescaling;
 use crate::attention::{AttentionError, ScoreFunction, ScoreVariant};
@@ -75,7 +75,7 @@ pub struct Prefill {
 
 /// Tuning parameters of the Hopper kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tuning {
+pub struct PrefillTuning {
     /// Keys of a tile.
     pub keys: u32,
     /// When maxima follow.
@@ -87,7 +87,7 @@ pub struct Tuning {
 /// What the two kernels have in common.
 struct Common<'k> {
     place: KvView<'k>,
-    rows: Rows<'k>,
+    rows: QueryRows<'k>,
     scores: ScoreFunction<'k>,
     /// Row and plane of the first query of the tile.
     corner: [Val<'k, u32>; 2],
@@ -152,7 +152,7 @@ impl Prefill {
     }
 
     /// Returns the fastest tuning of the Hopper kernel, as measured on an H100.
-    pub fn tuning(&self) -> Tuning {
+    pub fn tuning(&self) -> PrefillTuning {
         let keys = match (self.depth, self.causal) {
             (192 | 256, _) => 64,
             // Larger tiles have fewer turns; where causal, more of them is masked.
@@ -160,7 +160,7 @@ impl Prefill {
             _ => 128,
         };
         let rescaling = if self.depth > 64 && !self.causal { Rescaling::Lazy } else { Rescaling::EveryTile };
-        Tuning { keys, rescaling, ping_pong: true }
+        PrefillTuning { keys, rescaling, ping_pong: true }
     }
 
     /// Records the kernel for sm_90a.
@@ -171,8 +171,8 @@ impl Prefill {
     /// Records the kernel for sm_90a with another tuning. Tiles have 64 keys for depths of 192 and
     /// 256, 128 or 176 for a depth of 128, and 128 for other depths; others are refused,
     /// [`AttentionError::Keys`].
-    pub fn record_tuned(&self, tuning: Tuning) -> Kernel {
-        let Tuning { keys, rescaling, ping_pong } = tuning;
+    pub fn record_tuned(&self, tuning: PrefillTuning) -> Kernel {
+        let PrefillTuning { keys, rescaling, ping_pong } = tuning;
         let threads = 128 + 2 * self.hopper_rows();
         record(&self.name("wgmma"), Arch::Sm90a, block(threads).min_blocks(1), |k| {
             if self.is_refused(k) {
@@ -188,7 +188,7 @@ impl Prefill {
                 let out_stride = strides[0];
                 let causal = self.causal;
                 let corner = [row, plane];
-                let task = hopper::Task {
+                let task = hopper::HopperPrefillTask {
                     queries,
                     corner,
                     inputs,
@@ -202,15 +202,15 @@ impl Prefill {
                     ping_pong,
                 };
                 match (self.depth, keys) {
-                    (32, 128) => hopper::Shape::<32, 128, 2, 2>::attend(k, &task),
-                    (64, 128) => hopper::Shape::<64, 128, 2, 3>::attend(k, &task),
-                    (80, 128) => hopper::Shape::<80, 128, 2, 2>::attend(k, &task),
-                    (96, 128) => hopper::Shape::<96, 128, 2, 2>::attend(k, &task),
-                    (112, 128) => hopper::Shape::<112, 128, 2, 2>::attend(k, &task),
-                    (128, 128) => hopper::Shape::<128, 128, 2, 2>::attend(k, &task),
-                    (128, 176) => hopper::Shape::<128, 176, 2, 2>::attend(k, &task),
-                    (192, 64) => hopper::Shape::<192, 64, 2, 2>::attend(k, &task),
-                    (256, 64) => hopper::Shape::<256, 64, 2, 2>::attend(k, &task),
+                    (32, 128) => hopper::PrefillShape::<32, 128, 2, 2>::attend(k, &task),
+                    (64, 128) => hopper::PrefillShape::<64, 128, 2, 3>::attend(k, &task),
+                    (80, 128) => hopper::PrefillShape::<80, 128, 2, 2>::attend(k, &task),
+                    (96, 128) => hopper::PrefillShape::<96, 128, 2, 2>::attend(k, &task),
+                    (112, 128) => hopper::PrefillShape::<112, 128, 2, 2>::attend(k, &task),
+                    (128, 128) => hopper::PrefillShape::<128, 128, 2, 2>::attend(k, &task),
+                    (128, 176) => hopper::PrefillShape::<128, 176, 2, 2>::attend(k, &task),
+                    (192, 64) => hopper::PrefillShape::<192, 64, 2, 2>::attend(k, &task),
+                    (256, 64) => hopper::PrefillShape::<256, 64, 2, 2>::attend(k, &task),
                     (depth, _) => k.refuse(&AttentionError::Keys { keys, depth, choices: Self::keys_of(depth) }),
                 }
             });
@@ -231,7 +231,7 @@ impl Prefill {
                 let [query, out] = [at(q, corner, strides), at(params.out, corner, strides)];
                 let stride = strides[0];
                 let causal = self.causal;
-                let task = warps::Task { query, out, stride, inputs, place, rows, scores, causal };
+                let task = warps::PrefillTask { query, out, stride, inputs, place, rows, scores, causal };
                 match self.depth {
                     32 => warps::attend::<F, 32>(k, &task),
                     64 => warps::attend::<F, 64>(k, &task),
@@ -307,7 +307,7 @@ impl Prefill {
             QueryLayout::Ragged => ([query_start + first, head], [params.heads * self.depth, depth]),
         };
         let scores = params.scores;
-        let rows = Rows { first, queries, tokens, head, window: scores.window() };
+        let rows = QueryRows { first, queries, tokens, head, window: scores.window() };
         k.moving().when(first.lt(queries), || act(Common { place, rows, scores, corner, strides }));
     }
 }

@@ -16,4 +16,4 @@ pub mod launch;
 pub mod schedule;
 pub mod warps;
 
-pub use launch::{Kv, Prefill, QueryLayout, Tuning};
+pub use launch::{Kv, Prefill, PrefillTuning, QueryLayout};

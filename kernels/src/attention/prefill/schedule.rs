@@ -8,7 +8,7 @@ use crate::tile::Index;
 
 /// The rows of a block: a tile of queries of one head of one sequence.
 #[derive(Clone, Copy)]
-pub struct Rows<'k> {
+pub struct QueryRows<'k> {
     /// The first query token of the tile, in its sequence.
     pub first: Val<'k, u32>,
     /// Query tokens of the sequence.
@@ -40,7 +40,7 @@ pub fn order<'k>(
     [tiles - 1 - tile, number * sharing + head]
 }
 
-impl<'k> Rows<'k> {
+impl<'k> QueryRows<'k> {
     /// Tokens beyond which no query of `rows` rows sees.
     pub fn end(&self, rows: u32, causal: bool) -> Val<'k, u32> {
         if !causal {

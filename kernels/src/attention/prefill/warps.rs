@@ -4,11 +4,11 @@
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
 
-use super::schedule::Rows;
+use super::schedule::QueryRows;
 use crate::attention::ScoreFunction;
 use crate::attention::softmax::Softmax;
 use crate::attention::warp::{WarpQueries, attend as attend_tiles, query_fragments};
-use crate::kv::{KConfig, KvFamily, KvRings, KvThreads, KvView, Span, VConfig};
+use crate::kv::{KConfig, KvFamily, KvRings, KvThreads, KvView, TileSpan, VConfig};
 
 /// Warps of a block.
 pub const WARPS: u32 = 4;
@@ -19,7 +19,7 @@ pub const TILE: u32 = 64;
 
 /// The work of one block.
 #[derive(Clone, Copy)]
-pub struct Task<'k, I> {
+pub struct PrefillTask<'k, I> {
     /// The first query of the tile.
     pub query: Ptr<'k, Global, bf16>,
     /// The result of the first query of the tile.
@@ -31,7 +31,7 @@ pub struct Task<'k, I> {
     /// Where they lie.
     pub place: KvView<'k>,
     /// The rows of the block.
-    pub rows: Rows<'k>,
+    pub rows: QueryRows<'k>,
     /// What products of queries and keys become.
     pub scores: ScoreFunction<'k>,
     /// Whether a query sees only tokens up to its own.
@@ -39,7 +39,7 @@ pub struct Task<'k, I> {
 }
 
 /// The attention of one block.
-pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
+pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &PrefillTask<'k, F::Input<'k>>) {
     let team = KvThreads::Block(32 * WARPS);
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
@@ -53,7 +53,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     let queries = WarpQueries { fragments: &query, rows: 2, scores: task.scores };
     let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
     let first = rows.first_tile(TILE).unwrap_or_else(|| k.lit(0u32));
-    let span = Span { first, end, step: 1 };
+    let span = TileSpan { first, end, step: 1 };
     let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, span, queries, &|tile, scores| {
         let common = rows.common(rows.first + k.warp() * 16, task.causal);
         let is_edge = ((tile + 1) * TILE).gt(common);
@@ -67,7 +67,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
 
 fn store<'k, const D: u32>(
     k: &'k Builder,
-    task: &Task<'k, impl Copy>,
+    task: &PrefillTask<'k, impl Copy>,
     mine: Val<'k, u32>,
     softmax: Softmax<'k>,
     acc: RegArray<'k, f32>,

@@ -2,11 +2,11 @@
 
 use tilewright_codegen::build::Val;
 
-use super::Selected;
-use super::device::{Pass, Running};
-use super::queries::{NewestToken, Queries};
-use crate::gemv::linear::Scratch;
-use crate::kv::{BLOCK, Issued, KvBuffer, Span, StageTiles, Streamed, TokenBlock, TokenRow};
+use super::TokenSelection;
+use super::device::{AttentionPass, Running};
+use super::queries::{NewestToken, QueryWords};
+use crate::gemv::linear::LinearScratch;
+use crate::kv::{BLOCK, Issued, KvBuffer, StageTiles, Streamed, TileSpan, TokenBlock, TokenRow};
 use crate::ring::Stages;
 
 /// A block that is there, or arrives when it is read.
@@ -25,7 +25,7 @@ pub(super) struct Brought<'b, 'k> {
 #[derive(Clone, Copy)]
 pub(super) struct WarpState<'s, 'k> {
     /// Queries of the pass.
-    pub queries: &'s Queries<'k>,
+    pub queries: &'s QueryWords<'k>,
     /// Maximum, sum and output that the warp carries from block to block.
     pub running: &'s Running<'k>,
 }
@@ -36,11 +36,11 @@ impl<'b, 'k> Brought<'b, 'k> {
     }
 }
 
-impl<'k> Pass<'k> {
+impl<'k> AttentionPass<'k> {
     /// Takes in a warp's blocks of a span, one after the other, each as `bring` has it.
     fn blocks<'b>(
         self,
-        Span { first, end, step }: Span<'k>,
+        TileSpan { first, end, step }: TileSpan<'k>,
         state: WarpState<'_, 'k>,
         bring: impl FnOnce(Val<'k, u32>) -> Brought<'b, 'k>,
     ) {
@@ -49,7 +49,7 @@ impl<'k> Pass<'k> {
 
     /// Takes in all tokens of the split: from the pages those that are not streamed, and the
     /// others, which come first where the newest token is waited for.
-    pub fn all(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) -> Running<'k> {
+    pub fn all(self, scratch: LinearScratch<'k>, ring: &dyn Stages<'k>) -> Running<'k> {
         let k = self.team.k;
         let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
         // Blocks that the window hides are not read.
@@ -75,7 +75,7 @@ impl<'k> Pass<'k> {
         let running = self.running();
         let state = WarpState { queries: &queries, running: &running };
         let from_pages = |newest: Option<NewestToken<'k>>| {
-            let span = Span { first, end: blocks, step: self.team.warps };
+            let span = TileSpan { first, end: blocks, step: self.team.warps };
             self.blocks(span, state, |block| {
                 k.when(block.ne(first), || bring(block, &loaded));
                 if let Some(newest) = &newest {
@@ -106,7 +106,7 @@ impl<'k> Pass<'k> {
     /// Takes in the chosen blocks of the split, in the order in which [`all`](Pass::all) takes in
     /// those of a row that it sees whole. A warp's next block is on its way as soon as the scores
     /// of one are computed, and so is the place of the following one.
-    pub fn chosen(self, scratch: Scratch<'k>, selected: Selected<'k>) -> Running<'k> {
+    pub fn chosen(self, scratch: LinearScratch<'k>, selected: TokenSelection<'k>) -> Running<'k> {
         let k = self.team.k;
         let running = self.running();
         let turns = selected.turns(self.team, self.work.keys, self.row, [self.begin, self.end]);
@@ -130,7 +130,7 @@ impl<'k> Pass<'k> {
             bring(k.lit(0), place(k.lit(0)));
         });
         let queries = self.queries(scratch);
-        let span = Span { first: k.lit(0u32), end: turns.count, step: 1 };
+        let span = TileSpan { first: k.lit(0u32), end: turns.count, step: 1 };
         let bring = &bring;
         let arrive = &|| {
             for (to, from) in loaded.values.iter().flatten().zip(coming.values.iter().flatten()) {
@@ -167,7 +167,7 @@ impl<'k> Pass<'k> {
             // Blocks are dealt to the warps in turn, over all stages.
             let first = (k.warp() + warps - at * stage.blocks() % warps) % warps;
             let arrived = tiles.copy_to_shared(Issued::by_another(), at);
-            self.blocks(Span { first, end: blocks, step: warps }, state, |block| {
+            self.blocks(TileSpan { first, end: blocks, step: warps }, state, |block| {
                 tiles.load_from_shared(&arrived, block);
                 let hidden = self.hidden(|| tokens[0] + at * stage.tokens() + block * BLOCK);
                 Brought { hidden, ..Brought::new(&tiles.get_mma_tile(), None) }

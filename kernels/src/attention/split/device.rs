@@ -13,14 +13,14 @@
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
 use super::blocks::{Brought, WarpState};
-use super::merge::Part;
-use super::{Merged, Selected};
+use super::merge::SplitPart;
+use super::{Merged, TokenSelection};
 use crate::attention::AttentionError;
 use crate::attention::merge::WarpParts;
 use crate::attention::scores::ScoreModifier;
 use crate::attention::softmax::{Rescaling, RowUpdate};
-use crate::gemv::linear::Scratch;
-use crate::kv::{Lanes, Newest, PagedPool, Streamed, TokenBlock};
+use crate::gemv::linear::LinearScratch;
+use crate::kv::{KvLanes, Newest, PagedPool, Streamed, TokenBlock};
 use crate::mma::Accumulator;
 use crate::ring::Stages;
 use crate::tile::Array;
@@ -28,9 +28,9 @@ use crate::warps::ConsumerWarps;
 
 /// A split of a kv head's tokens.
 #[derive(Clone, Copy)]
-pub struct Attention<'k> {
+pub struct SplitAttention<'k> {
     /// Shape.
-    pub heads: Heads,
+    pub heads: HeadCounts,
     /// Rows of the batch.
     pub rows: u32,
     /// First row.
@@ -59,7 +59,7 @@ pub struct Attention<'k> {
     pub streamed: Option<Streamed<'k>>,
     /// How the tokens were chosen, where they are not all tokens of a row; none of them is
     /// streamed, and there is no window.
-    pub selected: Option<Selected<'k>>,
+    pub selected: Option<TokenSelection<'k>>,
     /// The newest token's keys and values as packets, which `q` is too then: of a program of one
     /// row of pools of bf16, whose tokens are not chosen.
     pub newest: Option<Newest<'k>>,
@@ -69,7 +69,7 @@ pub struct Attention<'k> {
 
 /// Numbers of heads, dimensions, splits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Heads {
+pub struct HeadCounts {
     /// Query heads.
     pub heads: u32,
     /// Key and value heads.
@@ -83,7 +83,7 @@ pub struct Heads {
 /// Query heads that one pass over the tokens serves: the n8 of the second MMA.
 pub(super) const TOGETHER: u32 = 8;
 
-impl Heads {
+impl HeadCounts {
     /// Bytes of shared memory for the warps' results, where activations lie elsewhere.
     pub fn scratch_bytes(self, warps: u32) -> u32 {
         warps * self.group().min(TOGETHER) * self.pitch() * 4
@@ -96,7 +96,7 @@ impl Heads {
 
     /// The partial results of the warps for `heads` query heads.
     fn parts<'k>(self, team: ConsumerWarps<'k>, heads: u32, memory: Ptr<'k, Shared, f32>) -> WarpParts<'k> {
-        let Heads { dim, .. } = self;
+        let HeadCounts { dim, .. } = self;
         WarpParts { k: team.k, memory, warps: team.warps, heads, lines: heads, dim, pitch: self.pitch() }
     }
 
@@ -119,9 +119,9 @@ impl Heads {
 /// stores of merged results.
 pub fn attention<'k>(
     team: ConsumerWarps<'k>,
-    scratch: Scratch<'k>,
+    scratch: LinearScratch<'k>,
     ring: &dyn Stages<'k>,
-    work: Attention<'k>,
+    work: SplitAttention<'k>,
     counted: impl FnOnce(),
 ) {
     let k = team.k;
@@ -130,19 +130,20 @@ pub fn attention<'k>(
     }
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
-        let Part { begin, end, single, is_last, first_seen, .. } = work.part(row);
+        let SplitPart { begin, end, single, is_last, first_seen, .. } = work.part(row);
         let streamed = work.streamed.map(|streamed| (streamed, streamed.tokens([begin, end], row)));
         for first in (0..work.heads.group()).step_by(TOGETHER as usize) {
             let count = (work.heads.group() - first).min(TOGETHER);
             let first = work.kv_head * work.heads.group() + first;
-            let pass = Pass { team, work, row, begin, end, is_last, first_seen, single, first, count, streamed };
+            let pass =
+                AttentionPass { team, work, row, begin, end, is_last, first_seen, single, first, count, streamed };
             k.if_else(begin.lt(end), || pass.run(scratch, ring), || pass.idle(scratch));
         }
     });
     work.arrive(team, scratch, counted);
 }
 
-impl Attention<'_> {
+impl SplitAttention<'_> {
     /// Checks the modifier, and that a window is one of all tokens of a row.
     fn check(self) -> Result<(), AttentionError> {
         match (self.selected, self.modifier.window) {
@@ -154,9 +155,9 @@ impl Attention<'_> {
 
 /// One pass over the tokens for up to eight query heads of a row.
 #[derive(Clone, Copy)]
-pub(super) struct Pass<'k> {
+pub(super) struct AttentionPass<'k> {
     pub team: ConsumerWarps<'k>,
-    pub work: Attention<'k>,
+    pub work: SplitAttention<'k>,
     pub row: Val<'k, u32>,
     pub begin: Val<'k, u32>,
     pub end: Val<'k, u32>,
@@ -182,15 +183,15 @@ pub(super) struct Running<'k> {
     out: Vec<Accumulator<'k, f32>>,
 }
 
-impl<'k> Pass<'k> {
+impl<'k> AttentionPass<'k> {
     /// How lanes have keys and values.
-    pub(super) fn lanes(self) -> Lanes {
-        Lanes::of(self.work.keys)
+    pub(super) fn lanes(self) -> KvLanes {
+        KvLanes::of(self.work.keys)
     }
 
     /// Takes in the tokens and stores what they come to. The next pass meets over its queries
     /// before the warps' results lie where these do.
-    fn run(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) {
+    fn run(self, scratch: LinearScratch<'k>, ring: &dyn Stages<'k>) {
         let running = match self.work.selected {
             None => self.all(scratch, ring),
             Some(selected) => self.chosen(scratch, selected),
@@ -203,8 +204,8 @@ impl<'k> Pass<'k> {
 
     /// Zeros as an idle row's result, by the first split, after it has polled the packets of the
     /// current token as other rows do.
-    fn idle(self, scratch: Scratch<'k>) {
-        let Pass { team, work, .. } = self;
+    fn idle(self, scratch: LinearScratch<'k>) {
+        let AttentionPass { team, work, .. } = self;
         team.k.when(work.split.eq(0), || {
             if let Some(newest) = work.newest {
                 self.queries(scratch);
@@ -294,7 +295,7 @@ impl<'k> Pass<'k> {
 
 impl<'k> Running<'k> {
     /// Stores this warp's part of a pass.
-    fn store(&self, pass: Pass<'k>, parts: &WarpParts<'k>) {
+    fn store(&self, pass: AttentionPass<'k>, parts: &WarpParts<'k>) {
         let k = parts.k;
         let run = pass.lanes().run;
         let height = pass.lanes().height();

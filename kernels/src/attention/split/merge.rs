@@ -9,7 +9,7 @@
 //!
 //! Where what they store are packets, the first split waits for those of the others: nothing is
 //! counted, released or met for. That wants every split of a step on a block that has no other
-//! before it ([`Parts::Packets`]).
+//! before it ([`SplitSignal::Packets`]).
 //!
 //! Arrivals only grow, by the least power of two that is not less than the number of splits for
 //! every merge: the last split that has tokens counts for those that have none, which do not count
@@ -21,10 +21,10 @@ use std::ops::Range;
 use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Store, Val};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 
-use super::{Attention, Heads, Shares};
-use crate::attention::merge::Partial;
-use crate::gemv::linear::{ActivationOutput, Scratch};
-use crate::tile::{Access, Array, Float};
+use super::{HeadCounts, Shares, SplitAttention};
+use crate::attention::merge::PartialAttention;
+use crate::gemv::linear::{ActivationOutput, LinearScratch};
+use crate::tile::{AccessMode, Array, Float};
 use crate::warps::ConsumerWarps;
 
 /// The result of the merge, and how splits signal each other.
@@ -33,12 +33,12 @@ pub struct Merged<'k> {
     /// The result, `[rows, heads, dim]`.
     pub out: ActivationOutput<'k>,
     /// How splits know of each other.
-    pub parts: Parts<'k>,
+    pub parts: SplitSignal<'k>,
 }
 
 /// How the splits of a row and kv head signal that they are complete.
 #[derive(Clone, Copy)]
-pub enum Parts<'k> {
+pub enum SplitSignal<'k> {
     /// Arrivals, u32 `[rows, kv_heads, ARRIVAL]`, of which the first of each is used; zeros before
     /// the first launch.
     Counted(Ptr<'k, Global, u32>),
@@ -54,7 +54,7 @@ const TOGETHER: u32 = 16;
 
 /// A split's part of a row.
 #[derive(Clone, Copy)]
-pub(super) struct Part<'k> {
+pub(super) struct SplitPart<'k> {
     /// First token.
     pub begin: Val<'k, u32>,
     /// Where its tokens end.
@@ -71,7 +71,7 @@ pub(super) struct Part<'k> {
     tokens: Val<'k, u32>,
 }
 
-impl<'k> Part<'k> {
+impl<'k> SplitPart<'k> {
     /// Whether a split has tokens; `None`: it has, where several are merged.
     fn has_tokens(self, split: u32) -> Option<Val<'k, bool>> {
         (split > 1).then(|| (self.share * split).lt(self.tokens))
@@ -82,8 +82,8 @@ impl<'k> Part<'k> {
 type Candidate<'k> = (Val<'k, u32>, Option<Val<'k, bool>>);
 
 /// A split's `m`, `l` and two sums as they are merged.
-fn partial<'k>([max, sum]: [Val<'k, f32>; 2], acc: [Val<'k, f32>; 2]) -> Partial<'k, 2> {
-    Partial { max: max * std::f32::consts::LOG2_E, sum, acc }
+fn partial<'k>([max, sum]: [Val<'k, f32>; 2], acc: [Val<'k, f32>; 2]) -> PartialAttention<'k, 2> {
+    PartialAttention { max: max * std::f32::consts::LOG2_E, sum, acc }
 }
 
 impl Float {
@@ -115,9 +115,9 @@ impl<'k> Merged<'k> {
     }
 }
 
-impl<'k> Attention<'k> {
+impl<'k> SplitAttention<'k> {
     /// The split's part of a row.
-    pub(super) fn part(self, row: Val<'k, u32>) -> Part<'k> {
+    pub(super) fn part(self, row: Val<'k, u32>) -> SplitPart<'k> {
         let pages = self.keys;
         let shares = match self.selected {
             None => Shares::of_row(pages, row, self.heads.splits, self.modifier.window),
@@ -127,23 +127,23 @@ impl<'k> Attention<'k> {
         let tokens = shares.split_tokens(pages.page_tokens);
         let [begin, end] = shares.tokens_of(self.split, pages.page_tokens);
         let first_seen = shares.hidden.map(|hidden| hidden.tokens);
-        Part { begin, end, single: tokens.le(share), is_last: end.eq(shares.tokens), first_seen, share, tokens }
+        SplitPart { begin, end, single: tokens.le(share), is_last: end.eq(shares.tokens), first_seen, share, tokens }
     }
 
     /// Merges the splits of rows that have several: those of which it is the last, after a barrier
     /// of the team that all partial results are stored before; or all, by the first, once their
     /// packets are there.
-    pub(super) fn arrive(self, team: ConsumerWarps<'k>, scratch: Scratch<'k>, counted: impl FnOnce()) {
+    pub(super) fn arrive(self, team: ConsumerWarps<'k>, scratch: LinearScratch<'k>, counted: impl FnOnce()) {
         match self.merged.parts {
-            Parts::Counted(arrivals) => {
+            SplitSignal::Counted(arrivals) => {
                 team.sync();
                 self.count(team, scratch, arrivals, counted);
             }
-            Parts::Packets(_) => {
+            SplitSignal::Packets(_) => {
                 team.k.moving().when(team.k.tid().eq(0), counted);
                 team.k.when(self.split.eq(0), || {
                     self.merge(team, |row| {
-                        let Part { begin, end, single, .. } = self.part(self.first_row + row);
+                        let SplitPart { begin, end, single, .. } = self.part(self.first_row + row);
                         begin.lt(end) & !single
                     });
                 });
@@ -156,7 +156,7 @@ impl<'k> Attention<'k> {
     fn count(
         self,
         team: ConsumerWarps<'k>,
-        scratch: Scratch<'k>,
+        scratch: LinearScratch<'k>,
         arrivals: Ptr<'k, Global, u32>,
         counted: impl FnOnce(),
     ) {
@@ -198,32 +198,37 @@ impl<'k> Attention<'k> {
     /// How partial results are loaded and stored: where the result is packets, nothing is released
     /// between the merge and those that write over them.
     fn partials(self) -> (Load<'k>, Store<'k>) {
-        if self.merged.out.is_packets() { Access::Relaxed.how() } else { Access::Weak.how() }
+        if self.merged.out.is_packets() { AccessMode::Relaxed.how() } else { AccessMode::Weak.how() }
     }
 
     /// Merges the splits of two elements of the group.
     fn merge_pair(self, row: Val<'k, u32>, element: Val<'k, u32>) {
-        let Heads { dim, splits, .. } = self.heads;
+        let HeadCounts { dim, splits, .. } = self.heads;
         let head_of_row = self.kv_head * self.heads.group() + element / dim;
         let head = row * self.heads.heads + head_of_row;
         let d = element % dim;
         let part = self.part(row);
         let mut whole = Vec::new();
-        let together = if let Parts::Packets(_) = self.merged.parts { TOGETHER / 2 } else { TOGETHER };
+        let together = if let SplitSignal::Packets(_) = self.merged.parts { TOGETHER / 2 } else { TOGETHER };
         for first in (0..splits).step_by(together as usize) {
             let some = first..splits.min(first + together);
             whole.extend(match self.merged.parts {
-                Parts::Counted(_) => self.stored(part, [head, d], some),
-                Parts::Packets(packets) => self.arrived(packets, part, [head, d], some),
+                SplitSignal::Counted(_) => self.stored(part, [head, d], some),
+                SplitSignal::Packets(packets) => self.arrived(packets, part, [head, d], some),
             });
-            whole = vec![Partial::merge(&whole)];
+            whole = vec![PartialAttention::merge(&whole)];
         }
         self.store_merged([row, head_of_row * dim + d], whole[0].normalised());
     }
 
     /// Two elements of some splits of a head of a row, all in flight together, as these are stored.
-    fn stored(self, part: Part<'k>, [head, d]: [Val<'k, u32>; 2], some: Range<u32>) -> Vec<Partial<'k, 2>> {
-        let Heads { dim, splits, .. } = self.heads;
+    fn stored(
+        self,
+        part: SplitPart<'k>,
+        [head, d]: [Val<'k, u32>; 2],
+        some: Range<u32>,
+    ) -> Vec<PartialAttention<'k, 2>> {
+        let HeadCounts { dim, splits, .. } = self.heads;
         let k = head.builder();
         let how = self.partials().0;
         let stats = self.stats.at(head * (splits * 2));
@@ -252,10 +257,10 @@ impl<'k> Attention<'k> {
     fn arrived(
         self,
         packets: Array<'k>,
-        part: Part<'k>,
+        part: SplitPart<'k>,
         [head, d]: [Val<'k, u32>; 2],
         some: Range<u32>,
-    ) -> Vec<Partial<'k, 2>> {
+    ) -> Vec<PartialAttention<'k, 2>> {
         let k = head.builder();
         let has: Vec<Candidate> = some.map(|split| (k.lit(split), part.has_tokens(split))).collect();
         let place = |&(split, has): &Candidate<'k>| {
@@ -283,13 +288,13 @@ impl<'k> Attention<'k> {
         single: Val<'k, bool>,
         [row, head_of_row]: [Val<'k, u32>; 2],
         d: Val<'k, u32>,
-        whole: Partial<'k, 2>,
+        whole: PartialAttention<'k, 2>,
     ) {
         let k = row.builder();
         let dim = self.heads.dim;
         let head = row * self.heads.heads + head_of_row;
         let result = || self.store_merged([row, head_of_row * dim + d], whole.normalised());
-        if let Parts::Packets(parts) = self.merged.parts {
+        if let SplitSignal::Packets(parts) = self.merged.parts {
             return k.if_else(single, result, || {
                 let start = self.packet(head, self.split);
                 parts.store_run(start + 2 + d, whole.acc);

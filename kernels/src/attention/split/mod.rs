@@ -17,7 +17,7 @@ mod queries;
 mod selected;
 mod shares;
 
-pub use device::{Attention, Heads, attention};
-pub use merge::{Merged, Parts};
-pub use selected::Selected;
+pub use device::{HeadCounts, SplitAttention, attention};
+pub use merge::{Merged, SplitSignal};
+pub use selected::TokenSelection;
 pub use shares::{Hidden, Shares};

@@ -3,14 +3,14 @@
 
 use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 
-use super::Heads;
-use super::device::{Pass, TOGETHER};
-use crate::gemv::linear::Scratch;
+use super::HeadCounts;
+use super::device::{AttentionPass, TOGETHER};
+use crate::gemv::linear::LinearScratch;
 use crate::kv::{Newest, PagedPool, PoolArray, TokenBlock};
 use crate::tile::Array;
 
 /// Of each run of dimensions the queries' words, and what their type rounds off them.
-pub(super) type Queries<'k> = Vec<[Vec<Val<'k, u32>>; 2]>;
+pub(super) type QueryWords<'k> = Vec<[Vec<Val<'k, u32>>; 2]>;
 
 /// What a warp that takes in the newest token has of it, as [`TokenBlock`] has that of a block: the
 /// words of a run of a token.
@@ -19,7 +19,7 @@ pub(super) struct NewestToken<'k> {
     values: Vec<[Val<'k, u32>; 4]>,
 }
 
-impl Heads {
+impl HeadCounts {
     /// Words from a head's queries to the next: heads that would lie in the same banks are half of
     /// them apart.
     fn query_pitch(self) -> u32 {
@@ -34,11 +34,11 @@ impl Heads {
     }
 }
 
-impl<'k> Pass<'k> {
+impl<'k> AttentionPass<'k> {
     /// The queries as A operands, times the scales and log2 e. The team brings them to shared
     /// memory, two dimensions a thread: every lane has those of a head, so that each warp would
     /// load all of them.
-    pub fn queries(self, scratch: Scratch<'k>) -> Queries<'k> {
+    pub fn queries(self, scratch: LinearScratch<'k>) -> QueryWords<'k> {
         let team = self.team;
         let heads = self.work.heads;
         let lanes = self.lanes();
@@ -108,7 +108,7 @@ impl<'k> Pass<'k> {
 
 impl<'k> NewestToken<'k> {
     /// Puts it into a block, of which it is token `number`.
-    pub fn put(&self, pass: Pass<'k>, number: Val<'k, u32>, to: &TokenBlock<'k>) {
+    pub fn put(&self, pass: AttentionPass<'k>, number: Val<'k, u32>, to: &TokenBlock<'k>) {
         let k = pass.team.k;
         let row = k.lane() / 4;
         let column = k.lane() % 4;

@@ -7,15 +7,15 @@
 use tilewright_codegen::build::Val;
 
 use super::Shares;
-use crate::kv::{BLOCK, Cells, PagedPool, SplitPages};
+use crate::kv::{BLOCK, PagedPool, SplitPages, StepScalars};
 use crate::warps::ConsumerWarps;
 
 /// The selection of tokens by a sparse flow: the pools' pages are the chosen blocks, and a row's
 /// position its last token among theirs.
 #[derive(Clone, Copy)]
-pub struct Selected<'k> {
+pub struct TokenSelection<'k> {
     /// Position of each row's token in its sequence.
-    pub position: Cells<'k>,
+    pub position: StepScalars<'k>,
     /// Blocks of a page of the sequence.
     pub page_blocks: u32,
     /// How many pages a split has where a row sees all of its tokens.
@@ -38,7 +38,7 @@ pub(super) struct Turns<'k> {
     step: u32,
 }
 
-impl<'k> Selected<'k> {
+impl<'k> TokenSelection<'k> {
     /// The shares of a row, in pages of the pool.
     pub(super) fn shares(self, pool: PagedPool<'k>, row: Val<'k, u32>, splits: u32) -> Shares<'k> {
         let last = pool.position.load(row);

@@ -25,7 +25,7 @@ use crate::naive;
 const ROUND: f64 = 1.0 / 256.0;
 
 /// Keys and values of a sequence and head.
-pub(super) struct Head {
+pub(super) struct CachedHead {
     depth: usize,
     keys: Vec<f64>,
     values: Vec<f64>,
@@ -34,13 +34,13 @@ pub(super) struct Head {
     longest: f64,
 }
 
-impl Head {
+impl CachedHead {
     /// `[tokens, depth]` each.
-    pub(super) fn new(depth: u32, [keys, values]: [Vec<f64>; 2]) -> Head {
+    pub(super) fn new(depth: u32, [keys, values]: [Vec<f64>; 2]) -> CachedHead {
         let depth = depth as usize;
         let longest = keys.chunks(depth).map(length).fold(0.0, f64::max);
         let sizes = values.iter().map(|v| v.abs()).collect();
-        Head { depth, keys, values, sizes, longest }
+        CachedHead { depth, keys, values, sizes, longest }
     }
 }
 
@@ -67,19 +67,19 @@ impl Visible {
 }
 
 /// A result: its values, and the largest part of the bound that does not depend on a value.
-pub(super) struct Attended {
+pub(super) struct AttendedValues {
     values: Vec<f64>,
     absolute: f64,
 }
 
-impl Attended {
+impl AttendedValues {
     /// A result of `elements` elements, none of which is known yet.
-    pub(super) fn new(elements: usize) -> Attended {
-        Attended { values: vec![f64::NAN; elements], absolute: 0.0 }
+    pub(super) fn new(elements: usize) -> AttendedValues {
+        AttendedValues { values: vec![f64::NAN; elements], absolute: 0.0 }
     }
 
     /// Sets the elements from `at` on to what query `q` finds in the tokens of a head that it sees.
-    pub(super) fn attend(&mut self, at: usize, q: &[f64], head: &Head, visible: Visible) {
+    pub(super) fn attend(&mut self, at: usize, q: &[f64], head: &CachedHead, visible: Visible) {
         let Visible { tokens, scale, soft_cap } = visible;
         let depth = head.depth;
         let range = tokens.start * depth..tokens.end * depth;
@@ -120,9 +120,9 @@ mod tests {
             let d = depth as usize;
             let scale = 1.0 / f64::from(depth).sqrt();
             let q = numbers(d);
-            let head = Head::new(depth, [numbers(tokens * d), numbers(tokens * d)]);
+            let head = CachedHead::new(depth, [numbers(tokens * d), numbers(tokens * d)]);
             let result = |tokens| {
-                let mut result = Attended::new(d);
+                let mut result = AttendedValues::new(d);
                 result.attend(0, &q, &head, Visible { tokens, scale, soft_cap: None });
                 result
             };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     /// Whether each of two results is outside the bound of the other.
-    fn are_apart([a, b]: [&Attended; 2]) -> bool {
+    fn are_apart([a, b]: [&AttendedValues; 2]) -> bool {
         [(a, b), (b, a)].into_iter().all(|(of, other)| {
             let bound = Bound { absolute: of.absolute, relative: ROUND };
             of.values.iter().zip(&other.values).any(|(e, v)| (v - e).abs() > bound.at(*e))
@@ -148,9 +148,9 @@ mod tests {
         let mut draw = Draw::new(7);
         let mut numbers = |count: usize| -> Vec<f64> { (0..count).map(|_| draw.unit()).collect() };
         let q = numbers(64);
-        let head = Head::new(64, [numbers(40 * 64), numbers(40 * 64)]);
+        let head = CachedHead::new(64, [numbers(40 * 64), numbers(40 * 64)]);
         let result = |scale: f64, soft_cap| {
-            let mut result = Attended::new(64);
+            let mut result = AttendedValues::new(64);
             result.attend(0, &q, &head, Visible { tokens: 0..40, scale, soft_cap });
             result
         };

@@ -5,7 +5,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::bound::{Attended, Head, Visible};
+use super::bound::{AttendedValues, CachedHead, Visible};
 use super::cache::Cache;
 use super::{KvTransport, modifier, one_of, page_tokens, positive, scored, variant};
 use crate::attention::decode::{Decode, Layout};
@@ -151,11 +151,11 @@ impl DecodeCase {
     /// `[sequences, kv_heads·group, depth]`.
     fn result(&self, cache: &Cache, q: &[bf16], pools: &[Vec<bf16>; 2], scale: f64) -> Expected {
         let Decode { depth, group, .. } = self.decode;
-        let mut result = Attended::new(q.len());
+        let mut result = AttendedValues::new(q.len());
         let mut lines = q.chunks((group * depth) as usize).enumerate();
         for (sequence, &tokens) in self.tokens.iter().enumerate() {
             for head in 0..self.kv_heads {
-                let of = Head::new(depth, [0, 1].map(|which: usize| cache.read(&pools[which], sequence, head)));
+                let of = CachedHead::new(depth, [0, 1].map(|which: usize| cache.read(&pools[which], sequence, head)));
                 for (line, rows) in lines.by_ref().take(1) {
                     for (row, q) in rows.chunks(depth as usize).enumerate() {
                         let q: Vec<f64> = q.iter().map(|x| x.to_f64()).collect();

@@ -25,7 +25,7 @@ use super::decode::{Decode, Layout};
 use super::prefill::{Kv, Prefill, QueryLayout};
 use super::{ScoreModifier, ScoreVariant};
 use crate::kv::{CpAsync, KvFamily, Staged, Tma};
-use crate::shipped::Entry;
+use crate::shipped::ShippedEntry;
 
 /// How keys and values travel, as a value.
 #[derive(Clone, Copy, Debug)]
@@ -123,13 +123,13 @@ const PREFILL: Prefill = Prefill {
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let kernels = [
-        Entry {
+        ShippedEntry {
             name: "decode_attention",
             needs: Needs::Sm80,
             record: |arch| DECODE.record::<CpAsync<2>>(arch),
             draw: |arch, seed| drawn(seed, |draws| DecodeCase::draw(&KvTransport::POINTERS, &[16], draws)).trial(arch),
         },
-        Entry {
+        ShippedEntry {
             name: "decode_attention_maps",
             needs: Needs::Sm90,
             record: |arch| DECODE.record::<Tma<2>>(arch),
@@ -139,7 +139,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
                 drawn(seed, |draws| DecodeCase::draw(&KvTransport::MAPS, tiles, draws)).trial(arch)
             },
         },
-        Entry {
+        ShippedEntry {
             name: "prefill_attention",
             needs: Needs::Sm80,
             record: |arch| PREFILL.record::<CpAsync<2>>(arch),
@@ -148,7 +148,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
                     .trial(arch)
             },
         },
-        Entry {
+        ShippedEntry {
             name: "prefill_attention_maps",
             needs: Needs::Sm90,
             record: |arch| PREFILL.record::<Tma<2>>(arch),
@@ -156,7 +156,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
                 drawn(seed, |draws| PrefillCase::draw(&KvTransport::MAPS.map(PrefillKernel::Warps), draws)).trial(arch)
             },
         },
-        Entry {
+        ShippedEntry {
             name: "prefill_attention_wgmma",
             needs: Needs::Sm90a,
             record: |_| PREFILL.record_hopper(),

@@ -5,7 +5,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::bound::{Attended, Head, Visible};
+use super::bound::{AttendedValues, CachedHead, Visible};
 use super::cache::{Cache, starts};
 use super::{KvTransport, modifier, one_of, page_tokens, positive, scored, variant};
 use crate::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
@@ -111,7 +111,7 @@ impl PrefillCase {
         let mut draw = Draw::new(self.data);
         let tokens: Vec<u32> = self.sequences.iter().map(|s| s.1).collect();
         let cache = Cache::new(&mut draw, prefill.kv, [prefill.depth, self.kv_heads], &tokens);
-        let queries = Queries::of(self);
+        let queries = QueryArrangement::of(self);
         let mut q = draw.floats(queries.elements(), bf16::from_f64);
         let mut pools = [0, 1].map(|_| cache.fill(&mut draw));
         if self.blank {
@@ -155,12 +155,19 @@ impl PrefillCase {
         Ok(scored(trial, scale, self.modifier).pass(out))
     }
 
-    fn result(&self, queries: &Queries, cache: &Cache, q: &[bf16], pools: &[Vec<bf16>; 2], scale: f64) -> Expected {
+    fn result(
+        &self,
+        queries: &QueryArrangement,
+        cache: &Cache,
+        q: &[bf16],
+        pools: &[Vec<bf16>; 2],
+        scale: f64,
+    ) -> Expected {
         let Prefill { depth, group, causal, .. } = self.prefill;
-        let mut result = Attended::new(q.len());
+        let mut result = AttendedValues::new(q.len());
         for (sequence, &(count, tokens)) in self.sequences.iter().enumerate() {
             for head in 0..self.kv_heads {
-                let of = Head::new(depth, [0, 1].map(|which: usize| cache.read(&pools[which], sequence, head)));
+                let of = CachedHead::new(depth, [0, 1].map(|which: usize| cache.read(&pools[which], sequence, head)));
                 for (head, query) in (head * group..(head + 1) * group).flat_map(|h| (0..count).map(move |i| (h, i))) {
                     let at = queries.place(sequence, head, query);
                     let q: Vec<f64> = q[at..at + depth as usize].iter().map(|x| x.to_f64()).collect();
@@ -174,7 +181,7 @@ impl PrefillCase {
 }
 
 /// How queries and results lie.
-struct Queries {
+struct QueryArrangement {
     depth: u32,
     heads: u32,
     rows: u32,
@@ -185,8 +192,8 @@ struct Queries {
     first: Vec<[u32; 2]>,
 }
 
-impl Queries {
-    fn of(case: &PrefillCase) -> Queries {
+impl QueryArrangement {
+    fn of(case: &PrefillCase) -> QueryArrangement {
         let depth = case.prefill.depth;
         let heads = case.kv_heads * case.prefill.group;
         let counts = case.sequences.iter().map(|s| s.0);
@@ -195,11 +202,25 @@ impl Queries {
                 let rows = case.sequences[0].0;
                 let sequences = case.sequences.len() as u32;
                 let first = (0..sequences).map(|sequence| [0, sequence * heads]).collect();
-                Queries { depth, heads, rows, planes: sequences * heads, strides: [depth, rows * depth], first }
+                QueryArrangement {
+                    depth,
+                    heads,
+                    rows,
+                    planes: sequences * heads,
+                    strides: [depth, rows * depth],
+                    first,
+                }
             }
             QueryLayout::Ragged => {
                 let first = starts(counts.clone()).into_iter().map(|row| [row, 0]).collect();
-                Queries { depth, heads, rows: counts.sum(), planes: heads, strides: [heads * depth, depth], first }
+                QueryArrangement {
+                    depth,
+                    heads,
+                    rows: counts.sum(),
+                    planes: heads,
+                    strides: [heads * depth, depth],
+                    first,
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use tilewright_codegen::trial::Draw;
 
 /// How the layout of a side is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LayoutKind {
     /// A type.
     Typed,
     /// A value, known while recording.
@@ -17,7 +17,7 @@ pub enum Kind {
 
 /// The threads that fill the tile in shared memory, and the copy that they use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fill {
+pub enum TileFill {
     /// All threads of the block.
     Block,
     /// The block, asynchronously.
@@ -33,9 +33,9 @@ pub enum Fill {
 /// One side in global memory: a tensor of three modes, permuted, sliced to a matrix, split, and cut
 /// into tiles.
 #[derive(Clone, Debug)]
-pub struct Side {
+pub struct CopySide {
     /// How its layout is known.
-    pub kind: Kind,
+    pub kind: LayoutKind,
     /// Extents of the three modes, as memory has them.
     pub extents: [u32; 3],
     /// Their strides, elements.
@@ -61,31 +61,31 @@ pub struct Side {
 
 /// One copy.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct CopyCase {
     /// Threads of a block.
     pub threads: u32,
     /// Tiles down and across: the grid's blocks.
     pub tiles: [u32; 2],
     /// Where it comes from.
-    pub from: Side,
+    pub from: CopySide,
     /// Where it goes.
-    pub to: Side,
+    pub to: CopySide,
     /// The threads that fill the tile.
-    pub fill: Fill,
+    pub fill: TileFill,
     /// Whether it goes on through registers.
     pub registers: bool,
 }
 
-impl Case {
+impl CopyCase {
     /// Draws a case for tiles of this shape, elements of a size in bytes, and types whose views
     /// have a number of tiles.
-    pub fn draw(draw: &mut Draw, tile: [u32; 2], bytes: u32, most: [u32; 2]) -> Case {
+    pub fn draw(draw: &mut Draw, tile: [u32; 2], bytes: u32, most: [u32; 2]) -> CopyCase {
         let tiles = most.map(|most| draw.between(1..=most));
-        let fills = [Fill::Block, Fill::BlockAsync, Fill::Warp, Fill::Thread, Fill::ThreadAsync];
+        let fills = [TileFill::Block, TileFill::BlockAsync, TileFill::Warp, TileFill::Thread, TileFill::ThreadAsync];
         let fill = fills[draw.between(0..=4) as usize];
-        let [from, to] = [0, 1].map(|_| Side::draw(draw, tile, tiles, bytes));
+        let [from, to] = [0, 1].map(|_| CopySide::draw(draw, tile, tiles, bytes));
         let registers = draw.between(0..=1) == 1;
-        Case { threads: 32 * draw.between(1..=6), tiles, from, to, fill, registers }
+        CopyCase { threads: 32 * draw.between(1..=6), tiles, from, to, fill, registers }
     }
 
     /// The tile of this block.
@@ -96,9 +96,10 @@ impl Case {
     }
 }
 
-impl Side {
-    fn draw(draw: &mut Draw, tile: [u32; 2], tiles: [u32; 2], bytes: u32) -> Side {
-        let kind = [Kind::Typed, Kind::Value, Kind::Told, Kind::Told][draw.between(0..=3) as usize];
+impl CopySide {
+    fn draw(draw: &mut Draw, tile: [u32; 2], tiles: [u32; 2], bytes: u32) -> CopySide {
+        let kind =
+            [LayoutKind::Typed, LayoutKind::Value, LayoutKind::Told, LayoutKind::Told][draw.between(0..=3) as usize];
         let split = (draw.between(0..=1) as usize, draw.between(1..=3));
         // What strides and extents are multiples of.
         let whole = [1, 2, 4, 16 / bytes][draw.between(0..=3) as usize];
@@ -111,9 +112,9 @@ impl Side {
             let full = tile[i] * tiles[i];
             let parts = if i == split.0 { split.1 } else { 1 };
             match kind {
-                Kind::Told if whole > 1 => told(draw, full, tile[i]) * parts,
-                Kind::Told => told(draw, full, tile[i]) * parts - draw.between(0..=parts - 1),
-                Kind::Typed | Kind::Value => full * parts,
+                LayoutKind::Told if whole > 1 => told(draw, full, tile[i]) * parts,
+                LayoutKind::Told => told(draw, full, tile[i]) * parts - draw.between(0..=parts - 1),
+                LayoutKind::Typed | LayoutKind::Value => full * parts,
             }
         });
         let mode = draw.between(0..=2) as usize;
@@ -121,13 +122,13 @@ impl Side {
         let mut view = matrix.to_vec();
         view.insert(mode, others);
         // A slice beyond the edge has nothing.
-        let beyond = u32::from(kind == Kind::Told && draw.between(0..=9) == 0);
+        let beyond = u32::from(kind == LayoutKind::Told && draw.between(0..=9) == 0);
         let at = draw.between(0..=others - 1 + beyond);
         let order = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]][draw.between(0..=5) as usize];
         let mut extents = [0; 3];
         (0..3).for_each(|i| extents[order[i]] = view[i]);
-        let (strides, offset) = Side::strides(draw, extents, whole, kind);
-        let side = Side {
+        let (strides, offset) = CopySide::strides(draw, extents, whole, kind);
+        let side = CopySide {
             kind,
             extents,
             strides,
@@ -141,12 +142,12 @@ impl Side {
             composed: draw.between(0..=1) == 1,
         };
         let most = side.widest().min(16 / bytes);
-        Side { promise: if draw.between(0..=3) == 0 { 1 } else { most }, ..side }
+        CopySide { promise: if draw.between(0..=3) == 0 { 1 } else { most }, ..side }
     }
 
     /// Strides in an order of memory that repeat no element, and what lies before: multiples of
     /// `whole` where they can be.
-    fn strides(draw: &mut Draw, extents: [u32; 3], whole: u32, kind: Kind) -> ([u32; 3], u32) {
+    fn strides(draw: &mut Draw, extents: [u32; 3], whole: u32, kind: LayoutKind) -> ([u32; 3], u32) {
         let mut order = [0, 1, 2];
         (1..3).rev().for_each(|i| order.swap(i, draw.between(0..=i as u32) as usize));
         let mut next = 1u32;
@@ -156,7 +157,7 @@ impl Side {
             next = (next * extents[mode] + draw.between(0..=2)).next_multiple_of(whole);
         }
         // A layout that is a value or a type is of an aligned tensor.
-        let offset = if kind == Kind::Told { whole * draw.between(0..=3) } else { 16 * draw.between(0..=1) };
+        let offset = if kind == LayoutKind::Told { whole * draw.between(0..=3) } else { 16 * draw.between(0..=1) };
         (strides, offset)
     }
 

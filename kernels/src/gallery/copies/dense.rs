@@ -1,7 +1,7 @@
 //! A side on the host: for each coordinate of a view the element of memory, listed. It knows no
 //! algebra of layouts.
 
-use super::{Kind, Side};
+use super::{CopySide, LayoutKind};
 use tilewright_layout::Layout;
 
 /// The element of memory at each coordinate, the first mode fastest; nothing where there is none.
@@ -76,11 +76,11 @@ impl Dense {
     }
 }
 
-impl Side {
+impl CopySide {
     /// The elements of memory of a tile; `typed` is the layout of memory where that is a type.
     pub fn tile(&self, typed: &Layout, tile: [u32; 2], place: [u32; 2]) -> Dense {
         let first = [0, 1].map(|i| tile[i] * place[i]);
-        if self.kind == Kind::Typed {
+        if self.kind == LayoutKind::Typed {
             let numbers = |of: &[i64]| of.iter().map(|&number| number as u32).collect::<Vec<_>>();
             let whole = Dense::new(&numbers(typed.extents()), &numbers(typed.strides()));
             return whole.permute(&[1, 0]).window(&first, &tile);
@@ -92,7 +92,7 @@ impl Side {
         let mut start = [0, 0];
         start[mode] = extents[mode] * part;
         let tile_of = matrix.window(&start, &extents).window(&first, &tile);
-        if !self.composed || self.kind == Kind::Told {
+        if !self.composed || self.kind == LayoutKind::Told {
             return tile_of;
         }
         // Even columns first.

@@ -10,7 +10,7 @@ mod case;
 mod dense;
 mod sides;
 
-pub use case::{Case, Fill, Kind, Side};
+pub use case::{CopyCase, CopySide, LayoutKind, TileFill};
 
 use crate::tile::prelude::*;
 use sides::GlobalSide;
@@ -20,19 +20,19 @@ use tilewright_layout::typed::{RowMajor, StaticLayout, Storage};
 /// Types and layouts of a copy: elements `T`; tiles of `M`×`N` in shared memory by the layout `L`;
 /// sides whose layout is a type lie in memory as `P`, of which the view is the transpose; a
 /// thread's own part is `R`×`C`.
-pub struct Copies<T, L, P, const M: usize, const N: usize, const R: usize, const C: usize>(
+pub struct TypedCopies<T, L, P, const M: usize, const N: usize, const R: usize, const C: usize>(
     core::marker::PhantomData<(T, L, P)>,
 );
 
 impl<T: Scalar, L: StaticLayout, P: StaticLayout, const M: usize, const N: usize, const R: usize, const C: usize>
-    Copies<T, L, P, M, N, R, C>
+    TypedCopies<T, L, P, M, N, R, C>
 where
     RowMajor<R, C>: Storage,
 {
     /// A tile of the view of `x` to the same tile of the view of `y`, by way of shared memory and
     /// registers: a tile a block. What x has not is zero at y; what is not of y's view stays.
     /// Parameters: the numbers of x's side, those of y's, `x`, `y`.
-    pub fn record(k: &Builder, case: &Case) {
+    pub fn record(k: &Builder, case: &CopyCase) {
         let from = case.from.told(k, "x");
         let to = case.to.told(k, "y");
         let x = k.global::<T>("x");
@@ -40,15 +40,15 @@ where
         let place = case.place(k);
         let staged = LayoutTensor::<T, L, _>::shared(k, "staged");
         match case.from.kind {
-            Kind::Typed => Self::fill(k, case, case.from.typed::<T, P, M, N>(x, place), staged),
-            Kind::Value => Self::fill(k, case, case.from.value(x, &from, place, [M, N]), staged),
-            Kind::Told => Self::fill(k, case, case.from.modes(x, &from, place, [M, N]), staged),
+            LayoutKind::Typed => Self::fill(k, case, case.from.typed::<T, P, M, N>(x, place), staged),
+            LayoutKind::Value => Self::fill(k, case, case.from.value(x, &from, place, [M, N]), staged),
+            LayoutKind::Told => Self::fill(k, case, case.from.modes(x, &from, place, [M, N]), staged),
         }
         k.barrier();
         match case.to.kind {
-            Kind::Typed => Self::empty(k, case, staged, case.to.typed::<T, P, M, N>(y, place)),
-            Kind::Value => Self::empty(k, case, staged, case.to.value(y, &to, place, [M, N])),
-            Kind::Told => Self::empty(k, case, staged, case.to.modes(y, &to, place, [M, N])),
+            LayoutKind::Typed => Self::empty(k, case, staged, case.to.typed::<T, P, M, N>(y, place)),
+            LayoutKind::Value => Self::empty(k, case, staged, case.to.value(y, &to, place, [M, N])),
+            LayoutKind::Told => Self::empty(k, case, staged, case.to.modes(y, &to, place, [M, N])),
         }
     }
 
@@ -56,26 +56,31 @@ where
     const OWNERS: [usize; 2] = [M / R, N / C];
 
     #[track_caller]
-    fn fill<'k, V: GlobalSide<'k, T>>(k: &'k Builder, case: &Case, from: V, staged: LayoutTensor<'k, T, L, Shared>) {
+    fn fill<'k, V: GlobalSide<'k, T>>(
+        k: &'k Builder,
+        case: &CopyCase,
+        from: V,
+        staged: LayoutTensor<'k, T, L, Shared>,
+    ) {
         let all = ThreadGroup::block(k);
         let warp = ThreadGroup::warp(k);
         let dealt = || (from.dealt(Self::OWNERS, k), sides::dealt(staged, Self::OWNERS, k));
         let owner = k.tid().lt((Self::OWNERS[0] * Self::OWNERS[1]) as u32);
         match case.fill {
-            Fill::Block => all.copy(from, staged),
-            Fill::BlockAsync => all.copy_async(from, staged),
-            Fill::Warp => k.when(k.warp().eq(0), || warp.copy(from, staged)),
-            Fill::Thread => k.when(owner, || copy(dealt().0, dealt().1)),
-            Fill::ThreadAsync => k.when(owner, || copy_async(dealt().0, dealt().1)),
+            TileFill::Block => all.copy(from, staged),
+            TileFill::BlockAsync => all.copy_async(from, staged),
+            TileFill::Warp => k.when(k.warp().eq(0), || warp.copy(from, staged)),
+            TileFill::Thread => k.when(owner, || copy(dealt().0, dealt().1)),
+            TileFill::ThreadAsync => k.when(owner, || copy_async(dealt().0, dealt().1)),
         }
-        if matches!(case.fill, Fill::BlockAsync | Fill::ThreadAsync) {
+        if matches!(case.fill, TileFill::BlockAsync | TileFill::ThreadAsync) {
             k.cp_async_commit();
             k.cp_async_wait(0);
         }
     }
 
     #[track_caller]
-    fn empty<'k, V: GlobalSide<'k, T>>(k: &'k Builder, case: &Case, staged: LayoutTensor<'k, T, L, Shared>, to: V) {
+    fn empty<'k, V: GlobalSide<'k, T>>(k: &'k Builder, case: &CopyCase, staged: LayoutTensor<'k, T, L, Shared>, to: V) {
         if !case.registers {
             return ThreadGroup::block(k).copy(staged, to);
         }

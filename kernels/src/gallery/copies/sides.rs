@@ -1,6 +1,6 @@
 //! A side on the device.
 
-use super::Side;
+use super::CopySide;
 use crate::tile::{AsyncFrom, CopyTo, Index, LayoutTensor, Modes};
 use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, SpaceOf};
 use tilewright_layout::typed::StaticLayout;
@@ -65,7 +65,7 @@ fn tuple(modes: &[(u32, u32)]) -> Layout {
     Layout::tuple(&modes.iter().map(leaf).collect::<Vec<_>>()).expect("few modes")
 }
 
-impl Side {
+impl CopySide {
     /// The tile at a place of a tensor that lies in memory as `P`, transposed.
     #[track_caller]
     pub(super) fn typed<'k, T: Scalar, P: StaticLayout, const M: usize, const N: usize>(

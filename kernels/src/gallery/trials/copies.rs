@@ -2,14 +2,14 @@
 
 use tilewright_codegen::build::{Scalar, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
-use tilewright_codegen::trial::{BufferId, Draw, Element, Expected, Pass, Trial};
+use tilewright_codegen::trial::{BufferId, Draw, Expected, Trial, TrialArg, TrialElement};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 use tilewright_layout::layout;
 use tilewright_layout::typed::{
     ColMajor, KMajor, OperandTile, RowMajor, StaticLayout, Storage, Swizzle, Swizzled, notation,
 };
 
-use crate::gallery::copies::{Case, Copies, Kind, Side};
+use crate::gallery::copies::{CopyCase, CopySide, LayoutKind, TypedCopies};
 
 /// Tiles of a view, at most.
 const MOST: [u32; 2] = [2, 3];
@@ -20,13 +20,13 @@ layout! {
 }
 
 /// Elements of a copy: any bits.
-trait Cell: Scalar + Element {
+trait CopyElement: Scalar + TrialElement {
     fn of(bits: u64) -> Self;
 }
 
 macro_rules! cells {
     ($($T:ty)+) => {$(
-        impl Cell for $T {
+        impl CopyElement for $T {
             fn of(bits: u64) -> $T {
                 bits as $T
             }
@@ -36,14 +36,14 @@ macro_rules! cells {
 cells!(u8 u16 u32 u64);
 
 /// Draws a case of a form, and records it; the kernel alone, or on trial.
-struct Form {
+struct CopyForm {
     record: fn(Arch, u64) -> Kernel,
     draw: fn(Arch, u64) -> Result<Trial, VerifyErrors>,
 }
 
 macro_rules! forms {
     ($($T:ty, $L:ty, $P:ty, $m:literal $n:literal, $r:literal $c:literal;)+) => {
-        [$(Form {
+        [$(CopyForm {
             record: |arch, seed| recorded::<$T, $L, $P, $m, $n, $r, $c>(arch, seed).1,
             draw: on_trial::<$T, $L, $P, $m, $n, $r, $c>,
         }),+]
@@ -52,7 +52,7 @@ macro_rules! forms {
 
 /// Elements; the tile in shared memory; memory of a typed side, of six tiles, transposed; the
 /// tile's extents; a thread's part.
-const FORMS: [Form; 7] = forms! {
+const FORMS: [CopyForm; 7] = forms! {
     u32, RowMajor<16, 32>, RowMajor<96, 32>, 16 32, 4 4;
     u32, RowMajor<8, 16>, ColMajor<48, 16>, 8 16, 2 4;
     u32, Swizzled<Swizzle<2, 2, 2>, RowMajor<8, 16>>, RowMajor<48, 16>, 8 16, 1 8;
@@ -62,19 +62,35 @@ const FORMS: [Form; 7] = forms! {
     u64, Padded, ColMajor<24, 8>, 4 8, 2 2;
 };
 
-fn recorded<T: Cell, L: StaticLayout, P: StaticLayout, const M: usize, const N: usize, const R: usize, const C: usize>(
+fn recorded<
+    T: CopyElement,
+    L: StaticLayout,
+    P: StaticLayout,
+    const M: usize,
+    const N: usize,
+    const R: usize,
+    const C: usize,
+>(
     arch: Arch,
     seed: u64,
-) -> (Case, Kernel)
+) -> (CopyCase, Kernel)
 where
     RowMajor<R, C>: Storage,
 {
-    let case = Case::draw(&mut Draw::new(seed), [M as u32, N as u32], size_of::<T>() as u32, MOST);
-    let kernel = record("copies", arch, block(case.threads), |k| Copies::<T, L, P, M, N, R, C>::record(k, &case));
+    let case = CopyCase::draw(&mut Draw::new(seed), [M as u32, N as u32], size_of::<T>() as u32, MOST);
+    let kernel = record("copies", arch, block(case.threads), |k| TypedCopies::<T, L, P, M, N, R, C>::record(k, &case));
     (case, kernel)
 }
 
-fn on_trial<T: Cell, L: StaticLayout, P: StaticLayout, const M: usize, const N: usize, const R: usize, const C: usize>(
+fn on_trial<
+    T: CopyElement,
+    L: StaticLayout,
+    P: StaticLayout,
+    const M: usize,
+    const N: usize,
+    const R: usize,
+    const C: usize,
+>(
     arch: Arch,
     seed: u64,
 ) -> Result<Trial, VerifyErrors>
@@ -83,8 +99,8 @@ where
 {
     let (case, kernel) = recorded::<T, L, P, M, N, R, C>(arch, seed);
     let draw = &mut Draw::new(!seed);
-    let mut memory = |side: &Side| -> Vec<T> {
-        let reach = if side.kind == Kind::Typed { P::LAYOUT.cosize() as u32 } else { side.reach() };
+    let mut memory = |side: &CopySide| -> Vec<T> {
+        let reach = if side.kind == LayoutKind::Typed { P::LAYOUT.cosize() as u32 } else { side.reach() };
         (0..side.offset + reach + draw.between(0..=9)).map(|_| T::of(draw.bits())).collect()
     };
     let x = memory(&case.from);
@@ -98,7 +114,7 @@ where
             after[(case.to.offset + to) as usize] = value;
         }
     }
-    let Case { from, to, fill, registers, tiles, .. } = &case;
+    let CopyCase { from, to, fill, registers, tiles, .. } = &case;
     let note = format!(
         "{} by {fill:?}{}, {:?} to {:?}, {}×{} tiles",
         notation::<L>().as_str(),
@@ -112,7 +128,8 @@ where
     let x = trial.input("x", &x);
     let y = trial.changed("y", &y, Expected::exact(&after));
     let numbers = from.numbers().into_iter().chain(to.numbers());
-    let begin = |buffer: BufferId, side: &Side| Pass::Pointer(buffer, u64::from(side.offset) * size_of::<T>() as u64);
+    let begin =
+        |buffer: BufferId, side: &CopySide| TrialArg::Pointer(buffer, u64::from(side.offset) * size_of::<T>() as u64);
     let trial = numbers.fold(trial, Trial::pass).pass(begin(x, from)).pass(begin(y, to));
     Ok(trial)
 }

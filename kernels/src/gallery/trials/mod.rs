@@ -12,13 +12,14 @@ mod transpose;
 mod two_products;
 mod unit_rows;
 
-use crate::shipped::Entry;
+use crate::shipped::ShippedEntry;
 use tilewright_codegen::ir::Needs;
 use tilewright_codegen::trial::Shipped;
 
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
-    let entry = |name, needs, record, draw| -> Box<dyn Shipped> { Box::new(Entry { name, needs, record, draw }) };
+    let entry =
+        |name, needs, record, draw| -> Box<dyn Shipped> { Box::new(ShippedEntry { name, needs, record, draw }) };
     vec![
         entry("transpose_edged", Needs::Sm80, transpose::record_transpose, transpose::draw_transpose),
         entry("column_sums", Needs::Sm80, column_sums::record_sums, column_sums::draw_sums),

@@ -3,7 +3,7 @@
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
-use super::tiles::Plan;
+use super::tiles::HopperPlan;
 use crate::activation::SoftCap;
 use crate::sample::key::{key, largest};
 use crate::tile::Array;
@@ -26,7 +26,7 @@ impl<'k> Bests<'k> {
     pub fn store<const RUN: usize>(
         self,
         team: ConsumerWarps<'k>,
-        plan: &Plan,
+        plan: &HopperPlan,
         room: Ptr<'k, Shared, f32>,
         [tile, first]: [Val<'k, u32>; 2],
         columns: u32,
@@ -41,7 +41,12 @@ impl<'k> Bests<'k> {
     }
 
     /// The best of this lane's rows of a tile that begins with row `from`; 0 where there are none.
-    fn of_lane<const RUN: usize>(self, plan: &Plan, sums: Ptr<'k, Shared, f32>, from: Val<'k, u32>) -> Val<'k, u64> {
+    fn of_lane<const RUN: usize>(
+        self,
+        plan: &HopperPlan,
+        sums: Ptr<'k, Shared, f32>,
+        from: Val<'k, u32>,
+    ) -> Val<'k, u64> {
         let k = from.builder();
         let runs = plan.rows() / RUN as u32;
         let mine = k.lane() * RUN as u32;

@@ -36,9 +36,9 @@
 //! | 2048 × 8192 | 64 × 128, 8 | 1 | 4 | 128 | 2.00 | 7.3 | 9.2 |
 //! | 128256 × 2048 | 248 × 64, 4 | 2 | 1 | 132 | 1.13 | 114.2 | 117.1 |
 
-use super::Rows;
+use super::WeightRows;
 use super::choose_codes::{choose_codes, predict_codes};
-use super::{Plan, Tuning};
+use super::{HopperPlan, HopperTuning};
 use crate::gemv::Strip;
 use crate::gemv::packed::DEPTH;
 
@@ -78,7 +78,7 @@ const IN_FLIGHT: [u32; 2] = [3, 2];
 const BYTES_IN_FLIGHT: u32 = 48 << 10;
 
 /// What is chosen where nothing else goes.
-pub(super) const LEAST: Tuning = Tuning {
+pub(super) const LEAST: HopperTuning = HopperTuning {
     warpgroups: 1,
     strips: 8,
     stage_tiles: 2,
@@ -97,16 +97,16 @@ pub(super) const LEAST: Tuning = Tuning {
 /// use tilewright_kernels::gemv::{Strip, hopper};
 /// let strip = Strip::new(4096, 8, 16384)?;
 /// let best = hopper::choose(64, 14336, strip, 132, 8);
-/// let time = |tuning| hopper::Plan::new(64, 14336, strip, tuning).map(|plan| hopper::predict(&plan, 132));
+/// let time = |tuning| hopper::HopperPlan::new(64, 14336, strip, tuning).map(|plan| hopper::predict(&plan, 132));
 /// // Tiles of 128 rows make 112 blocks.
-/// assert!(time(best)? < time(hopper::Tuning { warpgroups: 2, strips: 16, ..best })?);
+/// assert!(time(best)? < time(hopper::HopperTuning { warpgroups: 2, strips: 16, ..best })?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
+pub fn predict(plan: &HopperPlan, multiprocessors: u32) -> f64 {
     if plan.strip.codes().is_some() {
         return predict_codes(plan, multiprocessors);
     }
-    let Tuning { warpgroups, stages, multicast, splits, .. } = plan.tuning;
+    let HopperTuning { warpgroups, stages, multicast, splits, .. } = plan.tuning;
     let cluster = plan.tuning.cluster();
     let groups = plan.groups();
     let resident = multiprocessors / cluster;
@@ -142,21 +142,27 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
 /// use tilewright_kernels::gemv::{Strip, hopper};
 /// let strip = Strip::new(2048, 8, 16384)?;
 /// let best = hopper::choose(64, 8192, strip, 132, 8);
-/// assert!(hopper::Plan::new(64, 8192, strip, best).is_ok());
+/// assert!(hopper::HopperPlan::new(64, 8192, strip, best).is_ok());
 /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
 /// ```
-pub fn choose(batch: u32, rows: impl Into<Rows>, strip: Strip, multiprocessors: u32, most_blocks: u32) -> Tuning {
+pub fn choose(
+    batch: u32,
+    rows: impl Into<WeightRows>,
+    strip: Strip,
+    multiprocessors: u32,
+    most_blocks: u32,
+) -> HopperTuning {
     choose_for(batch, rows, strip, [multiprocessors, most_blocks], |_| true).unwrap_or(LEAST)
 }
 
 /// Chooses among plans that fit; `None` where no plan does.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Epilogue, Strip, hopper::{Finish, Plan, choose_for}};
+/// use tilewright_kernels::gemv::{Epilogue, Strip, hopper::{HopperEpilogue, HopperPlan, choose_for}};
 /// use tilewright_kernels::tile::Float;
 /// // A norm begins where the rows of a block are whole slots.
-/// let adds = Finish::from(Epilogue { residual: true, wide: true, ..Epilogue::default() });
-/// let begins = Finish { normed: Some(Float::F32), ..adds };
+/// let adds = HopperEpilogue::from(Epilogue { residual: true, wide: true, ..Epilogue::default() });
+/// let begins = HopperEpilogue { normed: Some(Float::F32), ..adds };
 /// let strip = Strip::new(2048, 8, 16384)?;
 /// let tuning = choose_for(64, 2048, strip, [132, 2], |plan| begins.check(plan).is_ok()).expect("there is one");
 /// assert_eq!((tuning.strips * 8 / tuning.splits) % 32, 0);
@@ -164,16 +170,16 @@ pub fn choose(batch: u32, rows: impl Into<Rows>, strip: Strip, multiprocessors: 
 /// ```
 pub fn choose_for(
     batch: u32,
-    rows: impl Into<Rows>,
+    rows: impl Into<WeightRows>,
     strip: Strip,
     [multiprocessors, most_blocks]: [u32; 2],
-    fits: impl Fn(&Plan) -> bool,
-) -> Option<Tuning> {
+    fits: impl Fn(&HopperPlan) -> bool,
+) -> Option<HopperTuning> {
     let rows = rows.into();
     if strip.codes().is_some() {
         return choose_codes(batch, rows, strip, [multiprocessors, most_blocks], fits);
     }
-    let mut best: Option<(f64, Tuning)> = None;
+    let mut best: Option<(f64, HopperTuning)> = None;
     for strips in (2u32..=32).rev() {
         for stage_tiles in [4, 2] {
             for multicast in [1, 2] {
@@ -181,11 +187,12 @@ pub fn choose_for(
                     let warpgroups = strips.div_ceil(8);
                     let stage_bytes = strips * Strip::ROWS * stage_tiles * DEPTH * 2;
                     let in_flight = BYTES_IN_FLIGHT.div_ceil(stage_bytes).clamp(IN_FLIGHT[1], IN_FLIGHT[0]);
-                    let tuning = Tuning { warpgroups, strips, stage_tiles, in_flight, multicast, splits, ..LEAST };
+                    let tuning =
+                        HopperTuning { warpgroups, strips, stage_tiles, in_flight, multicast, splits, ..LEAST };
                     if tuning.cluster() > most_blocks {
                         continue;
                     }
-                    let Ok(plan) = Plan::new(batch, rows, strip, tuning) else { continue };
+                    let Ok(plan) = HopperPlan::new(batch, rows, strip, tuning) else { continue };
                     let time = predict(&plan, multiprocessors);
                     // What the last round leaves idle is little of many small tiles, and large ones
                     // ask L2 for less. An odd number of strips has a warp that multiplies rows of

@@ -25,9 +25,9 @@
 //! | 512 × 4096 × 14336 | 128 × 128, 128 | 85.3 | with k of 64: 92 to 96; 128 × 256, 64: 131 |
 //! | 4096 × 14336 × 4096 | 128 × 256, 64 | 700 | 192 × 160, 64: 749; 192 × 128, 64: 842 |
 
-use super::Rows;
+use super::WeightRows;
 use super::choose::{CYCLES, EXCHANGE, INGRESS, LEAST, MEET, MEMORY};
-use super::{Plan, Tuning};
+use super::{HopperPlan, HopperTuning};
 use crate::gemv::Strip;
 
 /// Instructions of a warp that make the operand of a step: of codes of 4 bits with scales of bf16,
@@ -49,8 +49,8 @@ const THREE: f64 = 1.1;
 
 /// Estimates the microseconds of a plan on a number of multiprocessors; infinite where blocks that
 /// meet are not resident together.
-pub(super) fn predict_codes(plan: &Plan, multiprocessors: u32) -> f64 {
-    let Tuning { warpgroups, splits, multicast, .. } = plan.tuning;
+pub(super) fn predict_codes(plan: &HopperPlan, multiprocessors: u32) -> f64 {
+    let HopperTuning { warpgroups, splits, multicast, .. } = plan.tuning;
     let groups = plan.all_groups();
     let resident = multiprocessors / plan.tuning.cluster();
     if resident == 0 || (splits > 1 && groups > resident) {
@@ -82,12 +82,12 @@ pub(super) fn predict_codes(plan: &Plan, multiprocessors: u32) -> f64 {
 /// As [`choose_for`](super::choose_for).
 pub(super) fn choose_codes(
     batch: u32,
-    rows: Rows,
+    rows: WeightRows,
     strip: Strip,
     [multiprocessors, most_blocks]: [u32; 2],
-    fits: impl Fn(&Plan) -> bool,
-) -> Option<Tuning> {
-    let mut best: Option<(f64, Tuning)> = None;
+    fits: impl Fn(&HopperPlan) -> bool,
+) -> Option<HopperTuning> {
+    let mut best: Option<(f64, HopperTuning)> = None;
     let tiles = (1..=256 / 8).map(|eights| 8 * eights).filter(|&vectors| vectors < batch && vectors >= 64);
     let all = (batch <= 256).then_some(0);
     for vectors in all.into_iter().chain(tiles) {
@@ -95,13 +95,13 @@ pub(super) fn choose_codes(
             for multicast in [1, 2] {
                 for splits in [1, 2, 4] {
                     let warpgroups = u32::div_ceil(strips, 8);
-                    let tuning = Tuning { warpgroups, strips, stages: 8, multicast, splits, vectors, ..LEAST };
+                    let tuning = HopperTuning { warpgroups, strips, stages: 8, multicast, splits, vectors, ..LEAST };
                     if tuning.cluster() > most_blocks {
                         continue;
                     }
                     for stage_tiles in [256, 128].map(|k| (k / strip.depth()).max(1)) {
-                        let tuning = Tuning { stage_tiles, ..tuning };
-                        let Ok(plan) = Plan::new(batch, rows, strip, tuning) else { continue };
+                        let tuning = HopperTuning { stage_tiles, ..tuning };
+                        let Ok(plan) = HopperPlan::new(batch, rows, strip, tuning) else { continue };
                         let time = predict_codes(&plan, multiprocessors);
                         if best.is_none_or(|(least, _)| time < least) && time.is_finite() && fits(&plan) {
                             best = Some((time, plan.tuning));

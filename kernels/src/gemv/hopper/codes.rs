@@ -15,7 +15,7 @@ use tilewright_codegen::device::{Outside, Promotion, TensorShape, TileSwizzle};
 use tilewright_codegen::ir::attr::Fp8;
 use tilewright_layout::{DType, Layout, Swizzle, Swizzled};
 
-use super::tiles::Plan;
+use super::tiles::HopperPlan;
 use crate::gemv::convert::AND_OR;
 use crate::gemv::packed::{BYTES, DEPTH, leaf, modes};
 use crate::gemv::{Codes, Strip};
@@ -44,7 +44,7 @@ const NIBBLES: u32 = 0x4300_4300;
 const BYTE: f32 = 8_388_608.0;
 
 /// The A operand of a step of 16.
-pub(super) type Operand<'k> = RegisterTensor<'k, u32, <bf16 as InputType>::WarpgroupA>;
+pub(super) type StepOperand<'k> = RegisterTensor<'k, u32, <bf16 as InputType>::WarpgroupA>;
 
 /// A stage of codes.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ pub(super) struct CodeStage {
 
 impl CodeStage {
     /// The stage of a plan; `None` for bf16 weights.
-    pub fn of(plan: &Plan) -> Option<CodeStage> {
+    pub fn of(plan: &HopperPlan) -> Option<CodeStage> {
         let strip = plan.strip;
         let tuning = plan.tuning;
         let strips = tuning.strips;
@@ -115,7 +115,7 @@ impl CodeStage {
     }
 
     /// Factors as boxes of the copy engine: 16 bytes, row of the strip, strip.
-    pub fn factors_map(self, plan: &Plan) -> TensorShape {
+    pub fn factors_map(self, plan: &HopperPlan) -> TensorShape {
         let strip = plan.strip;
         let eight = ROW / 2;
         TensorShape {
@@ -213,7 +213,7 @@ impl<'k> CodeLane<'k> {
 
     /// The A operand of the steps of 32 from `first` on of the stage, two of 16 each.
     #[track_caller]
-    pub fn operands(&self, first: u32, steps: u32) -> Vec<Vec<Operand<'k>>> {
+    pub fn operands(&self, first: u32, steps: u32) -> Vec<Vec<StepOperand<'k>>> {
         let of_tile = self.of.depth / DEPTH;
         let mut operands = Vec::new();
         let mut known: Option<(u32, [Factor<'k>; 2])> = None;
@@ -235,7 +235,7 @@ impl<'k> CodeLane<'k> {
                         let octet = 2 * instruction + register / 2;
                         self.widened(words[half][octet][at as usize], factors[half])
                     };
-                    operands.push(vec![Operand::from_registers(register)]);
+                    operands.push(vec![StepOperand::from_registers(register)]);
                 }
             }
             step += count;

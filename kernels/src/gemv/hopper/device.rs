@@ -5,11 +5,11 @@ use tilewright_codegen::build::{Builder, Bulk, Param, Ptr, Shared, TensorMap, Va
 use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::{Layout, Swizzled};
 
-use super::codes::{CodeLane, CodeStage, Operand};
+use super::codes::{CodeLane, CodeStage, StepOperand};
 use super::exchange::Exchange;
-use super::finish::Results;
-use super::runs::Runs;
-use super::tiles::{Plan, Vectors, Weights};
+use super::finish::HopperResults;
+use super::runs::ResultRuns;
+use super::tiles::{ActivationRing, HopperPlan, WeightRing};
 use crate::gemv::packed::DEPTH;
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
 use crate::ring::{
@@ -19,14 +19,14 @@ use crate::tile::{Index, LayoutTensor};
 use crate::warps::ConsumerWarps;
 
 /// What a stage of either ring holds.
-type Stage = (StageTile<bf16, Swizzled>,);
+type HopperStage = (StageTile<bf16, Swizzled>,);
 
 /// A block's part of the product: one tile of a group of tiles that share activations, and one
 /// share of k.
 #[derive(Clone, Copy)]
-pub(super) struct Block<'a, 'k> {
+pub(super) struct BlockShare<'a, 'k> {
     k: &'k Builder,
-    pub plan: &'a Plan,
+    pub plan: &'a HopperPlan,
     /// Which tile of its group.
     pub member: Val<'k, u32>,
     /// Which share of k.
@@ -35,7 +35,7 @@ pub(super) struct Block<'a, 'k> {
 
 /// A tile that a block computes.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'k> {
+pub(super) struct BlockTile<'k> {
     /// Which tile of the rows.
     pub rows: Val<'k, u32>,
     /// Its first vector, where vectors have several tiles.
@@ -50,16 +50,16 @@ pub(super) struct WeightMaps<'k> {
 }
 
 /// The ends of the rings where stages are read.
-pub(super) struct Inputs<'k> {
-    pub weights: Consumer<'k, Weights, Stage>,
-    pub vectors: Deferred<'k, Vectors, Stage>,
+pub(super) struct HopperInputs<'k> {
+    pub weights: Consumer<'k, WeightRing, HopperStage>,
+    pub vectors: Deferred<'k, ActivationRing, HopperStage>,
 }
 
-impl<'a, 'k> Block<'a, 'k> {
-    pub(super) fn new(k: &'k Builder, plan: &'a Plan) -> Self {
+impl<'a, 'k> BlockShare<'a, 'k> {
+    pub(super) fn new(k: &'k Builder, plan: &'a HopperPlan) -> Self {
         let multicast = plan.tuning.multicast;
         let rank = if plan.tuning.cluster() > 1 { k.cluster_rank() } else { k.lit(0) };
-        Block { k, plan, member: rank % multicast, split: rank / multicast }
+        BlockShare { k, plan, member: rank % multicast, split: rank / multicast }
     }
 
     /// Which group of tiles this block begins with.
@@ -68,18 +68,19 @@ impl<'a, 'k> Block<'a, 'k> {
     }
 
     /// This block's tile of a group: tiles of the same rows follow each other.
-    fn place(self, group: Val<'k, u32>) -> Place<'k> {
+    fn place(self, group: Val<'k, u32>) -> BlockTile<'k> {
         let (plan, multicast) = (self.plan, self.plan.tuning.multicast);
         match plan.vector_tiles() {
-            1 => Place { rows: group * multicast + self.member, vector: None },
-            tiles => {
-                Place { rows: group / tiles * multicast + self.member, vector: Some(group % tiles * plan.of_tile()) }
-            }
+            1 => BlockTile { rows: group * multicast + self.member, vector: None },
+            tiles => BlockTile {
+                rows: group / tiles * multicast + self.member,
+                vector: Some(group % tiles * plan.of_tile()),
+            },
         }
     }
 
     /// The tiles of this block, one after the other. Where k is shared there is one.
-    fn each_tile(self, body: impl FnOnce(Place<'k>)) {
+    fn each_tile(self, body: impl FnOnce(BlockTile<'k>)) {
         let k = self.k;
         let plan = self.plan;
         let cluster = plan.tuning.cluster();
@@ -106,15 +107,19 @@ impl<'a, 'k> Block<'a, 'k> {
 
     /// The ring of weights, whose first stages one thread issues before the block meets: that of
     /// `fetch_weights`.
-    pub(super) fn weights(self, thread: u32, maps: WeightMaps<'k>) -> Unready<Ring<'k, Weights, Stage, ByBulk>> {
+    pub(super) fn weights(
+        self,
+        thread: u32,
+        maps: WeightMaps<'k>,
+    ) -> Unready<Ring<'k, WeightRing, HopperStage, ByBulk>> {
         let plan = self.plan;
-        Ring::begun::<Weights>(self.k, (plan.stage(),), plan.ring(), [thread, plan.begun()], |stage, to| {
+        Ring::begun::<WeightRing>(self.k, (plan.stage(),), plan.ring(), [thread, plan.begun()], |stage, to| {
             self.bring_weights(to, maps, [self.place(self.first_group()).rows, self.chunks()[0] + stage])
         })
     }
 
     /// Fetches the following weights, by that thread.
-    pub(super) fn fetch_weights(self, ring: &mut Producer<'k, Weights, Stage, ByBulk>, maps: WeightMaps<'k>) {
+    pub(super) fn fetch_weights(self, ring: &mut Producer<'k, WeightRing, HopperStage, ByBulk>, maps: WeightMaps<'k>) {
         let k = self.k;
         let [begin, end] = self.chunks();
         let next = k.var(begin + self.plan.begun());
@@ -127,10 +132,10 @@ impl<'a, 'k> Block<'a, 'k> {
 
     fn bring_weights(
         self,
-        to: Empty<'k, Weights, Stage, ByBulk>,
+        to: Empty<'k, WeightRing, HopperStage, ByBulk>,
         WeightMaps { weights: map, factors }: WeightMaps<'k>,
         [tile, chunk]: [Val<'k, u32>; 2],
-    ) -> Filled<'k, Weights, Stage, ByBulk> {
+    ) -> Filled<'k, WeightRing, HopperStage, ByBulk> {
         let k = self.k;
         let plan = self.plan;
         // What several tiles of vectors read is read again.
@@ -146,7 +151,11 @@ impl<'a, 'k> Block<'a, 'k> {
     }
 
     /// Fetches activations, by one thread: its share of the vectors, for all blocks of its group.
-    pub(super) fn fetch_vectors(self, ring: &mut Producer<'k, Vectors, Stage, ByBulk>, map: Ptr<'k, Param, TensorMap>) {
+    pub(super) fn fetch_vectors(
+        self,
+        ring: &mut Producer<'k, ActivationRing, HopperStage, ByBulk>,
+        map: Ptr<'k, Param, TensorMap>,
+    ) {
         let k = self.k;
         let plan = self.plan;
         let multicast = plan.tuning.multicast;
@@ -174,10 +183,10 @@ impl<'a, 'k> Block<'a, 'k> {
     /// rows, after an exchange of sums.
     pub(super) fn multiply(
         self,
-        inputs: &mut Inputs<'k>,
+        inputs: &mut HopperInputs<'k>,
         room: Ptr<'k, Shared, f32>,
         exchange: Option<Exchange<'k>>,
-        results: Results<'k>,
+        results: HopperResults<'k>,
     ) {
         // Runs of four are whole and aligned, or nothing is known of any.
         if self.plan.results.results().is_multiple_of(4) {
@@ -189,10 +198,10 @@ impl<'a, 'k> Block<'a, 'k> {
 
     fn multiply_runs<const RUN: usize>(
         self,
-        inputs: &mut Inputs<'k>,
+        inputs: &mut HopperInputs<'k>,
         room: Ptr<'k, Shared, f32>,
         exchange: Option<Exchange<'k>>,
-        results: Results<'k>,
+        results: HopperResults<'k>,
     ) {
         let k = self.k;
         let plan = self.plan;
@@ -218,11 +227,12 @@ impl<'a, 'k> Block<'a, 'k> {
             // Operands of heads, and of the few rows that are a block's of an exchange, come while
             // the first stages do.
             let is_early = exchange.is_some() || results.asks_by_vector();
-            let ask = |first: u32| is_early.then(|| Runs::<RUN>::of(self, tile, first, results).ask(team)).flatten();
+            let ask =
+                |first: u32| is_early.then(|| ResultRuns::<RUN>::of(self, tile, first, results).ask(team)).flatten();
             let asked: Vec<_> = (0..plan.columns()).step_by(staged).map(ask).collect();
             // One stage; the group of the stage before may be in flight where its weights have
             // registers of their own.
-            let step = |inputs: &mut Inputs<'k>, keep: Val<'k, bool>, in_flight: bool| {
+            let step = |inputs: &mut HopperInputs<'k>, keep: Val<'k, bool>, in_flight: bool| {
                 let weights = inputs.weights.wait();
                 let (w,) = weights.tiles();
                 let a = sums.load_a::<bf16, _>(from, w, row, plan.stage_k() / 16);
@@ -261,7 +271,7 @@ impl<'a, 'k> Block<'a, 'k> {
                 if !plan.rows().is_multiple_of(16) {
                     k.when(k.warp().eq(warps), || stage(8));
                 }
-                let runs = Runs::<RUN>::of(self, tile, first, results);
+                let runs = ResultRuns::<RUN>::of(self, tile, first, results);
                 if let Some(exchange) = exchange {
                     runs.store(team, &exchange.swap(self, team, room), asked);
                     continue;
@@ -283,7 +293,7 @@ impl<'a, 'k> Block<'a, 'k> {
     /// other, while the one before is multiplied.
     fn multiply_codes(
         self,
-        inputs: &mut Inputs<'k>,
+        inputs: &mut HopperInputs<'k>,
         codes: CodeStage,
         sums: Accumulator<'k, f32>,
         keep: Val<'k, bool>,
@@ -306,8 +316,8 @@ impl<'a, 'k> Block<'a, 'k> {
     /// Multiplies an operand with the next stage of activations; `begun` is called after the
     /// products have begun. Their group may be in flight when this returns, or else none.
     fn meet_vectors(
-        inputs: &mut Inputs<'k>,
-        a: &[Vec<Operand<'k>>],
+        inputs: &mut HopperInputs<'k>,
+        a: &[Vec<StepOperand<'k>>],
         sums: Accumulator<'k, f32>,
         keep: Val<'k, bool>,
         in_flight: bool,

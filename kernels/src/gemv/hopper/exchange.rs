@@ -7,8 +7,8 @@
 use tilewright_codegen::build::{Builder, Mbarrier, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{ClusterArriveOrder, ProxyFence};
 
-use super::device::Block;
-use super::tiles::{PAD, Plan};
+use super::device::BlockShare;
+use super::tiles::{HopperPlan, PAD};
 use crate::warps::ConsumerWarps;
 
 /// A block's end of it.
@@ -24,7 +24,7 @@ pub(super) struct Exchange<'k> {
 
 impl<'k> Exchange<'k> {
     /// Memory and its mbarrier, which the block's barrier after the rings makes known.
-    pub fn new(k: &'k Builder, plan: &Plan) -> Exchange<'k> {
+    pub fn new(k: &'k Builder, plan: &HopperPlan) -> Exchange<'k> {
         let inbox = k.shared_aligned("inbox", plan.inbox_bytes() / 4, 16);
         let arrived = k.mbarriers("arrived", 1);
         k.when(k.tid().eq(0), || {
@@ -55,7 +55,7 @@ impl<'k> Exchange<'k> {
     /// depend on who was first.
     pub fn swap(
         self,
-        block: Block<'_, 'k>,
+        block: BlockShare<'_, 'k>,
         team: ConsumerWarps<'k>,
         staged: Ptr<'k, Shared, f32>,
     ) -> Vec<Ptr<'k, Shared, f32>> {

@@ -4,9 +4,9 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 
-use super::Rows;
+use super::WeightRows;
 use super::best::Bests;
-use super::{Plan, PlanError};
+use super::{HopperPlan, PlanError};
 use crate::activation::{Activation, SoftCap};
 use crate::gemv::{Epilogue, Strip};
 use crate::kv::{PoolArray, PoolType, TokenRow};
@@ -22,15 +22,15 @@ const RUN: u32 = 4;
 /// The epilogue: what is done with the sums.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Epilogue, hopper::Finish};
-/// let plain = Finish::from(Epilogue { bias: true, ..Epilogue::default() });
+/// use tilewright_kernels::gemv::{Epilogue, hopper::HopperEpilogue};
+/// let plain = HopperEpilogue::from(Epilogue { bias: true, ..Epilogue::default() });
 /// assert!(plain.epilogue.bias && !plain.scaled && plain.normed.is_none());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Finish {
+pub struct HopperEpilogue {
     /// Bias, residual, type of the results.
     pub epilogue: Epilogue,
-    /// The function that gates of [`Rows::Gated`] go through.
+    /// The function that gates of [`WeightRows::Gated`] go through.
     pub activation: Activation,
     /// A soft cap of results, before a residual is added: of logits.
     pub soft_cap: Option<SoftCap>,
@@ -38,8 +38,8 @@ pub struct Finish {
     pub scaled: bool,
     /// The results are the residual stream, f32, and begin a norm whose weight has this type.
     pub normed: Option<Float>,
-    /// Heads of [`Rows::Groups`]: queries and keys are rotated, keys and values appended to their
-    /// pages.
+    /// Heads of [`WeightRows::Groups`]: queries and keys are rotated, keys and values appended to
+    /// their pages.
     pub heads: Option<HeadPages>,
     /// The results are not stored. Of every vector and tile the largest is, with its number
     /// ([`best_rows`](crate::sample::best_rows)): y is u64 `[batch, tiles]`.
@@ -55,19 +55,19 @@ pub struct HeadPages {
     pub pool: PoolType,
 }
 
-impl From<Epilogue> for Finish {
-    fn from(epilogue: Epilogue) -> Finish {
-        Finish { epilogue, ..Finish::default() }
+impl From<Epilogue> for HopperEpilogue {
+    fn from(epilogue: Epilogue) -> HopperEpilogue {
+        HopperEpilogue { epilogue, ..HopperEpilogue::default() }
     }
 }
 
-impl Finish {
+impl HopperEpilogue {
     /// Fails where a plan's threads do not meet as this wants it.
     ///
     /// # Errors
     /// Results that begin a norm and are no whole number of slots in every block; heads of rows
     /// that are none.
-    pub fn check(&self, plan: &Plan) -> Result<(), PlanError> {
+    pub fn check(&self, plan: &HopperPlan) -> Result<(), PlanError> {
         let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
         let n = plan.results.results();
         let rows = plan.rows() / plan.tuning.splits;
@@ -79,7 +79,7 @@ impl Finish {
             return setting("k of sums that are scaled", plan.strip.k(), "a multiple of 32");
         }
         if self.normed.is_some() {
-            if !matches!(plan.results, Rows::InOrder(_)) || !self.epilogue.wide {
+            if !matches!(plan.results, WeightRows::InOrder(_)) || !self.epilogue.wide {
                 return setting("the number of rows that begin a norm", n, "that of f32 results in their order");
             }
             if !plan.is_whole() || !rows.is_multiple_of(SLOT) {
@@ -91,7 +91,7 @@ impl Finish {
         }
         if self.best {
             let others = self.scaled || self.normed.is_some() || self.epilogue.residual || !self.epilogue.wide;
-            if !matches!(plan.results, Rows::InOrder(_)) || others {
+            if !matches!(plan.results, WeightRows::InOrder(_)) || others {
                 return setting(
                     "the number of rows of which the largest is kept",
                     n,
@@ -104,7 +104,7 @@ impl Finish {
         }
         match (self.heads, plan.results) {
             (None, _) => Ok(()),
-            (Some(_), Rows::Groups { .. }) if !self.epilogue.residual && self.soft_cap.is_none() => Ok(()),
+            (Some(_), WeightRows::Groups { .. }) if !self.epilogue.residual && self.soft_cap.is_none() => Ok(()),
             (Some(_), _) => {
                 setting("the number of rows that are appended", n, "that of groups of heads, and no sums or soft caps")
             }
@@ -114,7 +114,7 @@ impl Finish {
 
 /// The results, and what is added to the sums.
 #[derive(Clone, Copy)]
-pub(super) struct Results<'k> {
+pub(super) struct HopperResults<'k> {
     y: Array<'k>,
     activation: Activation,
     soft_cap: Option<SoftCap>,
@@ -122,7 +122,7 @@ pub(super) struct Results<'k> {
     residual: Option<Array<'k>>,
     scaled: Option<NormEnd<'k>>,
     normed: Option<NormStart<'k>>,
-    heads: Option<Heads<'k>>,
+    heads: Option<HeadOutputs<'k>>,
     bests: Option<Bests<'k>>,
 }
 
@@ -136,7 +136,7 @@ pub(super) struct RunSums<'k, const RUN: usize> {
 }
 
 /// What a run's sums are finished with: loaded before they are there.
-pub(super) struct Operands<'k, const RUN: usize> {
+pub(super) struct RunOperands<'k, const RUN: usize> {
     /// Of the run, and of what it is finished with.
     biases: [Option<[Val<'k, f32>; RUN]>; 2],
     residual: Option<[Val<'k, f32>; RUN]>,
@@ -148,7 +148,7 @@ pub(super) struct Operands<'k, const RUN: usize> {
 
 /// Where heads go, and whose they are.
 #[derive(Clone, Copy)]
-struct Heads<'k> {
+struct HeadOutputs<'k> {
     page_tokens: u32,
     turns: Ptr<'k, Global, f32>,
     position: Ptr<'k, Global, i32>,
@@ -161,10 +161,10 @@ struct Heads<'k> {
     batch: u32,
 }
 
-impl<'k> Results<'k> {
+impl<'k> HopperResults<'k> {
     /// Declares the parameters, in the order of [`gemv`](super::gemv).
-    pub(super) fn parameters(k: &'k Builder, plan: &Plan, finish: Finish) -> Results<'k> {
-        let Finish { epilogue, activation, soft_cap, scaled, normed, heads, best } = finish;
+    pub(super) fn parameters(k: &'k Builder, plan: &HopperPlan, finish: HopperEpilogue) -> HopperResults<'k> {
+        let HopperEpilogue { epilogue, activation, soft_cap, scaled, normed, heads, best } = finish;
         let float = if epilogue.wide { Float::F32 } else { Float::Bf16 };
         let array = |name: &str, float: Float| Array::new(k.global::<u8>(name), float);
         let y = k.global::<u8>("y");
@@ -200,10 +200,10 @@ impl<'k> Results<'k> {
                 }
             });
             let room = k.shared("places", 2 * plan.batch);
-            Heads { page_tokens, turns, position, table, table_width, pages, pools, room, batch: plan.batch }
+            HeadOutputs { page_tokens, turns, position, table, table_width, pages, pools, room, batch: plan.batch }
         });
         let bests = bests.map(|keys| Bests { keys, bias, soft_cap });
-        Results { y, activation, soft_cap, bias, residual, scaled, normed, heads, bests }
+        HopperResults { y, activation, soft_cap, bias, residual, scaled, normed, heads, bests }
     }
 
     /// Prepares what is one number for each vector, by the warps that multiply, while weights and
@@ -223,7 +223,11 @@ impl<'k> Results<'k> {
     }
 
     /// Asks for what a run's sums are finished with.
-    pub(super) fn ask<const RUN: usize>(&self, plan: &Plan, [vector, row]: [Val<'k, u32>; 2]) -> Operands<'k, RUN> {
+    pub(super) fn ask<const RUN: usize>(
+        &self,
+        plan: &HopperPlan,
+        [vector, row]: [Val<'k, u32>; 2],
+    ) -> RunOperands<'k, RUN> {
         let all = plan.results.results();
         let load = |array: Array<'k>, at: Val<'k, u32>| -> [Val<'k, f32>; RUN] {
             if RUN == 4 {
@@ -235,16 +239,16 @@ impl<'k> Results<'k> {
         };
         let of = |array: Option<Array<'k>>, at: Val<'k, u32>| array.map(|array| load(array, at));
         if let Some(heads) = self.heads {
-            let pair = Pair::of(plan.results, row);
+            let pair = HeadPairs::of(plan.results, row);
             let biases = pair.results.map(|at| of(self.bias, at));
             let run = PairRun { rows: plan.results, vector, pair: &pair };
-            return Operands { biases, residual: None, weight: None, turns: heads.turns::<RUN>(run) };
+            return RunOperands { biases, residual: None, weight: None, turns: heads.turns::<RUN>(run) };
         }
         let first = plan.results.result(row);
         let others = self.others(plan.results).and_then(|_| of(self.bias, first + all));
         let residual = of(self.residual, vector * all + first);
         let weight = self.normed.map(|normed| normed.weight(first));
-        Operands { biases: [of(self.bias, first), others], residual, weight, turns: Vec::new() }
+        RunOperands { biases: [of(self.bias, first), others], residual, weight, turns: Vec::new() }
     }
 
     /// Numbers that [`ask`](Results::ask) has for a run.
@@ -262,10 +266,10 @@ impl<'k> Results<'k> {
     /// Finishes a run of sums, and stores it: results of `vector` from the packed row `row` on.
     pub(super) fn store<const RUN: usize>(
         &self,
-        plan: &Plan,
+        plan: &HopperPlan,
         [vector, row]: [Val<'k, u32>; 2],
         RunSums { sums, others }: RunSums<'k, RUN>,
-        operands: &Operands<'k, RUN>,
+        operands: &RunOperands<'k, RUN>,
     ) {
         let all = plan.results.results();
         let scale = self.scaled.map(|scaled| scaled.factors.at(vector).load());
@@ -277,7 +281,7 @@ impl<'k> Results<'k> {
         let mut sums = finished(sums, bias);
         let others = others.map(|others| finished(others, other_bias));
         if let (Some(heads), Some(others)) = (self.heads, others) {
-            let pair = Pair::of(plan.results, row);
+            let pair = HeadPairs::of(plan.results, row);
             let run = PairRun { rows: plan.results, vector, pair: &pair };
             return heads.store(self.y, run, [sums, others], &operands.turns);
         }
@@ -307,17 +311,17 @@ impl<'k> Results<'k> {
 
     /// From a run of packed rows to the one that is finished with it: what gates gate, or the
     /// second of pairs.
-    pub(super) fn others(&self, results: Rows) -> Option<u32> {
+    pub(super) fn others(&self, results: WeightRows) -> Option<u32> {
         match results {
-            Rows::Gated(_) => Some(Strip::ROWS),
-            Rows::Groups { .. } if self.heads.is_some() => Some(RUN),
-            Rows::InOrder(_) | Rows::Groups { .. } => None,
+            WeightRows::Gated(_) => Some(Strip::ROWS),
+            WeightRows::Groups { .. } if self.heads.is_some() => Some(RUN),
+            WeightRows::InOrder(_) | WeightRows::Groups { .. } => None,
         }
     }
 }
 
 /// Four pairs of a head, or eight dimensions of a value: which.
-struct Pair<'k> {
+struct HeadPairs<'k> {
     is_query: Val<'k, bool>,
     is_value: Val<'k, bool>,
     /// The kv head, or the query head.
@@ -328,13 +332,13 @@ struct Pair<'k> {
     results: [Val<'k, u32>; 2],
 }
 
-impl<'k> Pair<'k> {
+impl<'k> HeadPairs<'k> {
     /// Those of a packed row, a multiple of eight.
-    fn of(rows: Rows, row: Val<'k, u32>) -> Pair<'k> {
+    fn of(rows: WeightRows, row: Val<'k, u32>) -> HeadPairs<'k> {
         let (group, kv_heads, dim) = match rows {
-            Rows::Groups { group, kv_heads, dim } => (group, kv_heads, dim),
+            WeightRows::Groups { group, kv_heads, dim } => (group, kv_heads, dim),
             // Refused: these are no heads.
-            Rows::InOrder(_) | Rows::Gated(_) => (1, 1, Strip::ROWS),
+            WeightRows::InOrder(_) | WeightRows::Gated(_) => (1, 1, Strip::ROWS),
         };
         let per_head = dim / Strip::ROWS;
         let half = dim / 2;
@@ -349,7 +353,7 @@ impl<'k> Pair<'k> {
         let first = is_value.select(at * Strip::ROWS, at * RUN);
         let dims = [first, first + is_value.select(row.builder().lit(RUN), half)];
         let of_all = is_query.select(head, slot * kv_heads + kv_head) * dim;
-        Pair { is_query, is_value, head, dims, results: dims.map(|at| of_all + at) }
+        HeadPairs { is_query, is_value, head, dims, results: dims.map(|at| of_all + at) }
     }
 }
 
@@ -357,14 +361,14 @@ impl<'k> Pair<'k> {
 #[derive(Clone, Copy)]
 struct PairRun<'a, 'k> {
     /// How rows are grouped into heads.
-    rows: Rows,
+    rows: WeightRows,
     /// Number of the vector in the batch.
     vector: Val<'k, u32>,
     /// Pairs of the run.
-    pair: &'a Pair<'k>,
+    pair: &'a HeadPairs<'k>,
 }
 
-impl<'k> Heads<'k> {
+impl<'k> HeadOutputs<'k> {
     /// Positions, and where tokens lie.
     fn prepare(self, team: ConsumerWarps<'k>) {
         let batch = self.batch;
@@ -383,7 +387,7 @@ impl<'k> Heads<'k> {
 
     /// Cosines and sines of a run of pairs.
     fn turns<const RUN: usize>(self, PairRun { rows, vector, pair: at }: PairRun<'_, 'k>) -> Vec<Val<'k, f32>> {
-        let Rows::Groups { dim, .. } = rows else { return Vec::new() };
+        let WeightRows::Groups { dim, .. } = rows else { return Vec::new() };
         let token = self.room.at(vector).load().max(0).cast::<u32>();
         // Values have no pairs: those of dimension 0 are loaded, and not looked at.
         let first = (token * (dim / 2) + at.is_value.select(vector.builder().lit(0), at.dims[0])) * 2;
@@ -398,7 +402,7 @@ impl<'k> Heads<'k> {
         [a, b]: [[Val<'k, f32>; RUN]; 2],
         turns: &[Val<'k, f32>],
     ) {
-        let Rows::Groups { group, kv_heads, dim } = rows else { return };
+        let WeightRows::Groups { group, kv_heads, dim } = rows else { return };
         let k = vector.builder();
         let position = self.room.at(vector).load();
         let active = position.ge(0);

@@ -1,13 +1,13 @@
 //! The standalone kernel.
 
-use super::Rows;
+use super::WeightRows;
 use super::codes::CodeStage;
-use super::device::{Block, Inputs, WeightMaps};
+use super::device::{BlockShare, HopperInputs, WeightMaps};
 use super::exchange::Exchange;
-use super::finish::{Finish, Results};
-use super::tiles::{Plan, Vectors};
+use super::finish::{HopperEpilogue, HopperResults};
+use super::tiles::{ActivationRing, HopperPlan};
 use crate::activation::Activation;
-use crate::gemm::{Argument, Buffer, Step};
+use crate::gemm::{Argument, GemmBuffer, PlannedLaunch};
 use crate::ring::{Ring, start};
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::attr::ClusterArriveOrder;
@@ -16,8 +16,9 @@ use tilewright_codegen::ir::{Arch, Kernel};
 /// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])` by `wgmma`.
 ///
 /// Parameters: tensor maps of w as [`pack`](crate::gemv::pack) orders it, of codes a second one for
-/// their factors, and of x\[batch, [`Plan::x_pitch`]\], y\[batch, n\], then bias\[n\] and
-/// residual\[batch, n\] where the epilogue has them. What [`Finish`] names beside these follows:
+/// their factors, and of x\[batch, [`HopperPlan::x_pitch`]\], y\[batch, n\], then bias\[n\] and
+/// residual\[batch, n\] where the epilogue has them. What [`HopperEpilogue`] names beside these
+/// follows:
 ///
 /// | where | parameters |
 /// |---|---|
@@ -27,17 +28,17 @@ use tilewright_codegen::ir::{Arch, Kernel};
 /// | heads are appended | `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32 `[batch, width]`), `width`, `pages` of a pool, keys, values; each with its scale after it where pools have codes. y are the queries |
 ///
 /// Weights are fetched, and positions and page tables read, before the grids before this one have
-/// ended; nothing else is touched until then. Of [`Rows`] that are not in order y has as many
+/// ended; nothing else is touched until then. Of [`WeightRows`] that are not in order y has as many
 /// columns as there are results, the bias as many numbers as there are rows. [`step`] gives the
 /// grid and the maps.
-pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
+pub fn gemv(arch: Arch, plan: &HopperPlan, finish: impl Into<HopperEpilogue>) -> Kernel {
     let finish = finish.into();
     let (tuning, warps) = (plan.tuning, plan.tuning.warpgroups * 4);
     let results = match plan.results {
-        Rows::InOrder(_) => String::new(),
-        Rows::Gated(_) if finish.activation == Activation::Silu => "_gated".to_owned(),
-        Rows::Gated(_) => format!("_gated_{}", finish.activation.name()),
-        Rows::Groups { .. } => "_heads".to_owned(),
+        WeightRows::InOrder(_) => String::new(),
+        WeightRows::Gated(_) if finish.activation == Activation::Silu => "_gated".to_owned(),
+        WeightRows::Gated(_) => format!("_gated_{}", finish.activation.name()),
+        WeightRows::Groups { .. } => "_heads".to_owned(),
     };
     let best = if finish.best { "_best" } else { "" };
     let capped = if finish.soft_cap.is_some() { "_capped" } else { "" };
@@ -48,7 +49,7 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
         let w_map = k.tensor_map("w");
         let maps = WeightMaps { weights: w_map, factors: CodeStage::of(plan).map(|_| k.tensor_map("factors")) };
         let x_map = k.tensor_map("x");
-        let results = Results::parameters(k, plan, finish);
+        let results = HopperResults::parameters(k, plan, finish);
         if let Err(error) = finish.check(plan) {
             return k.refuse(&error);
         }
@@ -56,16 +57,16 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
             w_map.prefetch_map();
             x_map.prefetch_map();
         });
-        let block = Block::new(k, plan);
+        let block = BlockShare::new(k, plan);
         let weights = block.weights(32 * warps, maps);
-        let vectors = Ring::bulk::<Vectors>(k, (plan.x_stage(),), plan.x_ring());
+        let vectors = Ring::bulk::<ActivationRing>(k, (plan.x_stage(),), plan.x_ring());
         let exchange = (tuning.splits > 1).then(|| Exchange::new(k, plan));
         let (weights, vectors) = start(k, (weights, vectors));
         k.grid_launch();
         let room = plan.room(k, weights.memory().0);
         let (mut fill_weights, weights) = weights.split();
         let (mut fill_vectors, vectors) = vectors.split();
-        let mut inputs = Inputs { weights, vectors: vectors.deferred() };
+        let mut inputs = HopperInputs { weights, vectors: vectors.deferred() };
         let arrive = |order| exchange.iter().for_each(|exchange| exchange.arrive(k, order));
         let meet = || exchange.iter().for_each(|exchange| exchange.meet(k));
         let mut multiply = || {
@@ -117,28 +118,29 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
     })
 }
 
-/// The launch of the kernel on a number of multiprocessors: weights are [`Buffer::A`], activations
-/// [`Buffer::B`], results [`Buffer::C`]. Arguments end before those that [`gemv`] has beside bias
-/// and residual.
+/// The launch of the kernel on a number of multiprocessors: weights are [`GemmBuffer::A`],
+/// activations [`GemmBuffer::B`], results [`GemmBuffer::C`]. Arguments end before those that
+/// [`gemv`] has beside bias and residual.
 ///
 /// ```
 /// use tilewright_codegen::ir::Arch;
 /// use tilewright_kernels::gemv::{Epilogue, Strip, hopper};
 /// let strip = Strip::new(4096, 8, 16384)?;
 /// let tuning = hopper::choose(64, 14336, strip, 132, 8);
-/// let plan = hopper::Plan::new(64, 14336, strip, tuning)?;
+/// let plan = hopper::HopperPlan::new(64, 14336, strip, tuning)?;
 /// let step = hopper::step(Arch::Sm90a, &plan, Epilogue::default(), 132);
 /// assert_eq!((step.kernel.name.as_str(), step.grid), ("gemv_wgmma_b64_n14336_k4096", 128));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn step(arch: Arch, plan: &Plan, finish: impl Into<Finish>, multiprocessors: u32) -> Step {
+pub fn step(arch: Arch, plan: &HopperPlan, finish: impl Into<HopperEpilogue>, multiprocessors: u32) -> PlannedLaunch {
     let finish = finish.into();
     let epilogue = finish.epilogue;
-    let factors = CodeStage::of(plan).map(|codes| (Buffer::A, codes.factors_map(plan)));
-    let maps = [(Buffer::A, plan.weights_map())].into_iter().chain(factors).chain([(Buffer::B, plan.vectors_map())]);
+    let factors = CodeStage::of(plan).map(|codes| (GemmBuffer::A, codes.factors_map(plan)));
+    let maps =
+        [(GemmBuffer::A, plan.weights_map())].into_iter().chain(factors).chain([(GemmBuffer::B, plan.vectors_map())]);
     let mut arguments: Vec<Argument> = maps.map(|(buffer, shape)| Argument::Map(buffer, shape)).collect();
-    arguments.push(Argument::Pointer(Buffer::C));
-    arguments.extend(epilogue.bias.then_some(Argument::Pointer(Buffer::Bias)));
-    arguments.extend(epilogue.residual.then_some(Argument::Pointer(Buffer::Residual)));
-    Step { kernel: gemv(arch, plan, finish), grid: plan.blocks(multiprocessors), arguments }
+    arguments.push(Argument::Pointer(GemmBuffer::C));
+    arguments.extend(epilogue.bias.then_some(Argument::Pointer(GemmBuffer::Bias)));
+    arguments.extend(epilogue.residual.then_some(Argument::Pointer(GemmBuffer::Residual)));
+    PlannedLaunch { kernel: gemv(arch, plan, finish), grid: plan.blocks(multiprocessors), arguments }
 }

@@ -2,20 +2,20 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `rows` | which results the rows of packed weights make: [`Rows`] |
-//! | `tiles` | every size, from the shape and what is chosen: [`Plan`] |
-//! | `tuning`, `error` | what may be chosen: [`Tuning`]; why there is no kernel: [`PlanError`] |
+//! | `rows` | which results the rows of packed weights make: [`WeightRows`] |
+//! | `tiles` | every size, from the shape and what is chosen: [`HopperPlan`] |
+//! | `tuning`, `error` | what may be chosen: [`HopperTuning`]; why there is no kernel: [`PlanError`] |
 //! | `choose` | what is chosen, by bytes over memory and L2: [`choose`], [`predict`] |
 //! | `choose_codes` | the same of weights of codes |
 //! | `device` | the kernel on a block |
 //! | `codes` | weights of codes on their way to the operand |
 //! | `exchange` | sums of blocks that share k |
 //! | `runs` | which sums a thread finishes, loads before stores |
-//! | `finish` | what becomes of sums: [`Finish`] |
+//! | `finish` | what becomes of sums: [`HopperEpilogue`] |
 //! | `best` | the largest of them in their place |
 //! | `launch` | the standalone kernel: [`gemv`], [`step`] |
 //! | `oracle` | what must come out of a trial |
-//! | `trial` | shapes with inputs and what must come out: [`Case`] |
+//! | `trial` | shapes with inputs and what must come out: [`HopperCase`] |
 //!
 //! Weights are the A operand in registers, activations the B operand in shared memory. The packed
 //! weights are those of every other product ([`Strip`](super::Strip)). A tile of it is eight rows
@@ -45,13 +45,13 @@ mod tuning;
 
 pub use choose::{choose, choose_for, predict};
 pub use error::PlanError;
-pub use finish::{Finish, HeadPages};
+pub use finish::{HeadPages, HopperEpilogue};
 pub use launch::{gemv, step};
-pub use rows::Rows;
-pub use tiles::Plan;
-pub use trial::Case;
+pub use rows::WeightRows;
+pub use tiles::HopperPlan;
+pub use trial::HopperCase;
 pub(super) use trial::shipped;
-pub use tuning::Tuning;
+pub use tuning::HopperTuning;
 
 /// The least batch that goes this way on sm_90a. Up to 16 the other kernel streams at the speed of
 /// the memory with one `mma.sync` for each 16 vectors; from 17 on it needs two, and activations

@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::trial::{Bound, Draw};
 
-use super::{Finish, Plan, Rows};
+use super::{HopperEpilogue, HopperPlan, WeightRows};
 use crate::activation::SoftCap;
 use crate::gemv::{Codes, Epilogue, trial};
 use crate::naive::{self, PoolShape};
@@ -36,11 +36,11 @@ pub(super) struct Given {
 }
 
 impl Given {
-    pub fn draw(draw: &mut Draw, plan: &Plan, finish: Finish) -> Given {
+    pub fn draw(draw: &mut Draw, plan: &HopperPlan, finish: HopperEpilogue) -> Given {
         let batch = plan.batch;
         let k = plan.strip.k();
         let results = plan.results.results();
-        let n = if matches!(plan.results, Rows::Gated(_)) { 2 * results } else { results };
+        let n = if matches!(plan.results, WeightRows::Gated(_)) { 2 * results } else { results };
         // Sums of small whole numbers are exact, and many are equal: which is the largest is
         // certain.
         let number: fn(f64) -> bf16 = if finish.best { |x| bf16::from_f64((2.0 * x).round()) } else { bf16::from_f64 };
@@ -58,7 +58,7 @@ impl Given {
             w[(draw.between(0..=n - 1) * k) as usize] = bf16::NAN;
         }
         let table_width = finish.heads.map_or(0, |heads| POSITIONS.div_ceil(heads.page_tokens));
-        let dim = if let Rows::Groups { dim, .. } = plan.results { dim } else { 0 };
+        let dim = if let WeightRows::Groups { dim, .. } = plan.results { dim } else { 0 };
         Given {
             w,
             matrix,
@@ -83,7 +83,7 @@ impl Given {
     }
 
     /// The factor of a vector's norm.
-    fn factor(&self, vector: usize, plan: &Plan) -> f64 {
+    fn factor(&self, vector: usize, plan: &HopperPlan) -> f64 {
         let sums = self.squares.iter().skip(vector).step_by(plan.batch as usize);
         let mean = sums.map(|&sum| f64::from(sum)).sum::<f64>() / f64::from(plan.strip.k());
         1.0 / (mean + f64::from(self.eps)).sqrt()
@@ -121,7 +121,7 @@ fn matrix(draw: &mut Draw, codes: Codes, [n, k]: [u32; 2], exact: bool) -> Quant
 }
 
 /// What must come out.
-pub(super) struct Found {
+pub(super) struct ExpectedResults {
     pub y: Vec<f64>,
     /// Of y and of what is appended, before either is rounded to its type.
     pub bound: Bound,
@@ -134,7 +134,7 @@ pub(super) struct Found {
 }
 
 /// The keys of the largest of every vector and tile: of equals the first, NaN counts as −∞.
-fn bests(plan: &Plan, y: &[f64]) -> Vec<u64> {
+fn bests(plan: &HopperPlan, y: &[f64]) -> Vec<u64> {
     let key = |(number, &value): (usize, &f64)| {
         let bits = (if value.is_nan() { f32::NEG_INFINITY } else { value as f32 + 0.0 }).to_bits();
         let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
@@ -148,7 +148,7 @@ fn bests(plan: &Plan, y: &[f64]) -> Vec<u64> {
     vectors.flat_map(|y| (0..plan.tiles()).map(move |number| tile(y, number))).collect()
 }
 
-pub(super) fn expected(plan: &Plan, finish: Finish, given: &Given) -> Found {
+pub(super) fn expected(plan: &HopperPlan, finish: HopperEpilogue, given: &Given) -> ExpectedResults {
     let k = plan.strip.k();
     let results = plan.results.results() as usize;
     let wide = Epilogue { wide: true, ..Epilogue::default() };
@@ -173,7 +173,7 @@ pub(super) fn expected(plan: &Plan, finish: Finish, given: &Given) -> Found {
     }
     error += 2.0 * largest(&sums) * UNIT;
     let mut y = sums;
-    if matches!(plan.results, Rows::Gated(_)) {
+    if matches!(plan.results, WeightRows::Gated(_)) {
         let most = largest(&y);
         let gated = |sums: &[f64]| {
             let (gates, others) = sums.split_at(results);
@@ -216,12 +216,12 @@ pub(super) fn expected(plan: &Plan, finish: Finish, given: &Given) -> Found {
         squares = (sums, absolute(slot * (error * (2.0 * most.0 + error) + slot * most.0 * most.0 * UNIT)));
     }
     let bests = if finish.best { bests(plan, &y) } else { Vec::new() };
-    Found { y, bound: absolute(error), normed, squares, pools, bests }
+    ExpectedResults { y, bound: absolute(error), normed, squares, pools, bests }
 }
 
 /// Queries that are rotated, zeros of idle vectors; the pools.
-fn heads(plan: &Plan, finish: Finish, given: &Given, y: &[f64]) -> (Vec<f64>, [Vec<f64>; 2]) {
-    let (Rows::Groups { group, kv_heads, dim }, Some(pages)) = (plan.results, finish.heads) else {
+fn heads(plan: &HopperPlan, finish: HopperEpilogue, given: &Given, y: &[f64]) -> (Vec<f64>, [Vec<f64>; 2]) {
+    let (WeightRows::Groups { group, kv_heads, dim }, Some(pages)) = (plan.results, finish.heads) else {
         return (Vec::new(), [Vec::new(), Vec::new()]);
     };
     let [group, kv_heads, head_dim] = [group, kv_heads, dim].map(|extent| extent as usize);

@@ -11,7 +11,7 @@ use crate::gemv::Strip;
 
 /// The meaning of the rows of packed weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rows {
+pub enum WeightRows {
     /// A number of rows, each a result.
     InOrder(u32),
     /// Strips of gates, each before the strip that it gates: the number of results
@@ -29,42 +29,42 @@ pub enum Rows {
     },
 }
 
-impl From<u32> for Rows {
-    fn from(rows: u32) -> Rows {
-        Rows::InOrder(rows)
+impl From<u32> for WeightRows {
+    fn from(rows: u32) -> WeightRows {
+        WeightRows::InOrder(rows)
     }
 }
 
-impl Rows {
+impl WeightRows {
     /// Packed rows, without those that fill its last strip.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::hopper::Rows;
+    /// use tilewright_kernels::gemv::hopper::WeightRows;
     /// assert_eq!(Rows::Gated(12).packed(), 32);
     /// assert_eq!(Rows::Groups { group: 4, kv_heads: 8, dim: 128 }.packed(), 6144);
     /// ```
     pub fn packed(self) -> u32 {
         match self {
-            Rows::InOrder(rows) => rows,
-            Rows::Gated(results) => results.div_ceil(Strip::ROWS).saturating_mul(2 * Strip::ROWS),
-            Rows::Groups { .. } => self.results(),
+            WeightRows::InOrder(rows) => rows,
+            WeightRows::Gated(results) => results.div_ceil(Strip::ROWS).saturating_mul(2 * Strip::ROWS),
+            WeightRows::Groups { .. } => self.results(),
         }
     }
 
     /// Results of a vector.
     pub fn results(self) -> u32 {
         match self {
-            Rows::InOrder(rows) | Rows::Gated(rows) => rows,
-            Rows::Groups { group, kv_heads, dim } => (group + 2).saturating_mul(kv_heads).saturating_mul(dim),
+            WeightRows::InOrder(rows) | WeightRows::Gated(rows) => rows,
+            WeightRows::Groups { group, kv_heads, dim } => (group + 2).saturating_mul(kv_heads).saturating_mul(dim),
         }
     }
 
     /// Rows that one thread finishes together, or several where these are a part.
     pub(super) fn together(self) -> u32 {
         match self {
-            Rows::InOrder(_) => 4,
-            Rows::Groups { .. } => Strip::ROWS,
-            Rows::Gated(_) => 2 * Strip::ROWS,
+            WeightRows::InOrder(_) => 4,
+            WeightRows::Groups { .. } => Strip::ROWS,
+            WeightRows::Gated(_) => 2 * Strip::ROWS,
         }
     }
 
@@ -72,10 +72,10 @@ impl Rows {
     /// gate, queries above keys above values. None: there is no such row.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::hopper::Rows;
-    /// let gated = Rows::Gated(12);
+    /// use tilewright_kernels::gemv::hopper::WeightRows;
+    /// let gated = WeightRows::Gated(12);
     /// assert_eq!([0, 8, 16, 20, 24].map(|row| gated.weight(row)), [Some(0), Some(12), Some(8), None, Some(20)]);
-    /// let heads = Rows::Groups { group: 1, kv_heads: 2, dim: 8 };
+    /// let heads = WeightRows::Groups { group: 1, kv_heads: 2, dim: 8 };
     /// // Pairs of the first query, then of its key; the value; then those of the second group.
     /// let found: Vec<_> = (0..48).step_by(4).filter_map(|row| heads.weight(row)).collect();
     /// assert_eq!(found, [0, 4, 16, 20, 32, 36, 8, 12, 24, 28, 40, 44]);
@@ -84,12 +84,12 @@ impl Rows {
         let strip = row / Strip::ROWS;
         let within = row % Strip::ROWS;
         match self {
-            Rows::InOrder(rows) => Some(row).filter(|&row| row < rows),
-            Rows::Gated(results) => {
+            WeightRows::InOrder(rows) => Some(row).filter(|&row| row < rows),
+            WeightRows::Gated(results) => {
                 let at = strip / 2 * Strip::ROWS + within;
                 (at < results).then_some(at + strip % 2 * results)
             }
-            Rows::Groups { group, kv_heads, dim } => {
+            WeightRows::Groups { group, kv_heads, dim } => {
                 let per_head = dim / Strip::ROWS;
                 let half = dim / 2;
                 let kv_head = strip / (per_head * (group + 2));
@@ -107,9 +107,9 @@ impl Rows {
     /// gates' rows are counted.
     pub(super) fn result(self, row: Val<'_, u32>) -> Val<'_, u32> {
         match self {
-            Rows::InOrder(_) => row,
-            Rows::Gated(_) => row / (2 * Strip::ROWS) * Strip::ROWS + row % Strip::ROWS,
-            Rows::Groups { group, kv_heads, dim } => {
+            WeightRows::InOrder(_) => row,
+            WeightRows::Gated(_) => row / (2 * Strip::ROWS) * Strip::ROWS + row % Strip::ROWS,
+            WeightRows::Groups { group, kv_heads, dim } => {
                 let per_head = dim / Strip::ROWS;
                 let half = dim / 2;
                 let strip = row / Strip::ROWS;

@@ -6,9 +6,9 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::Rows;
-use super::device::{Block, Place};
-use super::finish::{Operands, Results, RunSums};
+use super::WeightRows;
+use super::device::{BlockShare, BlockTile};
+use super::finish::{HopperResults, RunOperands, RunSums};
 use crate::gemv::Strip;
 use crate::warps::ConsumerWarps;
 
@@ -19,17 +19,17 @@ const NUMBERS: u32 = 64;
 
 /// The runs of some staged columns of a tile.
 #[derive(Clone, Copy)]
-pub(super) struct Runs<'a, 'k, const RUN: usize> {
-    block: Block<'a, 'k>,
-    tile: Place<'k>,
+pub(super) struct ResultRuns<'a, 'k, const RUN: usize> {
+    block: BlockShare<'a, 'k>,
+    tile: BlockTile<'k>,
     /// The first column.
     first: u32,
-    results: Results<'k>,
+    results: HopperResults<'k>,
 }
 
 /// One of them.
 #[derive(Clone, Copy)]
-struct Run<'k> {
+struct ResultRun<'k> {
     /// Its place among staged sums.
     at: Val<'k, u32>,
     /// The vector, and the packed row.
@@ -38,7 +38,7 @@ struct Run<'k> {
     exists: Option<Val<'k, bool>>,
 }
 
-impl<'k> Run<'k> {
+impl<'k> ResultRun<'k> {
     /// Records what is done where there is such a vector.
     fn alone(self, work: impl FnOnce()) {
         match self.exists {
@@ -48,16 +48,16 @@ impl<'k> Run<'k> {
     }
 }
 
-impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
+impl<'a, 'k, const RUN: usize> ResultRuns<'a, 'k, RUN> {
     /// The runs of a tile's columns from `first` on: of all its rows, or of the block's share of
     /// them.
-    pub fn of(block: Block<'a, 'k>, tile: Place<'k>, first: u32, results: Results<'k>) -> Self {
-        Runs { block, tile, first, results }
+    pub fn of(block: BlockShare<'a, 'k>, tile: BlockTile<'k>, first: u32, results: HopperResults<'k>) -> Self {
+        ResultRuns { block, tile, first, results }
     }
 
     /// Operands of this thread's runs, in the order of its rounds; none where there are too many,
     /// or rows that there are not.
-    pub fn ask(self, team: ConsumerWarps<'k>) -> Option<Vec<Operands<'k, RUN>>> {
+    pub fn ask(self, team: ConsumerWarps<'k>) -> Option<Vec<RunOperands<'k, RUN>>> {
         let rounds = self.count().div_ceil(team.threads());
         let fits = self.results.asked(RUN as u32) * rounds <= NUMBERS && rounds <= ROUNDS && self.is_whole();
         let operands = |at| self.results.ask(self.block.plan, self.run(at).is);
@@ -69,7 +69,7 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
         self,
         team: ConsumerWarps<'k>,
         shares: &[Ptr<'k, Shared, f32>],
-        asked: Option<Vec<Operands<'k, RUN>>>,
+        asked: Option<Vec<RunOperands<'k, RUN>>>,
     ) {
         let plan = self.block.plan;
         let count = self.count();
@@ -92,13 +92,13 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
     }
 
     /// Finishes one, if there are such rows.
-    fn alone(self, shares: &[Ptr<'k, Shared, f32>], run: Run<'k>) {
+    fn alone(self, shares: &[Ptr<'k, Shared, f32>], run: ResultRun<'k>) {
         let plan = self.block.plan;
         let [_, row] = run.is;
         let finish = || self.results.store(plan, run.is, self.sums(shares, run), &self.results.ask(plan, run.is));
         let is_row = || match plan.results {
-            Rows::Gated(results) => plan.results.result(row).lt(results),
-            Rows::InOrder(_) | Rows::Groups { .. } => row.lt(plan.n),
+            WeightRows::Gated(results) => plan.results.result(row).lt(results),
+            WeightRows::InOrder(_) | WeightRows::Groups { .. } => row.lt(plan.n),
         };
         run.alone(|| if self.is_whole() { finish() } else { row.builder().when(is_row(), finish) });
     }
@@ -106,7 +106,7 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
     /// Whether there are all rows: the last tile may have some that there are not, and so may the
     /// last strip of gates.
     fn is_whole(self) -> bool {
-        let (plan, gated) = (self.block.plan, matches!(self.block.plan.results, Rows::Gated(_)));
+        let (plan, gated) = (self.block.plan, matches!(self.block.plan.results, WeightRows::Gated(_)));
         plan.is_whole() && plan.results.results().is_multiple_of(if gated { Strip::ROWS } else { 1 })
     }
 
@@ -131,7 +131,7 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
         self.of_column() * plan.staged().min(plan.of_tile().saturating_sub(self.first))
     }
 
-    fn run(self, item: Val<'k, u32>) -> Run<'k> {
+    fn run(self, item: Val<'k, u32>) -> ResultRun<'k> {
         let plan = self.block.plan;
         let runs = self.of_column();
         let column = item / runs;
@@ -143,15 +143,15 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
         let at = column * plan.sums_pitch() + row;
         let row = first + row;
         let vector = column + self.first;
-        let Some(in_tile) = self.tile.vector else { return Run { at, is: [vector, row], exists: None } };
+        let Some(in_tile) = self.tile.vector else { return ResultRun { at, is: [vector, row], exists: None } };
         let vector = vector + in_tile;
         match plan.batch.is_multiple_of(plan.of_tile()) {
-            true => Run { at, is: [vector, row], exists: None },
-            false => Run { at, is: [vector.min(plan.batch - 1), row], exists: Some(vector.lt(plan.batch)) },
+            true => ResultRun { at, is: [vector, row], exists: None },
+            false => ResultRun { at, is: [vector.min(plan.batch - 1), row], exists: Some(vector.lt(plan.batch)) },
         }
     }
 
-    fn sums(self, shares: &[Ptr<'k, Shared, f32>], run: Run<'k>) -> RunSums<'k, RUN> {
+    fn sums(self, shares: &[Ptr<'k, Shared, f32>], run: ResultRun<'k>) -> RunSums<'k, RUN> {
         // Those of all shares of k are added in their order.
         let sums = |at: Val<'k, u32>| {
             let load = |share: &Ptr<'k, Shared, f32>| share.at(at).load_vec::<RUN>();

@@ -1,8 +1,8 @@
 //! Every tile of the kernel by level of memory, and the sizes that follow from a shape.
 //!
-//! A block computes a *tile*: [`Plan::rows`] rows of weights times all vectors, or a part of them,
-//! over its share of k. It goes through k in *chunks*, a stage of weights and one of activations;
-//! where activations are many, a stage of weights meets several.
+//! A block computes a *tile*: [`HopperPlan::rows`] rows of weights times all vectors, or a part of
+//! them, over its share of k. It goes through k in *chunks*, a stage of weights and one of
+//! activations; where activations are many, a stage of weights meets several.
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared};
@@ -12,18 +12,18 @@ use tilewright_layout::typed::operand_tile;
 use tilewright_layout::{DType, Swizzle, Swizzled};
 
 use super::codes::CodeStage;
-use super::{PlanError, Rows, Tuning};
+use super::{HopperTuning, PlanError, WeightRows};
 use crate::gemv::Strip;
 use crate::gemv::packed::{BYTES, DEPTH};
 use crate::ring::{Consumers, Shape, StageTile};
 
 /// Names the ring of weights.
 #[derive(Debug)]
-pub(super) enum Weights {}
+pub(super) enum WeightRing {}
 
 /// Names the ring of activations.
 #[derive(Debug)]
-pub(super) enum Vectors {}
+pub(super) enum ActivationRing {}
 
 /// Shared memory of a multiprocessor on sm_90, bytes, and what each block takes of it beside its
 /// own.
@@ -56,26 +56,31 @@ pub(super) const PAD: u32 = 4;
 
 /// The sizes of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Plan {
+pub struct HopperPlan {
     /// Vectors.
     pub batch: u32,
     /// Rows of the weights.
     pub n: u32,
     /// Which results they make.
-    pub results: Rows,
+    pub results: WeightRows,
     /// How the weights are packed.
     pub strip: Strip,
     /// What was chosen, stages as many as fit.
-    pub tuning: Tuning,
+    pub tuning: HopperTuning,
 }
 
-impl Plan {
+impl HopperPlan {
     /// The sizes for a batch and rows of weights, their number or what else they are, that are
     /// packed as `strip` says. How many warps share a strip's tiles makes no difference here.
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn new(batch: u32, rows: impl Into<Rows>, strip: Strip, tuning: Tuning) -> Result<Plan, PlanError> {
+    pub fn new(
+        batch: u32,
+        rows: impl Into<WeightRows>,
+        strip: Strip,
+        tuning: HopperTuning,
+    ) -> Result<HopperPlan, PlanError> {
         let results = rows.into();
         let n = results.packed();
         if !(1..=1 << 24).contains(&n) {
@@ -84,14 +89,14 @@ impl Plan {
         if strip.codes().is_some_and(|codes| !codes.is_of_whole_steps()) {
             return Err(PlanError::Halves);
         }
-        if let Rows::Groups { dim, .. } = results
+        if let WeightRows::Groups { dim, .. } = results
             && !dim.is_multiple_of(Strip::ROWS)
         {
             let what = "the number of dimensions of a head";
             let wanted = "a multiple of 8";
             return Err(PlanError::Setting { what, found: dim, wanted });
         }
-        let plan = Plan { batch, n, results, strip, tuning };
+        let plan = HopperPlan { batch, n, results, strip, tuning };
         if !(1..=256).contains(&plan.of_tile()) {
             return Err(PlanError::Batch { batch: plan.of_tile() });
         }
@@ -115,12 +120,15 @@ impl Plan {
         Ok(plan)
     }
 
-    fn with_stages(&self, stages: u32) -> Plan {
-        Plan { tuning: Tuning { stages, in_flight: self.tuning.in_flight.min(stages), ..self.tuning }, ..*self }
+    fn with_stages(&self, stages: u32) -> HopperPlan {
+        HopperPlan {
+            tuning: HopperTuning { stages, in_flight: self.tuning.in_flight.min(stages), ..self.tuning },
+            ..*self
+        }
     }
 
     fn check(&self) -> Result<(), PlanError> {
-        let Tuning { warpgroups, strips, stage_tiles, stages, in_flight, multicast, splits, vectors, per_sm } =
+        let HopperTuning { warpgroups, strips, stage_tiles, stages, in_flight, multicast, splits, vectors, per_sm } =
             self.tuning;
         let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
         if !(1..=4).contains(&warpgroups) {
@@ -390,7 +398,7 @@ impl Plan {
 
     /// The ring of weights: every warp reads its rows by itself.
     pub(super) fn ring(&self) -> Shape {
-        let Tuning { stages, in_flight, warpgroups, .. } = self.tuning;
+        let HopperTuning { stages, in_flight, warpgroups, .. } = self.tuning;
         Shape::stages(stages).in_flight(in_flight).consumers(Consumers::Warps(4 * warpgroups))
     }
 
@@ -401,7 +409,7 @@ impl Plan {
 
     /// The ring of activations: `wgmma` reads them.
     pub(super) fn x_ring(&self) -> Shape {
-        let Tuning { warpgroups, multicast, splits, .. } = self.tuning;
+        let HopperTuning { warpgroups, multicast, splits, .. } = self.tuning;
         Shape::stages(self.x_stages()).consumers(Consumers::Warpgroups(warpgroups)).cluster(multicast).groups(splits)
     }
 

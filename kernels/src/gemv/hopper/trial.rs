@@ -1,14 +1,14 @@
 //! Trials of the kernel: shapes, inputs, what must come out.
 
 use super::oracle::{Given, expected};
-use super::{Finish, HeadPages, Plan, Rows, Tuning, choose, step};
+use super::{HeadPages, HopperEpilogue, HopperPlan, HopperTuning, WeightRows, choose, step};
 use crate::activation::{Activation, SoftCap};
-use crate::gemm::Buffer;
+use crate::gemm::GemmBuffer;
 use crate::gemv::{CodePacker, Codes, Epilogue, Strip, pack};
 use crate::kv::{PoolType, swizzled};
 use crate::norm::SLOT;
 use crate::quant::Code;
-use crate::shipped::Entry;
+use crate::shipped::ShippedEntry;
 use crate::stored;
 use crate::tile::Float;
 use half::bf16;
@@ -18,11 +18,11 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 /// One multiplication, planned for a number of multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Case {
+pub struct HopperCase {
     /// Vectors.
     pub batch: u32,
     /// Rows of the weights, and what they are.
-    pub rows: Rows,
+    pub rows: WeightRows,
     /// Elements of a vector.
     pub k: u32,
     /// Multiprocessors.
@@ -32,14 +32,14 @@ pub struct Case {
     /// How the weights are quantised, where they are; groups are of whole steps of 32.
     pub codes: Option<Codes>,
     /// What may be tuned.
-    pub tuning: Tuning,
+    pub tuning: HopperTuning,
     /// What becomes of the sums.
-    pub finish: Finish,
+    pub finish: HopperEpilogue,
 }
 
-impl Case {
+impl HopperCase {
     /// A shape of modest size with everything else at random, too.
-    pub fn draw(draw: &mut Draw) -> Case {
+    pub fn draw(draw: &mut Draw) -> HopperCase {
         loop {
             let batch = match draw.between(0..=3) {
                 0 => draw.between(1..=16),
@@ -59,7 +59,7 @@ impl Case {
             let strips = draw.between(2..=24);
             let codes = flag(draw).then(|| codes(draw));
             let multicast = 1 << draw.between(0..=2);
-            let tuning = Tuning {
+            let tuning = HopperTuning {
                 warpgroups: strips.div_ceil(8),
                 strips,
                 stage_tiles: if codes.is_some() { draw.between(1..=4) } else { 2 * draw.between(1..=3) },
@@ -72,16 +72,16 @@ impl Case {
             };
             let epilogue = Epilogue { bias: flag(draw), residual: flag(draw), wide: flag(draw) };
             let rows = match draw.between(0..=3) {
-                0 => Rows::Gated(n.div_ceil(2)),
+                0 => WeightRows::Gated(n.div_ceil(2)),
                 1 => {
                     let [group, kv_heads, eighths] = [1..=4, 1..=3, 1..=4].map(|range| draw.between(range));
-                    Rows::Groups { group, kv_heads, dim: 8 * eighths }
+                    WeightRows::Groups { group, kv_heads, dim: 8 * eighths }
                 }
-                _ => Rows::InOrder(n),
+                _ => WeightRows::InOrder(n),
             };
             let multiprocessors = draw.between(1..=8);
             let packed_tiles = draw.between(1..=9);
-            let heads = (matches!(rows, Rows::Groups { .. }) && flag(draw)).then(|| {
+            let heads = (matches!(rows, WeightRows::Groups { .. }) && flag(draw)).then(|| {
                 let float = [Float::Bf16, Float::F16, Float::F32][draw.between(0..=2) as usize];
                 HeadPages { page_tokens: 8 * draw.between(1..=3), pool: PoolType::Float(float) }
             });
@@ -90,27 +90,33 @@ impl Case {
             let normed = flag(draw).then(|| stored::float(draw));
             let activation = Activation::ALL[draw.between(0..=1) as usize];
             let soft_cap = SoftCap::new(4.0).ok().filter(|_| heads.is_none() && draw.between(0..=3) == 0);
-            let finish = Finish { epilogue, activation, soft_cap, scaled, normed, heads, best: false };
+            let finish = HopperEpilogue { epilogue, activation, soft_cap, scaled, normed, heads, best: false };
             let finish = match (rows, draw.between(0..=3)) {
-                (Rows::InOrder(_), 0) if codes.is_none_or(|codes| codes.code != Code::E4m3) => {
+                (WeightRows::InOrder(_), 0) if codes.is_none_or(|codes| codes.code != Code::E4m3) => {
                     let epilogue = Epilogue { bias: epilogue.bias, residual: false, wide: true };
-                    Finish { best: true, soft_cap, ..epilogue.into() }
+                    HopperEpilogue { best: true, soft_cap, ..epilogue.into() }
                 }
                 _ => finish,
             };
-            let case = Case { batch, rows, k, multiprocessors, packed_tiles, codes, tuning, finish };
+            let case = HopperCase { batch, rows, k, multiprocessors, packed_tiles, codes, tuning, finish };
             // Some settings do not go together: others, then. A few are those that are chosen.
             let tuning = match case.strip() {
                 Some(strip) if draw.between(0..=4) == 0 => choose(batch, rows, strip, multiprocessors, 8),
                 _ => tuning,
             };
-            let case = Case { tuning, ..case };
+            let case = HopperCase { tuning, ..case };
             let fits = case.plan().is_some_and(|plan| finish.check(&plan).is_ok());
-            let case =
-                if fits { case } else { Case { finish: Finish { normed: None, best: false, ..finish }, ..case } };
+            let case = if fits {
+                case
+            } else {
+                HopperCase { finish: HopperEpilogue { normed: None, best: false, ..finish }, ..case }
+            };
             let fits = case.plan().is_some_and(|plan| case.finish.check(&plan).is_ok());
-            let case =
-                if fits { case } else { Case { finish: Finish { activation, ..finish.epilogue.into() }, ..case } };
+            let case = if fits {
+                case
+            } else {
+                HopperCase { finish: HopperEpilogue { activation, ..finish.epilogue.into() }, ..case }
+            };
             if batch * rows.packed().div_ceil(64) * k < 400_000 && case.plan().is_some() {
                 return case;
             }
@@ -124,8 +130,8 @@ impl Case {
         }
     }
 
-    fn plan(&self) -> Option<Plan> {
-        Plan::new(self.batch, self.rows, self.strip()?, self.tuning).ok()
+    fn plan(&self) -> Option<HopperPlan> {
+        HopperPlan::new(self.batch, self.rows, self.strip()?, self.tuning).ok()
     }
 
     /// The trial with inputs from -1 to 1.
@@ -136,7 +142,7 @@ impl Case {
     /// # Panics
     /// For a shape that has no plan: a mistake in the case.
     pub fn trial(&self, arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
-        let Case { batch, rows, k, multiprocessors, finish, .. } = *self;
+        let HopperCase { batch, rows, k, multiprocessors, finish, .. } = *self;
         let plan = self.plan().expect("a case has a plan");
         let step = step(arch, &plan, finish, multiprocessors);
         let given = Given::draw(draw, &plan, finish);
@@ -153,19 +159,19 @@ impl Case {
         let mut maps_of_weights = ["w", "factors"].into_iter();
         for argument in step.arguments {
             trial = argument.pass(trial, |trial, buffer| match buffer {
-                Buffer::A => trial.input(maps_of_weights.next().unwrap_or("w"), &packed),
-                Buffer::B => trial.input("x", &pitched),
-                Buffer::Bias => trial.input("bias", &given.bias),
-                Buffer::Residual => stored::input(trial, "residual", float, &given.residual),
+                GemmBuffer::A => trial.input(maps_of_weights.next().unwrap_or("w"), &packed),
+                GemmBuffer::B => trial.input("x", &pitched),
+                GemmBuffer::Bias => trial.input("bias", &given.bias),
+                GemmBuffer::Residual => stored::input(trial, "residual", float, &given.residual),
                 // Keys have the bits of the largest above its number. That of capped results, which
                 // are near, may be another's.
-                Buffer::C if finish.best && finish.soft_cap.is_some() => {
+                GemmBuffer::C if finish.best && finish.soft_cap.is_some() => {
                     let keys: Vec<f64> = found.bests.iter().map(|&key| key as f64).collect();
                     let bound = Bound { absolute: 33.0 * 2f64.powi(32), relative: 0.0 };
                     trial.output("y", Expected::near::<u64>(&keys, bound))
                 }
-                Buffer::C if finish.best => trial.output("y", Expected::exact(&found.bests)),
-                Buffer::C | Buffer::AScale | Buffer::BScale | Buffer::Partials => {
+                GemmBuffer::C if finish.best => trial.output("y", Expected::exact(&found.bests)),
+                GemmBuffer::C | GemmBuffer::AScale | GemmBuffer::BScale | GemmBuffer::Partials => {
                     stored::output(trial, "y", float, &found.y, found.bound)
                 }
             });
@@ -182,7 +188,7 @@ impl Case {
             let squares = stored::output(&mut trial, "norm_squares", Float::F32, squares, *bound);
             trial = trial.pass(weight).pass(normed).pass(squares);
         }
-        if let (Some(HeadPages { page_tokens, pool: PoolType::Float(float) }), Rows::Groups { dim, .. }) =
+        if let (Some(HeadPages { page_tokens, pool: PoolType::Float(float) }), WeightRows::Groups { dim, .. }) =
             (finish.heads, rows)
         {
             let turns = trial.input("turns", &given.turns());
@@ -208,7 +214,7 @@ fn codes(draw: &mut Draw) -> Codes {
 }
 
 /// The weights as a plan's strips have them.
-fn packed(given: &Given, plan: &Plan) -> Vec<bf16> {
+fn packed(given: &Given, plan: &HopperPlan) -> Vec<bf16> {
     let (rows, strip, k) = (plan.results, plan.strip, plan.strip.k() as usize);
     let (Some(matrix), Some(packer)) = (&given.matrix, CodePacker::new(strip)) else {
         let zeros = vec![bf16::ZERO; k];
@@ -227,15 +233,15 @@ fn packed(given: &Given, plan: &Plan) -> Vec<bf16> {
 }
 
 /// The kernel as it is shipped.
-pub(crate) fn shipped() -> Entry {
+pub(crate) fn shipped() -> ShippedEntry {
     let record = |arch| {
         let strip = Strip::new(4096, 8, 16384).expect("rows that can be streamed");
-        let plan = Plan::new(64, 4096, strip, choose(64, 4096, strip, 132, 8)).expect("a plan for a batch of 64");
+        let plan = HopperPlan::new(64, 4096, strip, choose(64, 4096, strip, 132, 8)).expect("a plan for a batch of 64");
         step(arch, &plan, Epilogue::default(), 132).kernel
     };
     let draw = |arch, seed| {
         let mut draw = Draw::new(seed);
-        Case::draw(&mut draw).trial(arch, &mut draw)
+        HopperCase::draw(&mut draw).trial(arch, &mut draw)
     };
-    Entry { name: "gemv_wgmma", needs: Needs::Sm90a, record, draw }
+    ShippedEntry { name: "gemv_wgmma", needs: Needs::Sm90a, record, draw }
 }

@@ -2,7 +2,7 @@
 
 /// Tuning parameters, which change the speed and not the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tuning {
+pub struct HopperTuning {
     /// Warpgroups that multiply, 1 to 4: 64 rows of weights each, the last of them fewer where the
     /// tile ends.
     pub warpgroups: u32,
@@ -29,7 +29,7 @@ pub struct Tuning {
     pub per_sm: u32,
 }
 
-impl Tuning {
+impl HopperTuning {
     /// Blocks of a cluster.
     pub fn cluster(self) -> u32 {
         self.multicast * self.splits

@@ -4,8 +4,8 @@ use tilewright_codegen::build::Val;
 
 use super::phases::Waiting;
 use super::starts::{Starts, side};
-use super::{Operand, Packing, wide};
-use crate::gemv::{Side, Strip};
+use super::{Packing, SharedActivations, wide};
+use crate::gemv::{Strip, WeightSide};
 
 /// The memory that holds the A operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub enum AOperand {
     },
     /// Each warp loads the columns of a stage into registers when it comes to that stage, and
     /// multiplies them with that stage of every strip of a group; again for every group. Weights
-    /// come in the order of [`Order`]. It takes rows of any length.
+    /// come in the order of [`StageOrder`]. It takes rows of any length.
     Reloaded {
         /// Strips of the ring of a group.
         group: u32,
@@ -40,13 +40,13 @@ impl AOperand {
         let all = strip.stages() * strip.stage_tiles();
         match self {
             AOperand::Shared => self.starts_at(strip, packing) + Starts::bytes(strip, side(strip, packing, self), all),
-            AOperand::Registers => Starts::bytes(strip, Side::B, all),
+            AOperand::Registers => Starts::bytes(strip, WeightSide::B, all),
             AOperand::Phases { stages, waiting } => {
                 let taken = AOperand::Registers.operand_bytes(strip.part(0, stages), packing);
                 taken.next_multiple_of(8) + Waiting::bytes(packing.rows(), waiting)
             }
             AOperand::Reloaded { .. } => {
-                self.starts_at(strip, packing) + Starts::bytes(strip, Side::B, strip.stage_tiles())
+                self.starts_at(strip, packing) + Starts::bytes(strip, WeightSide::B, strip.stage_tiles())
             }
         }
     }
@@ -54,7 +54,7 @@ impl AOperand {
     /// Where in them the products of zeros lie, after the others.
     pub(super) fn starts_at(self, strip: Strip, packing: Packing) -> u32 {
         match self {
-            AOperand::Shared => Operand::bytes(strip, packing),
+            AOperand::Shared => SharedActivations::bytes(strip, packing),
             AOperand::Registers | AOperand::Phases { .. } => 0,
             AOperand::Reloaded { group } => wide::room(strip, packing, group),
         }
@@ -94,7 +94,7 @@ impl AOperand {
 /// The order in which the stages of strips come where activations are reloaded: group by group; of
 /// each group the first stage of every strip, then the second.
 #[derive(Clone, Copy)]
-pub struct Order<'k> {
+pub struct StageOrder<'k> {
     /// Stages of a strip.
     pub stages: Val<'k, u32>,
     /// Strips of a group.
@@ -103,7 +103,7 @@ pub struct Order<'k> {
     pub all: Val<'k, u32>,
 }
 
-impl<'k> Order<'k> {
+impl<'k> StageOrder<'k> {
     /// Which stage comes at a place, where strip after strip lies stage after stage.
     #[track_caller]
     pub fn stage(self, place: Val<'k, u32>) -> Val<'k, u32> {

@@ -22,7 +22,7 @@ pub(super) struct Ahead<'a, 'k> {
 }
 
 /// A lane's words of the stages that come next.
-struct Words<'k> {
+struct PrefetchedWords<'k> {
     words: Vec<Var<'k, u32>>,
     /// Tiles of these words.
     tiles: Vec<CodeTile<'k>>,
@@ -33,14 +33,14 @@ fn each_word<'k>(tiles: &[CodeTile<'k>], word: &mut dyn FnMut(Val<'k, u32>) -> V
     tiles.iter().map(|tile| tile.map(word)).collect()
 }
 
-impl<'k> Words<'k> {
-    fn new(tiles: Vec<CodeTile<'k>>) -> Words<'k> {
+impl<'k> PrefetchedWords<'k> {
+    fn new(tiles: Vec<CodeTile<'k>>) -> PrefetchedWords<'k> {
         let mut words = Vec::new();
         let tiles = each_word(&tiles, &mut |word| {
             words.push(word.builder().var(word));
             word
         });
-        Words { words, tiles }
+        PrefetchedWords { words, tiles }
     }
 
     fn get(&self) -> Vec<CodeTile<'k>> {
@@ -70,7 +70,7 @@ impl<'k> Ahead<'_, 'k> {
     pub fn products(self, [first, last]: [Val<'k, u32>; 2]) {
         let k = self.of.team.k;
         k.when(first.lt(last), || {
-            let words = Words::new(self.next(&|| ()));
+            let words = PrefetchedWords::new(self.next(&|| ()));
             let last = last - 1;
             k.for_(first, last, |slot| self.strip(&words, slot, true));
             self.strip(&words, last, false);
@@ -91,7 +91,7 @@ impl<'k> Ahead<'_, 'k> {
 
     /// The products of a strip whose first stage is in `words`; `more`: whether there are further
     /// strips.
-    fn strip(self, words: &Words<'k>, slot: Val<'k, u32>, more: bool) {
+    fn strip(self, words: &PrefetchedWords<'k>, slot: Val<'k, u32>, more: bool) {
         let Products { team, strip, operands, .. } = self.of;
         let chains = Chains::new(team.k, 1, chains(strip));
         for stage in 0..strip.stages() {

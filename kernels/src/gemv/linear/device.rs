@@ -4,9 +4,9 @@
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::pass::{Announce, Cell, Pass, PassWork};
-use super::phases::Phase;
-use super::{AOperand, ActivationOutput, Beyond, Input, ScaledOutput, Sums, Weights};
+use super::pass::{Announce, OutputCell, PassWork, StripPass};
+use super::phases::TilePhase;
+use super::{AOperand, ActivationOutput, Beyond, Input, ScaledOutput, SharedSums, WeightStages};
 use crate::activation::{Activation, SoftCap};
 use crate::gemv::Strip;
 use crate::sample::key::{key, largest};
@@ -16,7 +16,7 @@ use crate::warps::ConsumerWarps;
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
-pub struct Linear<'k> {
+pub struct LinearTask<'k> {
     /// Shape of a strip.
     pub strip: Strip,
     /// Elements from a row of activations to the next.
@@ -36,12 +36,12 @@ pub struct Linear<'k> {
     /// Added to each feature, `[n]`.
     pub bias: Option<Array<'k>>,
     /// What becomes of the result.
-    pub output: Output<'k>,
+    pub output: LinearEpilogue<'k>,
 }
 
 /// The epilogue of the features of row r.
 #[derive(Clone, Copy)]
-pub enum Output<'k> {
+pub enum LinearEpilogue<'k> {
     /// `out[r, n] = y[r, n]`, `[rows, width]`.
     Store {
         /// Output, perhaps on each of several devices.
@@ -91,7 +91,7 @@ pub enum Output<'k> {
 
 /// Shared memory of the team that functions use while they run.
 #[derive(Clone, Copy)]
-pub struct Scratch<'k> {
+pub struct LinearScratch<'k> {
     /// Activations, followed by `sums`.
     pub operand: Ptr<'k, Shared, half::bf16>,
     /// Bytes of `operand`, a multiple of 8.
@@ -122,18 +122,18 @@ pub struct Scratch<'k> {
 /// its last results are stored.
 pub fn linear<'k>(
     team: ConsumerWarps<'k>,
-    scratch: Scratch<'k>,
-    weights: &dyn Weights<'k>,
-    tile: Linear<'k>,
+    scratch: LinearScratch<'k>,
+    weights: &dyn WeightStages<'k>,
+    tile: LinearTask<'k>,
     announce: Option<Announce<'_>>,
 ) {
     let k = team.k;
     let rows = tile.rows;
     let strips = (tile.end - tile.first + (Strip::ROWS - 1)) / Strip::ROWS;
-    if let Output::Logits { .. } = tile.output {
+    if let LinearEpilogue::Logits { .. } = tile.output {
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
     }
-    let pass = Pass {
+    let pass = StripPass {
         team,
         scratch,
         strip: tile.strip,
@@ -150,24 +150,26 @@ pub fn linear<'k>(
             tile.tile(pass, PassWork { weights, input, first_row: tile.first_row, strips, announce }, phase);
         });
     });
-    if let Output::Logits { bests, tile: number, .. } = tile.output {
+    if let LinearEpilogue::Logits { bests, tile: number, .. } = tile.output {
         team.sync();
         k.when(k.tid().lt(rows), || bests.store(tile.first_row + k.tid(), number, scratch.best.at(k.tid()).load()));
     }
 }
 
-impl<'k> Linear<'k> {
+impl<'k> LinearTask<'k> {
     /// Computes the tile, or a phase of it.
-    fn tile(self, pass: Pass<'k>, work: PassWork<'_, 'k>, phase: Option<Phase<'k>>) {
+    fn tile(self, pass: StripPass<'k>, work: PassWork<'_, 'k>, phase: Option<TilePhase<'k>>) {
         let tile = self;
-        let Pass { team, scratch, .. } = pass;
+        let StripPass { team, scratch, .. } = pass;
         let k = team.k;
-        let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, base + cell.strip, phase);
+        let prepare = |base: Val<'k, u32>, cell: &OutputCell<'k>| tile.prepare(team, cell, base + cell.strip, phase);
         // An output of a thread is of the same row in every group; its others may be, too.
         let bests: Vec<_> = match tile.output {
-            Output::Logits { .. } if (team.threads() / Strip::ROWS).is_multiple_of(tile.rows) => vec![k.var(0u64)],
-            Output::Logits { .. } => (0..pass.outputs(work.input)).map(|_| k.var(0u64)).collect(),
-            Output::Store { .. } | Output::Add { .. } | Output::Gated { .. } => Vec::new(),
+            LinearEpilogue::Logits { .. } if (team.threads() / Strip::ROWS).is_multiple_of(tile.rows) => {
+                vec![k.var(0u64)]
+            }
+            LinearEpilogue::Logits { .. } => (0..pass.outputs(work.input)).map(|_| k.var(0u64)).collect(),
+            LinearEpilogue::Store { .. } | LinearEpilogue::Add { .. } | LinearEpilogue::Gated { .. } => Vec::new(),
         };
         pass.run(work, prepare, |sums, cell, prepared| {
             let Prepared { n, inside, stored, .. } = *prepared;
@@ -233,21 +235,21 @@ struct Prepared<'k> {
 #[derive(Clone, Copy)]
 struct CellSums<'a, 'k> {
     /// Sums of the output's group.
-    sums: Sums<'k>,
+    sums: SharedSums<'k>,
     /// Place of the output in its group.
-    cell: &'a Cell<'k>,
+    cell: &'a OutputCell<'k>,
     /// Operands of its epilogue.
     prepared: &'a Prepared<'k>,
 }
 
-impl<'k> Linear<'k> {
+impl<'k> LinearTask<'k> {
     /// Loads what an output of a strip of features needs beside the sums.
     fn prepare(
         self,
         team: ConsumerWarps<'k>,
-        cell: &Cell<'k>,
+        cell: &OutputCell<'k>,
         strip: Val<'k, u32>,
-        phase: Option<Phase<'k>>,
+        phase: Option<TilePhase<'k>>,
     ) -> Prepared<'k> {
         let k = team.k;
         let n = self.first + strip * Strip::ROWS + cell.feature;
@@ -259,14 +261,14 @@ impl<'k> Linear<'k> {
         };
         let at = |width: u32| (self.first_row + cell.row) * width + self.output.index(n);
         let other = match self.output {
-            Output::Add { residual, width, .. } => Some(load(residual, at(width))),
-            Output::Gated { up_bias, .. } => up_bias.map(|bias| load(bias, n)),
-            Output::Store { .. } | Output::Logits { .. } => None,
+            LinearEpilogue::Add { residual, width, .. } => Some(load(residual, at(width))),
+            LinearEpilogue::Gated { up_bias, .. } => up_bias.map(|bias| load(bias, n)),
+            LinearEpilogue::Store { .. } | LinearEpilogue::Logits { .. } => None,
         };
         let streams = self.output.streams();
         let strip = if streams > 1 { strip * streams } else { strip };
-        let before = |phase: Phase<'k>, of: u32| match (phase.waiting, self.output) {
-            (None, Output::Logits { out, width, .. }) => Some(phase.before(inside, || out.load(at(width)))),
+        let before = |phase: TilePhase<'k>, of: u32| match (phase.waiting, self.output) {
+            (None, LinearEpilogue::Logits { out, width, .. }) => Some(phase.before(inside, || out.load(at(width)))),
             (None, _) => None,
             (Some(waiting), _) => Some(phase.before(inside, || waiting.of(strip + of, cell).load())),
         };
@@ -291,9 +293,9 @@ impl<'k> Linear<'k> {
     fn finish(
         self,
         team: ConsumerWarps<'k>,
-        scratch: Scratch<'k>,
+        scratch: LinearScratch<'k>,
         output: CellSums<'_, 'k>,
-        phase: Option<Phase<'k>>,
+        phase: Option<TilePhase<'k>>,
     ) -> Val<'k, f32> {
         let k = team.k;
         let CellSums { cell, prepared, .. } = output;
@@ -305,10 +307,10 @@ impl<'k> Linear<'k> {
         let done = || {
             let y = plus(scaled(first), prepared.bias);
             match self.output {
-                Output::Store { .. } => y,
-                Output::Logits { soft_cap, .. } => soft_cap.map_or(y, |cap| cap.apply(y)),
-                Output::Add { .. } => plus(y, prepared.other),
-                Output::Gated { activation, .. } => {
+                LinearEpilogue::Store { .. } => y,
+                LinearEpilogue::Logits { soft_cap, .. } => soft_cap.map_or(y, |cap| cap.apply(y)),
+                LinearEpilogue::Add { .. } => plus(y, prepared.other),
+                LinearEpilogue::Gated { activation, .. } => {
                     let up = plus(scaled(sum(1)), prepared.other);
                     activation.apply(y) * up
                 }
@@ -316,8 +318,8 @@ impl<'k> Linear<'k> {
         };
         match phase {
             None => done(),
-            Some(Phase { waiting: None, last, .. }) => last.select(done(), first),
-            Some(Phase { waiting: Some(waiting), last, .. }) => {
+            Some(TilePhase { waiting: None, last, .. }) => last.select(done(), first),
+            Some(TilePhase { waiting: Some(waiting), last, .. }) => {
                 let result = k.var(0.0f32);
                 let wait = || {
                     waiting.of(prepared.strip, cell).store(first);
@@ -330,37 +332,40 @@ impl<'k> Linear<'k> {
     }
 }
 
-impl<'k> Output<'k> {
+impl<'k> LinearEpilogue<'k> {
     /// Strips of the ring that make one strip of features.
     fn streams(self) -> u32 {
-        if matches!(self, Output::Gated { .. }) { 2 } else { 1 }
+        if matches!(self, LinearEpilogue::Gated { .. }) { 2 } else { 1 }
     }
 
     /// Where features go row by row, and how many a row has.
     fn rows(self) -> Option<(Copies<'k>, u32)> {
         match self {
-            Output::Store { out, width } => Some((out, width)),
-            Output::Add { out, width, .. }
-            | Output::Gated { out: ActivationOutput::Rows(out), width, .. }
-            | Output::Logits { out, width, .. } => Some((out.into(), width)),
-            Output::Gated { out: ActivationOutput::Terms(_), .. } => None,
+            LinearEpilogue::Store { out, width } => Some((out, width)),
+            LinearEpilogue::Add { out, width, .. }
+            | LinearEpilogue::Gated { out: ActivationOutput::Rows(out), width, .. }
+            | LinearEpilogue::Logits { out, width, .. } => Some((out.into(), width)),
+            LinearEpilogue::Gated { out: ActivationOutput::Terms(_), .. } => None,
         }
     }
 
     /// Where they go as their readers multiply them.
     fn terms(self) -> Option<ScaledOutput<'k>> {
         match self {
-            Output::Add { scaled, .. } => scaled,
-            Output::Gated { out: ActivationOutput::Terms(terms), .. } => Some(terms),
-            Output::Store { .. } | Output::Gated { .. } | Output::Logits { .. } => None,
+            LinearEpilogue::Add { scaled, .. } => scaled,
+            LinearEpilogue::Gated { out: ActivationOutput::Terms(terms), .. } => Some(terms),
+            LinearEpilogue::Store { .. } | LinearEpilogue::Gated { .. } | LinearEpilogue::Logits { .. } => None,
         }
     }
 
     /// Where a feature is in a row.
     fn index(self, n: Val<'k, u32>) -> Val<'k, u32> {
         match self {
-            Output::Logits { shard: Some(first), .. } => first + n,
-            Output::Store { .. } | Output::Add { .. } | Output::Gated { .. } | Output::Logits { .. } => n,
+            LinearEpilogue::Logits { shard: Some(first), .. } => first + n,
+            LinearEpilogue::Store { .. }
+            | LinearEpilogue::Add { .. }
+            | LinearEpilogue::Gated { .. }
+            | LinearEpilogue::Logits { .. } => n,
         }
     }
 }

@@ -6,9 +6,9 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
-use super::Weights;
-use crate::gemv::product::{CodeTile, Packed, WarpTile};
-use crate::gemv::{Codes, Factors, Side, Strip};
+use super::WeightStages;
+use crate::gemv::product::{CodeTile, LaneCodes, WarpTile};
+use crate::gemv::{Codes, Factors, Strip, WeightSide};
 use crate::tile::Index;
 use crate::warps::ConsumerWarps;
 
@@ -82,7 +82,7 @@ impl<'k> HeldStage<'k> {
 
     /// Takes the ring's next stage, which has `bytes` bytes in the form `form`, and releases it; by
     /// whole warps. Where no stages of codes are held the form is not looked at.
-    pub fn take(&self, ring: &dyn Weights<'k>, bytes: Val<'k, u32>, form: Val<'k, u32>) {
+    pub fn take(&self, ring: &dyn WeightStages<'k>, bytes: Val<'k, u32>, form: Val<'k, u32>) {
         let k = self.team.k;
         let round = self.widest.stage_bytes() / self.widest.per_warp().max(1);
         ring.stage(&|stage| {
@@ -127,12 +127,17 @@ impl<'k> HeldStage<'k> {
     }
 
     /// This lane's weights of its warp's tiles of a stage of the strip.
-    pub(super) fn tiles(&self, strip: Strip) -> impl Iterator<Item = Packed<'k>> {
-        self.tiles.iter().take(strip.per_warp() as usize).map(|tile| Packed::of(tile.map(Var::get)))
+    pub(super) fn tiles(&self, strip: Strip) -> impl Iterator<Item = LaneCodes<'k>> {
+        self.tiles.iter().take(strip.per_warp() as usize).map(|tile| LaneCodes::of(tile.map(Var::get)))
     }
 
     /// The tiles of a strip of codes, with their factors.
-    pub(super) fn code_tiles(&self, strip: Strip, codes: Codes, side: Side) -> impl Iterator<Item = CodeTile<'k>> {
+    pub(super) fn code_tiles(
+        &self,
+        strip: Strip,
+        codes: Codes,
+        side: WeightSide,
+    ) -> impl Iterator<Item = CodeTile<'k>> {
         let word = move |which: usize, number: usize| self.factors[which].as_ref().map(|words| words[number].get());
         let factors = move |number: usize| {
             let zeros = word(1, number).filter(|_| codes.zeros);

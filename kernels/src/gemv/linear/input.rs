@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::{Operand, Ordered, Scaled};
+use super::{Ordered, Scaled, SharedActivations};
 use crate::gemv::Strip;
 use crate::tile::{Array, Float};
 use crate::warps::{ConsumerWarps, Item, sum_of_warps};
@@ -67,7 +67,7 @@ impl<'k> Input<'k> {
         strip: Strip,
         pitch: u32,
         first: Val<'k, u32>,
-        to: Operand<'k>,
+        to: SharedActivations<'k>,
     ) -> Vec<Val<'k, f32>> {
         let width = strip.k();
         let mut squares = Vec::new();
@@ -158,7 +158,7 @@ struct RowCopy<'k> {
     /// Elements of the row.
     width: u32,
     /// Operand that receives the row.
-    to: Operand<'k>,
+    to: SharedActivations<'k>,
     /// Number of the row in the operand.
     row: u32,
 }

@@ -12,7 +12,7 @@ use crate::warps::ConsumerWarps;
 
 /// Activations `[parts, rows, padded k]` in shared memory.
 #[derive(Clone, Copy)]
-pub struct Operand<'k> {
+pub struct SharedActivations<'k> {
     at: Ptr<'k, Shared, bf16>,
     strip: Strip,
     packing: Packing,
@@ -26,11 +26,11 @@ pub(super) struct Lane<'k> {
     packing: Packing,
 }
 
-impl<'k> Operand<'k> {
+impl<'k> SharedActivations<'k> {
     /// Bytes of shared memory that rows of a strip's length take.
     ///
     /// ```
-    /// use tilewright_kernels::{gemv::Strip, gemv::linear::{Operand, Packing}, tile::Float};
+    /// use tilewright_kernels::{gemv::Strip, gemv::linear::{SharedActivations, Packing}, tile::Float};
     /// let strip = Strip::new(2048, 8, 16384)?;
     /// assert_eq!(Operand::bytes(strip, Packing::of(1, Float::F32)), 2 * (2048 + 32) * 2);
     /// assert_eq!(Operand::bytes(strip, Packing::of(1, Float::Bf16)), (2048 + 32) * 2);
@@ -42,9 +42,14 @@ impl<'k> Operand<'k> {
     }
 
     /// The operand that begins there, aligned to 16 bytes.
-    pub fn new(at: Ptr<'k, Shared, bf16>, strip: Strip, packing: Packing, beyond: Option<Beyond<'k>>) -> Operand<'k> {
+    pub fn new(
+        at: Ptr<'k, Shared, bf16>,
+        strip: Strip,
+        packing: Packing,
+        beyond: Option<Beyond<'k>>,
+    ) -> SharedActivations<'k> {
         let beyond = beyond.filter(|_| packing.terms() != Terms::Bf16);
-        Operand { at, strip, packing, beyond: beyond.map(|beyond| (beyond, Infinite::new(at.builder()))) }
+        SharedActivations { at, strip, packing, beyond: beyond.map(|beyond| (beyond, Infinite::new(at.builder()))) }
     }
 
     /// Rows of the batch.

@@ -17,7 +17,7 @@ use tilewright_codegen::ir::attr::{LdOrder, Scope};
 
 use super::{AOperand, Input};
 use crate::gemv::{DEPTH, Strip};
-use crate::tile::{Access, Array, Float};
+use crate::tile::{AccessMode, Array, Float};
 
 /// The column of every place of a strip's rows, where codes have this act-order; `None`: places are
 /// columns.
@@ -129,7 +129,7 @@ impl<'k> Ordered<'k> {
 
     /// The weights of the norm where elements are gathered, loaded as their columns are.
     pub(super) fn weight(self) -> Option<Array<'k>> {
-        self.norm.map(|(weight, _)| weight.accessed(Access::Relaxed))
+        self.norm.map(|(weight, _)| weight.accessed(AccessMode::Relaxed))
     }
 
     /// The elements of a row, which begins at `start`, at four consecutive places from each of some

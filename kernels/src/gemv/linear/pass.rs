@@ -5,13 +5,13 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::ahead::Ahead;
 use super::operand::of_two_steps;
-use super::phases::Phase;
-use super::source::Source;
+use super::phases::TilePhase;
+use super::source::ActivationSource;
 use super::starts::{Brought, side};
-use super::sums::{Activations, Operands, Products, Reloading, products, turns};
-use super::{AOperand, Input, Operand, Packing, Scratch, Sums, Weights};
+use super::sums::{ActivationFragments, Products, Reloading, TaskOperands, products, turns};
+use super::{AOperand, Input, LinearScratch, Packing, SharedActivations, SharedSums, WeightStages};
 use crate::gemv::product::Fragment;
-use crate::gemv::{Side, Strip};
+use crate::gemv::{Strip, WeightSide};
 use crate::warps::{ConsumerWarps, Item, store_warp_sum};
 
 /// Most fragments of two steps that a lane keeps, 4 registers each.
@@ -38,14 +38,14 @@ pub struct Announce<'a> {
 
 impl Announce<'_> {
     /// Lets `go` have the same in the last phase alone.
-    pub(super) fn in_last<'k>(this: Option<Self>, phase: Option<Phase<'k>>, go: &dyn Fn(Option<Announce<'_>>)) {
+    pub(super) fn in_last<'k>(this: Option<Self>, phase: Option<TilePhase<'k>>, go: &dyn Fn(Option<Announce<'_>>)) {
         let (Some(Announce { at, say }), Some(phase)) = (this, phase) else { return go(this) };
         go(Some(Announce { at, say: &|| phase.last.builder().when(phase.last, say) }));
     }
 }
 
 /// One output of a group.
-pub(super) struct Cell<'k> {
+pub(super) struct OutputCell<'k> {
     /// Which of its thread's outputs of a group.
     pub number: usize,
     /// Strip of the group.
@@ -64,7 +64,7 @@ pub(super) struct Cell<'k> {
 #[derive(Clone, Copy)]
 pub(super) struct PassWork<'a, 'k> {
     /// Source of the strips, stage by stage.
-    pub weights: &'a dyn Weights<'k>,
+    pub weights: &'a dyn WeightStages<'k>,
     /// Activations.
     pub input: Input<'k>,
     /// First row of the activations.
@@ -77,9 +77,9 @@ pub(super) struct PassWork<'a, 'k> {
 
 /// The passage of a tile's strips through the team.
 #[derive(Clone, Copy)]
-pub(super) struct Pass<'k> {
+pub(super) struct StripPass<'k> {
     pub team: ConsumerWarps<'k>,
-    pub scratch: Scratch<'k>,
+    pub scratch: LinearScratch<'k>,
     pub strip: Strip,
     /// Elements from a row of activations to the next.
     pub pitch: u32,
@@ -97,7 +97,7 @@ pub(super) struct Pass<'k> {
     pub reserved: u32,
 }
 
-impl<'k> Pass<'k> {
+impl<'k> StripPass<'k> {
     /// Fills the operand, multiplies the strips in groups, and lets `finish` have the outputs of
     /// each group.
     ///
@@ -106,13 +106,13 @@ impl<'k> Pass<'k> {
     pub fn run<P>(
         self,
         PassWork { weights, input, first_row, strips, announce }: PassWork<'_, 'k>,
-        prepare: impl Fn(Val<'k, u32>, &Cell<'k>) -> P,
-        finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
+        prepare: impl Fn(Val<'k, u32>, &OutputCell<'k>) -> P,
+        finish: impl Fn(SharedSums<'k>, &OutputCell<'k>, &P),
     ) {
-        let Pass { team, scratch, rows, streams, a_operand, .. } = self;
+        let StripPass { team, scratch, rows, streams, a_operand, .. } = self;
         let k = team.k;
         let packing = self.packing(input);
-        let with_starts = |x: Activations<'k>| {
+        let with_starts = |x: ActivationFragments<'k>| {
             let starts = self.starts(&x, packing);
             (x, starts)
         };
@@ -128,11 +128,11 @@ impl<'k> Pass<'k> {
                 let strip = at / (Strip::ROWS * rows);
                 let inside = item.inside & strip.lt(here);
                 let place = (strip * streams * rows + row) * Strip::ROWS + feature;
-                let cell = Cell { number, strip, row, feature, inside, place };
+                let cell = OutputCell { number, strip, row, feature, inside, place };
                 let prepared = prepare(base, &cell);
                 (item, cell, prepared)
             };
-            let cells: Vec<(Item, Cell, P)> =
+            let cells: Vec<(Item, OutputCell, P)> =
                 team.items(sums.outputs(group)).into_iter().enumerate().map(cell).collect();
             let announce = |at: Early| {
                 if let Some(announce) = announce.filter(|announce| announce.at == at) {
@@ -159,15 +159,15 @@ impl<'k> Pass<'k> {
                 let side = self.side(packing);
                 let terms = packing.terms();
                 let starts = starts.as_ref();
-                let operands = Operands { side, terms, fragments, starts };
+                let operands = TaskOperands { side, terms, fragments, starts };
                 let products = Products { team, strip: self.strip, weights, operands, sums };
                 self.products(products, [base * streams, here * streams]);
             };
             match x {
-                Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),
-                Activations::TwoSteps(from) => each(&|step, _| of_two_steps(*from, step)),
-                Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
-                Activations::Reloaded(source) => {
+                ActivationFragments::Shared(lane) => each(&|tile, _| lane.tile(tile)),
+                ActivationFragments::TwoSteps(from) => each(&|step, _| of_two_steps(*from, step)),
+                ActivationFragments::Registers(held) => each(&|_, place| held[place as usize].clone()),
+                ActivationFragments::Reloaded(source) => {
                     let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.strips()) } else { None };
                     let starts = match starts {
                         Some(Brought::Shared(starts)) => Some(*starts),
@@ -189,14 +189,14 @@ impl<'k> Pass<'k> {
     }
 }
 
-impl<'k> Pass<'k> {
+impl<'k> StripPass<'k> {
     /// How the rows of an input lie in the operand.
     pub(super) fn packing(self, input: Input<'k>) -> Packing {
         Packing::of(self.rows, input.float()).meeting(self.strip)
     }
 
     /// The sums of a group, and how many strips of the output it has.
-    fn group(self, packing: Packing) -> (Sums<'k>, u32) {
+    fn group(self, packing: Packing) -> (SharedSums<'k>, u32) {
         let sums = self.sums(packing);
         (sums, (sums.strips() / self.streams).max(1))
     }
@@ -211,7 +211,7 @@ impl<'k> Pass<'k> {
 /// The fragments of a tile: its number, and its place among those of a warp.
 type Fragments<'f, 'k> = &'f dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>;
 
-impl<'k> Pass<'k> {
+impl<'k> StripPass<'k> {
     /// The products of a group of `strips` strips, before which the task had `before`; its first
     /// stages may be held.
     fn products(self, products: Products<'_, 'k>, [before, strips]: [Val<'k, u32>; 2]) {
@@ -222,13 +222,13 @@ impl<'k> Pass<'k> {
             let slot = k.lit(number) - before;
             k.when(before.le(number) & slot.lt(strips), || products.strip(held, slot));
         }
-        if operands.side == Side::Pair {
+        if operands.side == WeightSide::Pair {
             return products.pairs(strips);
         }
         let held = held.len() as u32;
         let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
         let one = |slot| products.strip(&[], slot);
-        if operands.side != Side::A {
+        if operands.side != WeightSide::A {
             return k.for_(next, strips, one);
         }
         if let Some(codes) = strip.codes().filter(|_| Ahead::is_for(strip, self.scratch.words_ahead)) {
@@ -246,24 +246,24 @@ impl<'k> Pass<'k> {
     }
 
     /// Activations that are read two steps at a time: few are kept in registers.
-    fn two_steps(self, from: Ptr<'k, Shared, u32>) -> Activations<'k> {
-        let Pass { team, strip, .. } = self;
+    fn two_steps(self, from: Ptr<'k, Shared, u32>) -> ActivationFragments<'k> {
+        let StripPass { team, strip, .. } = self;
         let tiles = strip.stages() * strip.per_warp();
         let steps = strip.steps();
         if tiles * steps / 2 > KEPT {
-            return Activations::TwoSteps(from);
+            return ActivationFragments::TwoSteps(from);
         }
         let of_tile = |number: u32| {
             let first = strip.tile(team.k.warp(), team.k.lit(number)) * steps;
             (0..steps).step_by(2).map(move |step| of_two_steps(from, first + step))
         };
-        Activations::Registers((0..tiles).flat_map(of_tile).collect())
+        ActivationFragments::Registers((0..tiles).flat_map(of_tile).collect())
     }
 
     /// Which operand the weights are.
-    pub(super) fn side(self, packing: Packing) -> Side {
+    pub(super) fn side(self, packing: Packing) -> WeightSide {
         match side(self.strip, packing, self.a_operand) {
-            Side::Pair if packing.rows() > self.scratch.paired_rows => Side::B,
+            WeightSide::Pair if packing.rows() > self.scratch.paired_rows => WeightSide::B,
             side => side,
         }
     }
@@ -271,8 +271,8 @@ impl<'k> Pass<'k> {
     /// Copies the activations to shared memory, for all groups. `there` comes as soon as all of
     /// them are there.
     fn copy(self, input: Input<'k>, first_row: Val<'k, u32>, there: &dyn Fn()) {
-        let Pass { team, scratch, strip, .. } = self;
-        let x = Operand::new(scratch.operand, strip, self.packing(input), scratch.beyond);
+        let StripPass { team, scratch, strip, .. } = self;
+        let x = SharedActivations::new(scratch.operand, strip, self.packing(input), scratch.beyond);
         let factors = self.load_squares(input, first_row);
         let squares = input.fill(team, strip, self.pitch, first_row, x);
         x.look();
@@ -285,42 +285,42 @@ impl<'k> Pass<'k> {
     }
 
     /// The activations that were copied.
-    fn copied(self, packing: Packing) -> Activations<'k> {
-        let Pass { team, scratch, strip, .. } = self;
-        let x = Operand::new(scratch.operand, strip, packing, scratch.beyond);
+    fn copied(self, packing: Packing) -> ActivationFragments<'k> {
+        let StripPass { team, scratch, strip, .. } = self;
+        let x = SharedActivations::new(scratch.operand, strip, packing, scratch.beyond);
         match self.side(packing) {
-            Side::A => self.two_steps(x.two_steps(team)),
-            Side::B | Side::Half | Side::Pair => {
+            WeightSide::A => self.two_steps(x.two_steps(team)),
+            WeightSide::B | WeightSide::Half | WeightSide::Pair => {
                 let lane = x.lane(team);
                 let tiles = strip.stages() * strip.per_warp();
                 let registers = AOperand::registers(strip, packing);
                 if strip.codes().is_some() || registers > scratch.copied_registers {
-                    return Activations::Shared(lane);
+                    return ActivationFragments::Shared(lane);
                 }
                 let tile = |number| lane.tile(strip.tile(team.k.warp(), team.k.lit(number)));
-                Activations::Registers((0..tiles).map(tile).collect())
+                ActivationFragments::Registers((0..tiles).map(tile).collect())
             }
         }
     }
 
     /// Brings the activations as far as they go before the products, where they are not copied.
-    fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<Activations<'k>> {
-        let Pass { team, scratch, strip, .. } = self;
+    fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<ActivationFragments<'k>> {
+        let StripPass { team, scratch, strip, .. } = self;
         let reloads = match self.a_operand {
             AOperand::Shared => return None,
             AOperand::Registers | AOperand::Phases { .. } => false,
             AOperand::Reloaded { .. } => true,
         };
         let factors = self.load_squares(input, first_row);
-        let source = Source::new(team, strip, self.packing(input), input, first_row, self.pitch);
+        let source = ActivationSource::new(team, strip, self.packing(input), input, first_row, self.pitch);
         let brought = if reloads {
-            Activations::Reloaded(Box::new(source))
+            ActivationFragments::Reloaded(Box::new(source))
         } else {
             let stages = (0..strip.stages()).map(|stage| team.k.lit(stage));
             let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
             source.store_squares(scratch.squares, self.accumulates_squares);
             source.look(scratch.beyond);
-            Activations::Registers(held)
+            ActivationFragments::Registers(held)
         };
         self.store_squares(input, first_row, factors);
         self.note_loaded();

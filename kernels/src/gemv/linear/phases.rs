@@ -3,7 +3,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
-use super::pass::{Cell, Pass};
+use super::pass::{OutputCell, StripPass};
 use super::{AOperand, Input};
 use crate::gemv::Strip;
 
@@ -31,7 +31,7 @@ impl<'k> Phases<'k> {
 
 /// A phase of a tile.
 #[derive(Clone, Copy)]
-pub(super) struct Phase<'k> {
+pub(super) struct TilePhase<'k> {
     /// Whether it is the first.
     first: Val<'k, bool>,
     /// Whether it is the last.
@@ -40,7 +40,7 @@ pub(super) struct Phase<'k> {
     pub waiting: Option<Waiting<'k>>,
 }
 
-impl<'k> Phase<'k> {
+impl<'k> TilePhase<'k> {
     /// The sum of an output over the previous K chunks; `load` gives it where there were any.
     pub fn before(self, inside: Val<'k, bool>, load: impl FnOnce() -> Val<'k, f32>) -> Var<'k, f32> {
         let k = inside.builder();
@@ -66,16 +66,16 @@ impl<'k> Waiting<'k> {
     }
 
     /// The place of an output's partial sum, by the number of the strip in the tile.
-    pub fn of(self, strip: Val<'k, u32>, cell: &Cell<'k>) -> Ptr<'k, Shared, f32> {
+    pub fn of(self, strip: Val<'k, u32>, cell: &OutputCell<'k>) -> Ptr<'k, Shared, f32> {
         self.at.at(strip * self.each + cell.row * Strip::ROWS + cell.feature)
     }
 }
 
-impl<'k> Pass<'k> {
+impl<'k> StripPass<'k> {
     /// Lets `go` have the tile and its activations, or one of its phases after the other.
-    pub fn each_phase(self, input: Input<'k>, go: impl Fn(Pass<'k>, Input<'k>, Option<Phase<'k>>)) {
+    pub fn each_phase(self, input: Input<'k>, go: impl Fn(StripPass<'k>, Input<'k>, Option<TilePhase<'k>>)) {
         let AOperand::Phases { stages, waiting } = self.a_operand else { return go(self, input, None) };
-        let Pass { team, scratch, strip, rows, .. } = self;
+        let StripPass { team, scratch, strip, rows, .. } = self;
         let k = team.k;
         let phases = strip.stages() / stages;
         let part = strip.part(0, stages);
@@ -85,8 +85,8 @@ impl<'k> Pass<'k> {
         let reserved = Waiting::bytes(rows, waiting);
         let waiting = (waiting > 0).then_some(room);
         k.for_(0u32, phases, |number| {
-            let phase = Phase { first: number.eq(0), last: number.eq(phases - 1), waiting };
-            let pass = Pass {
+            let phase = TilePhase { first: number.eq(0), last: number.eq(phases - 1), waiting };
+            let pass = StripPass {
                 strip: part,
                 a_operand: AOperand::Registers,
                 accumulates_squares: Some(number.gt(0)),

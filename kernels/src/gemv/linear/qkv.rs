@@ -6,9 +6,9 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
-use super::pass::{Cell, Pass, PassWork};
-use super::phases::Phase;
-use super::{AOperand, Announce, Input, Scratch, Weights};
+use super::pass::{OutputCell, PassWork, StripPass};
+use super::phases::TilePhase;
+use super::{AOperand, Announce, Input, LinearScratch, WeightStages};
 use crate::gemv::Strip;
 use crate::kv::{Newest, PagedPool};
 use crate::rope::Rotation;
@@ -45,7 +45,7 @@ pub struct Qkv<'k> {
     /// Queries, `[rows, heads, dim]`.
     pub q: Array<'k>,
     /// The epilogue of queries and keys.
-    pub keys: Keys<'k>,
+    pub keys: QueryKeyEpilogue<'k>,
     /// Where v is appended.
     pub v: PagedPool<'k>,
     /// Where rotated keys and values are stored once more, as packets, which `q` is too then.
@@ -55,7 +55,7 @@ pub struct Qkv<'k> {
 /// The epilogue of queries and keys.
 #[derive(Clone, Copy)]
 #[expect(clippy::large_enum_variant, reason = "a few are made while a kernel is recorded, and they are copied")]
-pub enum Keys<'k> {
+pub enum QueryKeyEpilogue<'k> {
     /// Both are rotated, k is appended.
     Rotated {
         /// The rotation.
@@ -71,12 +71,12 @@ pub enum Keys<'k> {
 /// its last results are stored.
 pub fn qkv<'k>(
     team: ConsumerWarps<'k>,
-    scratch: Scratch<'k>,
-    weights: &dyn Weights<'k>,
+    scratch: LinearScratch<'k>,
+    weights: &dyn WeightStages<'k>,
     tile: Qkv<'k>,
     announce: Option<Announce<'_>>,
 ) {
-    let pass = Pass {
+    let pass = StripPass {
         team,
         scratch,
         strip: tile.strip,
@@ -89,7 +89,7 @@ pub fn qkv<'k>(
         reserved: 0,
     };
     pass.each_phase(tile.input, |pass, input, phase| {
-        let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, base, phase);
+        let prepare = |base: Val<'k, u32>, cell: &OutputCell<'k>| tile.prepare(team, cell, base, phase);
         Announce::in_last(announce, phase, &|announce| {
             let work = PassWork { weights, input, first_row: tile.first_row, strips: tile.strips, announce };
             pass.run(work, prepare, |sums, cell, prepared| {
@@ -135,9 +135,9 @@ impl<'k> Qkv<'k> {
     fn prepare(
         self,
         team: ConsumerWarps<'k>,
-        cell: &Cell<'k>,
+        cell: &OutputCell<'k>,
         base: Val<'k, u32>,
-        phase: Option<Phase<'k>>,
+        phase: Option<TilePhase<'k>>,
     ) -> Prepared<'k> {
         let k = team.k;
         let strip = self.first + base + cell.strip;
@@ -156,8 +156,8 @@ impl<'k> Qkv<'k> {
         let bias = self.bias.iter().any(Option::is_some).then(|| k.var(0.0f32));
         let to = k.var(NOWHERE);
         let turn = match self.keys {
-            Keys::Rotated { .. } => Some([k.var(0.0f32), k.var(0.0f32)]),
-            Keys::Raw(_) => None,
+            QueryKeyEpilogue::Rotated { .. } => Some([k.var(0.0f32), k.var(0.0f32)]),
+            QueryKeyEpilogue::Raw(_) => None,
         };
         k.when(exists, || {
             let row = self.first_row + cell.row;
@@ -167,11 +167,11 @@ impl<'k> Qkv<'k> {
             let appended = position.ge(0).select(token, NOWHERE);
             let stored = |heads: u32, head: Val<'k, u32>| (row * heads + head) * self.dim + dim;
             let of_key = match self.keys {
-                Keys::Rotated { .. } => appended,
-                Keys::Raw(_) => is_v.select(appended, stored(self.kv_heads, self.kv_head)),
+                QueryKeyEpilogue::Rotated { .. } => appended,
+                QueryKeyEpilogue::Raw(_) => is_v.select(appended, stored(self.kv_heads, self.kv_head)),
             };
             to.set(is_q.select(stored(self.heads, head), of_key));
-            if let (Keys::Rotated { rotation, .. }, Some(turn)) = (self.keys, turn) {
+            if let (QueryKeyEpilogue::Rotated { rotation, .. }, Some(turn)) = (self.keys, turn) {
                 k.when(!is_v, || {
                     let [cos, sin] = rotation.factors(place, pair, second);
                     turn[0].set(cos);
@@ -198,9 +198,9 @@ impl<'k> Qkv<'k> {
     fn finish(
         self,
         team: ConsumerWarps<'k>,
-        scratch: Scratch<'k>,
+        scratch: LinearScratch<'k>,
         sum: &dyn Fn() -> Val<'k, f32>,
-        cell: &Cell<'k>,
+        cell: &OutputCell<'k>,
         prepared: &Prepared<'k>,
     ) {
         let k = team.k;
@@ -227,8 +227,8 @@ impl<'k> Qkv<'k> {
                 || {
                     let rotated = prepared.turn.map_or(y, |[cos, sin]| y * cos.get() + partner * sin.get());
                     let store_key = || match self.keys {
-                        Keys::Rotated { pages, .. } => pages.pool.store(to, rotated),
-                        Keys::Raw(out) => out.store(to, rotated),
+                        QueryKeyEpilogue::Rotated { pages, .. } => pages.pool.store(to, rotated),
+                        QueryKeyEpilogue::Raw(out) => out.store(to, rotated),
                     };
                     k.if_else(prepared.is_q, || self.q.store_run(to, [rotated]), store_key);
                 },

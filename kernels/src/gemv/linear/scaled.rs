@@ -13,10 +13,10 @@ use super::Input;
 use super::beyond::Beyond;
 use super::input::{Squares, one_over_root};
 use super::packing::Packing;
-use super::pass::Pass;
+use super::pass::StripPass;
 use crate::gemv::{DEPTH, Strip, Terms, convert};
 use crate::quant::Code;
-use crate::tile::{Access, Array, Float};
+use crate::tile::{AccessMode, Array, Float};
 use crate::warps::ConsumerWarps;
 
 /// Rows of a block of terms: those that lanes bring together.
@@ -280,7 +280,7 @@ impl<'k> ScaledOutput<'k> {
             beyond.look(&[x]);
         }
         // Weakly, as no order goes with 16 bits: who signals the task releases them.
-        let weak = to.terms.accessed(Access::Weak);
+        let weak = to.terms.accessed(AccessMode::Weak);
         weak.store(to.place(k.lit(0), row, place), x);
         if parts == 2 {
             weak.store(to.place(k.lit(1), row, place), terms.narrow(x, x).1[0]);
@@ -385,15 +385,15 @@ impl<'k> ActivationOutput<'k> {
     /// Whether they are packets.
     pub(crate) fn is_packets(self) -> bool {
         match self {
-            ActivationOutput::Rows(out) => matches!(out.access(), Access::Packets(_)),
+            ActivationOutput::Rows(out) => matches!(out.access(), AccessMode::Packets(_)),
             ActivationOutput::Terms(_) => false,
         }
     }
 }
 
-impl<'k> Pass<'k> {
+impl<'k> StripPass<'k> {
     /// Asks for the sums of squares that lie beside activations. Where there are phases it is done
-    /// by [`Pass::store_squares`], in the first.
+    /// by [`StripPass::store_squares`], in the first.
     pub(super) fn load_squares(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<Loaded<'k>> {
         match (input, self.accumulates_squares) {
             (Input::Scaled { x, eps: Some(_) }, None) => Some(x.load_squares(self.team, self.rows, first_row)),
@@ -403,7 +403,7 @@ impl<'k> Pass<'k> {
 
     /// Makes factors of rows of them for the epilogue, which follows a barrier of the team.
     pub(super) fn store_squares(self, input: Input<'k>, first_row: Val<'k, u32>, loaded: Option<Loaded<'k>>) {
-        let Pass { team, scratch, rows, .. } = self;
+        let StripPass { team, scratch, rows, .. } = self;
         let Input::Scaled { x, eps: Some(eps) } = input else { return };
         let store = |loaded| x.store_factors(team, rows, eps, loaded, scratch.squares);
         match (loaded, self.accumulates_squares) {

@@ -29,7 +29,7 @@ const TOGETHER_EACH: usize = 4;
 const MINUS_ZERO: u32 = 0x8000_8000;
 
 /// The activations of a tile, and how they lie in the operand.
-pub(super) struct Source<'k> {
+pub(super) struct ActivationSource<'k> {
     pub team: ConsumerWarps<'k>,
     pub strip: Strip,
     pub packing: Packing,
@@ -51,7 +51,7 @@ struct Four<'k> {
     inside: Option<Val<'k, bool>>,
 }
 
-impl<'k> Source<'k> {
+impl<'k> ActivationSource<'k> {
     /// The rows of `packing` from `first` on, which lie `pitch` elements apart.
     pub fn new(
         team: ConsumerWarps<'k>,
@@ -60,15 +60,15 @@ impl<'k> Source<'k> {
         input: Input<'k>,
         first: Val<'k, u32>,
         pitch: u32,
-    ) -> Source<'k> {
+    ) -> ActivationSource<'k> {
         let halves = packing.halves().into_iter().map(|half| (half, team.k.var(0.0f32))).collect();
         let made = packing.terms() != Terms::Bf16 && !matches!(input, Input::Scaled { .. });
-        Source { team, strip, packing, input, first, pitch, halves, most: made.then(|| team.k.var(0u32)) }
+        ActivationSource { team, strip, packing, input, first, pitch, halves, most: made.then(|| team.k.var(0u32)) }
     }
 
     /// The columns where the steps of 32 of this warp's tiles of a stage begin.
     pub fn columns(&self, stage: Val<'k, u32>) -> Vec<Val<'k, u32>> {
-        let Source { team, strip, .. } = *self;
+        let ActivationSource { team, strip, .. } = *self;
         let first = strip.tile(team.k.warp(), stage * strip.per_warp());
         let tile = |round: u32| (first + round * team.warps) * strip.depth();
         let steps = |tile: Val<'k, u32>| (0..strip.steps()).map(move |s| if s == 0 { tile } else { tile + s * DEPTH });

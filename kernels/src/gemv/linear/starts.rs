@@ -10,11 +10,11 @@ use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use super::operand::of_two_steps;
 use super::packing::Quads;
-use super::pass::Pass;
-use super::sums::Activations;
+use super::pass::StripPass;
+use super::sums::ActivationFragments;
 use super::{AOperand, Packing};
 use crate::gemv::product::{Chains, Fragment, code_instructions, halved_instructions};
-use crate::gemv::{Codes, Side, Strip, Terms, convert};
+use crate::gemv::{Codes, Strip, Terms, WeightSide, convert};
 use crate::warps::ConsumerWarps;
 
 /// Words of a part of a tile.
@@ -29,7 +29,7 @@ pub(super) struct Starts<'k> {
     at: Ptr<'k, Shared, f32>,
     strip: Strip,
     codes: Codes,
-    side: Side,
+    side: WeightSide,
     terms: Terms,
 }
 
@@ -58,13 +58,13 @@ impl<'k> Brought<'k> {
 
 impl<'k> Starts<'k> {
     /// Bytes of shared memory for a number of tiles.
-    pub fn bytes(strip: Strip, side: Side, tiles: u32) -> u32 {
+    pub fn bytes(strip: Strip, side: WeightSide, tiles: u32) -> u32 {
         let has_zeros = strip.codes().is_some_and(|codes| codes.code.is_integer());
         if has_zeros { tiles * strip.parts(side) * WORDS * 4 } else { 0 }
     }
 
     /// The products that lie there; `None` where codes have no zeros.
-    pub fn new(at: Ptr<'k, Shared, u8>, strip: Strip, side: Side, terms: Terms) -> Option<Starts<'k>> {
+    pub fn new(at: Ptr<'k, Shared, u8>, strip: Strip, side: WeightSide, terms: Terms) -> Option<Starts<'k>> {
         let codes = strip.codes().filter(|codes| codes.code.is_integer())?;
         Some(Starts { at: at.cast(), strip, codes, side, terms })
     }
@@ -75,11 +75,11 @@ impl<'k> Starts<'k> {
         let Starts { strip, codes, side, terms, .. } = self;
         let number = if codes.zeros { 1 } else { codes.code.middle() as u32 };
         let [even, odd] = convert::minus(codes.code, number).map(|bits| k.lit(bits));
-        let together = if side == Side::Pair { 2 } else { side.steps() };
+        let together = if side == WeightSide::Pair { 2 } else { side.steps() };
         let w = vec![[even, odd, even, odd]; together as usize];
         let parts = strip.parts(side);
         let product = |fragments: &[Vec<Fragment<'k>>]| {
-            let two = side == Side::Pair && fragments.iter().flatten().any(|x| x.high.is_some());
+            let two = side == WeightSide::Pair && fragments.iter().flatten().any(|x| x.high.is_some());
             let sums = Chains::new(k, if two { 2 } else { 1 }, side.chains());
             fragments.iter().for_each(|x| code_instructions(k, side, terms, &w, x, sums));
             sums
@@ -112,20 +112,20 @@ impl<'k> Starts<'k> {
         for (at, sums) in made {
             let [a, b, c, d] = sums.of_side(side);
             match side {
-                Side::A => {
+                WeightSide::A => {
                     k.when(k.lane().lt(4), || at.at(k.lane() * 4).store_vec([a, b, c, d]));
                 }
-                Side::Pair => {
+                WeightSide::Pair => {
                     let stored = |atom: u32| {
                         let [a, b, ..] = sums.atom(atom).of_side(side);
                         at.at(k.lane() * 2 + atom * 8).store_vec([a, b]);
                     };
                     k.when(k.lane().lt(4), || (0..sums.atoms()).for_each(stored));
                 }
-                Side::B => {
+                WeightSide::B => {
                     k.when((k.lane() % 4).eq(0), || at.at(k.lane() / 2).store_vec([a, c]));
                 }
-                Side::Half => {
+                WeightSide::Half => {
                     k.when((k.lane() % 4).eq(0), || at.at(k.lane() / 2).store(a + c));
                 }
             }
@@ -138,16 +138,16 @@ impl<'k> Starts<'k> {
         let at = self.part(tile, part);
         let lane = tile.builder().lane();
         match self.side {
-            Side::A => at.at(lane % 4 * 4).load_vec(),
-            Side::Pair => {
+            WeightSide::A => at.at(lane % 4 * 4).load_vec(),
+            WeightSide::Pair => {
                 let [first, second] = at.at(lane % 4 * 2 + atom * 8).load_vec();
                 [first, second, first, second]
             }
-            Side::B => {
+            WeightSide::B => {
                 let [first, second] = at.at(lane / 4 * 2).load_vec();
                 [first, first, second, second]
             }
-            Side::Half => {
+            WeightSide::Half => {
                 let sum = at.at(lane / 4 * 2).load();
                 let none = tile.builder().lit(0.0f32);
                 [sum, sum, none, none]
@@ -160,11 +160,11 @@ impl<'k> Starts<'k> {
     }
 }
 
-impl<'k> Pass<'k> {
+impl<'k> StripPass<'k> {
     /// What sums of codes begin with: of activations that have been brought it is made here, by
     /// each warp for its own tiles.
-    pub(super) fn starts(self, x: &Activations<'k>, packing: Packing) -> Option<Brought<'k>> {
-        let (Pass { team, scratch, strip, a_operand, .. }, k) = (self, self.team.k);
+    pub(super) fn starts(self, x: &ActivationFragments<'k>, packing: Packing) -> Option<Brought<'k>> {
+        let (StripPass { team, scratch, strip, a_operand, .. }, k) = (self, self.team.k);
         strip.codes()?;
         let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(strip, packing));
         let starts = Starts::new(at, strip, self.side(packing), packing.terms())?;
@@ -190,19 +190,21 @@ impl<'k> Pass<'k> {
             tiles.map(|(number, fragments)| (tile(number), fragments.to_vec())).collect::<Vec<_>>()
         };
         match x {
-            Activations::Shared(lane) => some(&|first| (0..steps).map(|step| lane.tile(first + step)).collect()),
-            Activations::TwoSteps(from) => {
+            ActivationFragments::Shared(lane) => {
+                some(&|first| (0..steps).map(|step| lane.tile(first + step)).collect())
+            }
+            ActivationFragments::TwoSteps(from) => {
                 some(&|first| (0..steps).step_by(2).map(|step| of_two_steps(*from, first + step)).collect());
             }
-            Activations::Registers(held) => {
+            ActivationFragments::Registers(held) => {
                 let tiles = of_registers(held);
-                if starts.side == Side::A && tiles.len() * strip.parts(Side::A) as usize <= KEPT {
+                if starts.side == WeightSide::A && tiles.len() * strip.parts(WeightSide::A) as usize <= KEPT {
                     let sums = starts.products(k, &tiles).into_iter().flatten();
-                    return Some(Brought::Kept(sums.map(|sums| sums.of_side(Side::A)).collect()));
+                    return Some(Brought::Kept(sums.map(|sums| sums.of_side(WeightSide::A)).collect()));
                 }
                 tiles.chunks(STARTS as usize).for_each(|tiles| starts.make(team, tiles));
             }
-            Activations::Reloaded(_) => {}
+            ActivationFragments::Reloaded(_) => {}
         }
         k.sync_warp();
         Some(Brought::Shared(starts))
@@ -215,15 +217,15 @@ const MOST_STAGES: [u32; 2] = [2, 1];
 /// Which operand codes are: A, where activations are in shared memory and the parts of all rows are
 /// four columns at most; two strips together, where activations are in registers, eight columns or
 /// two times eight, and strips have few stages. B where an instruction has a group of its own.
-pub(super) fn side(strip: Strip, packing: Packing, a_operand: AOperand) -> Side {
+pub(super) fn side(strip: Strip, packing: Packing, a_operand: AOperand) -> WeightSide {
     let columns = packing.rows() * packing.parts();
     let most = MOST_STAGES[usize::from(packing.rows() > 8)];
     match (strip.codes(), a_operand) {
-        (None, _) => Side::B,
-        (Some(_), _) if strip.is_halved() => Side::B,
-        (Some(_), AOperand::Shared) if columns <= 4 => Side::A,
-        (Some(_), AOperand::Registers) if packing.quads() != Quads::Both && strip.stages() <= most => Side::Pair,
-        (Some(_), _) if packing.is_half() => Side::Half,
-        (Some(_), _) => Side::B,
+        (None, _) => WeightSide::B,
+        (Some(_), _) if strip.is_halved() => WeightSide::B,
+        (Some(_), AOperand::Shared) if columns <= 4 => WeightSide::A,
+        (Some(_), AOperand::Registers) if packing.quads() != Quads::Both && strip.stages() <= most => WeightSide::Pair,
+        (Some(_), _) if packing.is_half() => WeightSide::Half,
+        (Some(_), _) => WeightSide::B,
     }
 }

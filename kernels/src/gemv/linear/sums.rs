@@ -7,18 +7,18 @@ use tilewright_layout::view::OffsetMap;
 
 use super::operand::Lane;
 use super::packing::Packing;
-use super::pass::Pass;
-use super::source::Source;
+use super::pass::StripPass;
+use super::source::ActivationSource;
 use super::starts::{Brought, Starts, side};
 use super::wide;
 use super::{AOperand, HeldStage};
-use crate::gemv::product::{Chains, CodeTile, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
-use crate::gemv::{Codes, Side, Strip, Terms};
+use crate::gemv::product::{Chains, CodeTile, Fragment, ProductOperands, WarpTile, lowered, multiply, multiply_codes};
+use crate::gemv::{Codes, Strip, Terms, WeightSide};
 use crate::ring::{AnyStage, Consumer, Full, StageTile, Stages};
 use crate::warps::{ConsumerWarps, sum_of_warps};
 
 /// Activations as the MMA's operand.
-pub(super) enum Activations<'k> {
+pub(super) enum ActivationFragments<'k> {
     /// In shared memory.
     Shared(Lane<'k>),
     /// In shared memory, read two steps at a time.
@@ -26,14 +26,14 @@ pub(super) enum Activations<'k> {
     /// In registers: the fragments of this warp's tiles, stage by stage.
     Registers(Vec<Vec<Fragment<'k>>>),
     /// Where they lie.
-    Reloaded(Box<Source<'k>>),
+    Reloaded(Box<ActivationSource<'k>>),
 }
 
 /// What the weights of a task meet.
 #[derive(Clone, Copy)]
-pub(super) struct Operands<'a, 'k> {
+pub(super) struct TaskOperands<'a, 'k> {
     /// Which operand the weights are.
-    pub side: Side,
+    pub side: WeightSide,
     /// The type in which codes meet activations.
     pub terms: Terms,
     /// The fragments of a step, or of it and the next where instructions take two: its number, and
@@ -44,11 +44,11 @@ pub(super) struct Operands<'a, 'k> {
 }
 
 /// Reads several stages that have arrived together.
-pub type Read<'r, 'k> = &'r dyn Fn(&[Ptr<'k, Shared, u32>]);
+pub type ReadStages<'r, 'k> = &'r dyn Fn(&[Ptr<'k, Shared, u32>]);
 
 /// A source of weights, stage by stage: a reader of the ring. While a stage is read, the next one
 /// may be waited for, no more.
-pub trait Weights<'k>: Stages<'k> {
+pub trait WeightStages<'k>: Stages<'k> {
     /// Waits for the next stage, lets a warp read it, and releases it.
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
         let stage = self.wait();
@@ -61,13 +61,13 @@ pub trait Weights<'k>: Stages<'k> {
         self.stage(&|there| reads.builder().when(reads, || read(there)));
     }
 
-    /// Most stages that [`Weights::several`] may be asked for.
+    /// Most stages that [`WeightStages::several`] may be asked for.
     fn most(&self) -> u32 {
         2
     }
 
     /// Reads the next `count` stages, which are released together.
-    fn several(&self, count: u32, read: Read<'_, 'k>) {
+    fn several(&self, count: u32, read: ReadStages<'_, 'k>) {
         let stages: Vec<_> = (0..count).map(|_| self.wait()).collect();
         read(&stages.iter().map(AnyStage::base).collect::<Vec<_>>());
         stages.into_iter().for_each(AnyStage::release);
@@ -81,7 +81,7 @@ pub trait Weights<'k>: Stages<'k> {
 }
 
 /// The consumers' end of a ring.
-impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32, L>,)>> {
+impl<'k, B, L: OffsetMap> WeightStages<'k> for RefCell<Consumer<'k, B, (StageTile<u32, L>,)>> {
     fn stage_if(&self, reads: Val<'k, bool>, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
         let full = self.borrow_mut().wait();
         full.read_if(reads, |full| {
@@ -94,7 +94,7 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
         self.borrow().stages()
     }
 
-    fn several(&self, count: u32, read: Read<'_, 'k>) {
+    fn several(&self, count: u32, read: ReadStages<'_, 'k>) {
         let stages: Vec<_> = (0..count).map(|_| self.borrow_mut().wait()).collect();
         read(&stages.iter().map(|full| full.tiles().0.base()).collect::<Vec<_>>());
         Full::release_together(&stages);
@@ -112,21 +112,21 @@ pub(super) fn chains(strip: Strip) -> u32 {
 /// Sums in shared memory, f32 `[warps, strips, rows, 8]`: each warp's share of each output of a
 /// group of strips.
 #[derive(Clone, Copy)]
-pub struct Sums<'k> {
+pub struct SharedSums<'k> {
     at: Ptr<'k, Shared, f32>,
     packing: Packing,
     strips: u32,
     warps: u32,
 }
 
-impl<'k> Sums<'k> {
+impl<'k> SharedSums<'k> {
     /// Sums of the products of those rows, for as many strips as fit into `bytes` bytes, 1 at least
     /// and 64 at most, an even number where it is more than 1.
-    pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, packing: Packing, warps: u32) -> Sums<'k> {
-        let strips = (bytes / Sums::bytes(packing.rows(), warps)).clamp(1, 64);
+    pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, packing: Packing, warps: u32) -> SharedSums<'k> {
+        let strips = (bytes / SharedSums::bytes(packing.rows(), warps)).clamp(1, 64);
         // Strips may come in pairs.
         let strips = if strips > 1 { strips & !1 } else { 1 };
-        Sums { at, packing, strips, warps }
+        SharedSums { at, packing, strips, warps }
     }
 
     /// Bytes of a strip's sums.
@@ -211,14 +211,14 @@ impl<'k> Sums<'k> {
     }
 }
 
-impl<'k> Pass<'k> {
+impl<'k> StripPass<'k> {
     /// The sums of a group of strips. Activations in registers leave their shared memory to them,
     /// up to four outputs of a thread: the ring is not read while outputs are finished, so few
     /// large groups are better than many small ones.
-    pub(super) fn sums(self, packing: Packing) -> Sums<'k> {
-        let Pass { team, scratch, strip, rows, a_operand, reserved, .. } = self;
-        let each = Sums::bytes(rows, team.warps);
-        let plain = |bytes: u32| Sums::new(scratch.sums, bytes, packing, team.warps);
+    pub(super) fn sums(self, packing: Packing) -> SharedSums<'k> {
+        let StripPass { team, scratch, strip, rows, a_operand, reserved, .. } = self;
+        let each = SharedSums::bytes(rows, team.warps);
+        let plain = |bytes: u32| SharedSums::new(scratch.sums, bytes, packing, team.warps);
         match a_operand {
             AOperand::Reloaded { group } => plain(group * each),
             AOperand::Registers | AOperand::Phases { .. } if self.spreads => {
@@ -229,7 +229,7 @@ impl<'k> Pass<'k> {
                 if strips * each <= scratch.sums_bytes {
                     return plain(scratch.sums_bytes);
                 }
-                Sums::new(scratch.operand.at(used / 2).cast(), strips * each, packing, team.warps)
+                SharedSums::new(scratch.operand.at(used / 2).cast(), strips * each, packing, team.warps)
             }
             AOperand::Shared | AOperand::Registers | AOperand::Phases { .. } => plain(scratch.sums_bytes),
         }
@@ -244,11 +244,11 @@ pub(super) struct Products<'a, 'k> {
     /// Shape of a strip.
     pub strip: Strip,
     /// Source of the strips, stage by stage.
-    pub weights: &'a dyn Weights<'k>,
+    pub weights: &'a dyn WeightStages<'k>,
     /// Activations that strips are multiplied with.
-    pub operands: Operands<'a, 'k>,
+    pub operands: TaskOperands<'a, 'k>,
     /// Shared memory that receives the products.
-    pub sums: Sums<'k>,
+    pub sums: SharedSums<'k>,
 }
 
 impl<'k> Products<'_, 'k> {
@@ -258,7 +258,7 @@ impl<'k> Products<'_, 'k> {
         let Products { team, strip, weights, operands, .. } = self;
         let chains = Chains::new(team.k, 1, chains(strip));
         for stage in 0..strip.stages() {
-            let from = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
+            let from = held.get(stage as usize).map_or(WeightStage::Next(weights), WeightStage::Held);
             operands.meet(team, strip, stage, |meeting| {
                 from.multiply(team, strip, meeting, chains.after_tiles(stage * strip.per_warp()))
             });
@@ -287,11 +287,13 @@ impl<'k> Products<'_, 'k> {
 
     /// Stores a strip's products, which are in `chains`, into a slot of the sums.
     pub fn store(self, slot: Val<'k, u32>, chains: Chains<'k>) {
-        let Products { team, strip, operands: Operands { side, terms, .. }, sums, .. } = self;
+        let Products { team, strip, operands: TaskOperands { side, terms, .. }, sums, .. } = self;
         let products = lowered(strip, side, terms, chains);
         match side {
-            Side::A => sums.store_features(team, slot, products),
-            Side::B | Side::Half | Side::Pair => sums.place(team, slot, products, |at, sums| at.store_vec(sums)),
+            WeightSide::A => sums.store_features(team, slot, products),
+            WeightSide::B | WeightSide::Half | WeightSide::Pair => {
+                sums.place(team, slot, products, |at, sums| at.store_vec(sums))
+            }
         }
     }
 
@@ -322,7 +324,7 @@ impl<'k> Products<'_, 'k> {
             let starts = |round: u32, part: u32, atom: u32| {
                 operands.starts.map(|starts| starts.load(before + round, strip.parts(side), tile(round), part, atom))
             };
-            let meeting = Meeting { side, terms, fragments: &of_step, starts: &starts };
+            let meeting = ProductOperands { side, terms, fragments: &of_step, starts: &starts };
             multiply_codes(k, strip, codes, tiles, &meeting, chains);
         };
         let both = |(first, next): (CodeTile<'k>, CodeTile<'k>)| first.beside(&next);
@@ -357,8 +359,8 @@ impl<'k> Products<'_, 'k> {
 const PARTS: u32 = 8;
 
 /// Whether two strips of a task may come as one stage, one after the other: codes of a single stage
-/// each, which are read two or four at a time ([`Weights::several`]), from the task's first on; of
-/// an odd number the last comes alone.
+/// each, which are read two or four at a time ([`WeightStages::several`]), from the task's first
+/// on; of an odd number the last comes alone.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Codes, Strip, linear::{AOperand, Packing, in_pairs}};
@@ -372,9 +374,9 @@ const PARTS: u32 = 8;
 /// ```
 pub fn in_pairs(strip: Strip, packing: Packing, a_operand: AOperand) -> bool {
     let both = match side(strip, packing.meeting(strip), a_operand) {
-        Side::A => turns(strip, 2).next() == Some(2),
-        Side::Pair => true,
-        Side::B | Side::Half => false,
+        WeightSide::A => turns(strip, 2).next() == Some(2),
+        WeightSide::Pair => true,
+        WeightSide::B | WeightSide::Half => false,
     };
     both && strip.stages() == 1
 }
@@ -382,7 +384,8 @@ pub fn in_pairs(strip: Strip, packing: Packing, a_operand: AOperand) -> bool {
 /// How many strips are multiplied together, most first: of a single stage, and no more stages than
 /// there may be.
 pub(super) fn turns(strip: Strip, stages: u32) -> impl Iterator<Item = u32> {
-    let most = if strip.stages() == 1 { (PARTS / (strip.per_warp() * strip.parts(Side::A))).min(stages) } else { 1 };
+    let most =
+        if strip.stages() == 1 { (PARTS / (strip.per_warp() * strip.parts(WeightSide::A))).min(stages) } else { 1 };
     [4, 2, 1].into_iter().filter(move |&strips| strips <= most.max(1))
 }
 
@@ -391,20 +394,20 @@ pub(super) fn code_tiles<'k>(
     k: &'k Builder,
     strip: Strip,
     codes: Codes,
-    side: Side,
+    side: WeightSide,
     stage: Ptr<'k, Shared, u32>,
 ) -> impl Iterator<Item = CodeTile<'k>> {
     WarpTile::of_whole_rounds(k, strip).map(move |tile| tile.load_codes(strip, codes, side, stage.cast()))
 }
 
-impl<'k> Operands<'_, 'k> {
+impl<'k> TaskOperands<'_, 'k> {
     /// How a strip's weights from a stage on meet them.
     pub(super) fn meet(
         self,
         team: ConsumerWarps<'k>,
         strip: Strip,
         stage: u32,
-        multiply: impl FnOnce(Meeting<'_, 'k>),
+        multiply: impl FnOnce(ProductOperands<'_, 'k>),
     ) {
         let side = self.side;
         let before = stage * strip.per_warp();
@@ -421,7 +424,7 @@ impl<'k> Operands<'_, 'k> {
         let starts = |round: u32, part: u32, _: u32| {
             self.starts.map(|starts| starts.load(before + round, parts, first + round * team.warps, part, 0))
         };
-        multiply(Meeting { side, terms: self.terms, fragments: &of_step, starts: &starts });
+        multiply(ProductOperands { side, terms: self.terms, fragments: &of_step, starts: &starts });
     }
 }
 
@@ -430,11 +433,11 @@ impl<'k> Operands<'_, 'k> {
 #[derive(Clone, Copy)]
 pub(super) struct Reloading<'a, 'k> {
     /// Source of the activations.
-    pub source: &'a Source<'k>,
+    pub source: &'a ActivationSource<'k>,
     /// Source of the strips, stage by stage.
-    pub weights: &'a dyn Weights<'k>,
+    pub weights: &'a dyn WeightStages<'k>,
     /// Shared memory that receives the products.
-    pub sums: Sums<'k>,
+    pub sums: SharedSums<'k>,
     /// Strips that are multiplied, a group at most.
     pub strips: Val<'k, u32>,
     /// Shared memory for the factors of a group's codes, of [`wide::room`].
@@ -446,7 +449,7 @@ pub(super) struct Reloading<'a, 'k> {
 /// Multiplies the next strips of the ring; `group`: how many a group has, where that is fixed.
 pub(super) fn products<'k>(work: Reloading<'_, 'k>, group: Option<u32>) {
     let Reloading { source, weights, sums, strips, starts, .. } = work;
-    let Source { team, strip, packing, .. } = *source;
+    let ActivationSource { team, strip, packing, .. } = *source;
     let k = team.k;
     let side = side(strip, packing, AOperand::Reloaded { group: 0 });
     let terms = packing.terms();
@@ -473,27 +476,27 @@ pub(super) fn products<'k>(work: Reloading<'_, 'k>, group: Option<u32>) {
         let fragments = |step: u32| fragments[step as usize].clone();
         k.for_(0u32, strips, |slot| {
             let chains = Chains::new(k, 1, chains(strip));
-            let meeting = Meeting { side, terms, fragments: &fragments, starts: &starts };
-            Stage::Next(weights).multiply(team, strip, meeting, chains);
+            let meeting = ProductOperands { side, terms, fragments: &fragments, starts: &starts };
+            WeightStage::Next(weights).multiply(team, strip, meeting, chains);
             sums.add(team, slot, lowered(strip, side, terms, chains));
         });
     });
 }
 
 /// A stage of weights.
-enum Stage<'w, 'k> {
+enum WeightStage<'w, 'k> {
     /// The ring's next.
-    Next(&'w dyn Weights<'k>),
+    Next(&'w dyn WeightStages<'k>),
     /// In registers.
     Held(&'w HeldStage<'k>),
 }
 
-impl<'k> Stage<'_, 'k> {
+impl<'k> WeightStage<'_, 'k> {
     /// Adds its products.
-    fn multiply(self, team: ConsumerWarps<'k>, strip: Strip, meeting: Meeting<'_, 'k>, chains: Chains<'k>) {
+    fn multiply(self, team: ConsumerWarps<'k>, strip: Strip, meeting: ProductOperands<'_, 'k>, chains: Chains<'k>) {
         let side = meeting.side;
         match self {
-            Stage::Next(weights) => weights.stage(&|stage| {
+            WeightStage::Next(weights) => weights.stage(&|stage| {
                 if let Some(codes) = strip.codes() {
                     let tiles = code_tiles(team.k, strip, codes, side, stage);
                     return multiply_codes(team.k, strip, codes, tiles, &meeting, chains);
@@ -501,7 +504,7 @@ impl<'k> Stage<'_, 'k> {
                 let tiles = WarpTile::of_whole_rounds(team.k, strip).map(|tile| tile.load(strip, stage.cast()));
                 multiply(team.k, tiles, meeting.fragments, chains);
             }),
-            Stage::Held(held) => match strip.codes() {
+            WeightStage::Held(held) => match strip.codes() {
                 None => multiply(team.k, held.tiles(strip), meeting.fragments, chains),
                 Some(codes) => {
                     let tiles = held.code_tiles(strip, codes, side);

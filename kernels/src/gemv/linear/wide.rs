@@ -8,10 +8,10 @@ use tilewright_codegen::build::Var;
 
 use super::AOperand;
 use super::packing::Packing;
-use super::source::Source;
+use super::source::ActivationSource;
 use super::starts::side;
 use super::sums::Reloading;
-use crate::gemv::product::{Chains, CodeTile, Meeting, Packed, WarpTile, lowered, multiply_codes};
+use crate::gemv::product::{Chains, CodeTile, LaneCodes, ProductOperands, WarpTile, lowered, multiply_codes};
 use crate::gemv::{Codes, Strip};
 
 /// Most registers of a lane that hold a stage's activations.
@@ -35,7 +35,7 @@ fn factor_bytes(strip: Strip) -> u32 {
 /// `group` strips.
 pub(super) fn products<'k>(work: Reloading<'_, 'k>, codes: Codes, group: u32) {
     let Reloading { source, weights, sums, strips, room, starts } = work;
-    let Source { team, strip, packing, .. } = *source;
+    let ActivationSource { team, strip, packing, .. } = *source;
     let k = team.k;
     let side = side(strip, packing, AOperand::Reloaded { group });
     let terms = packing.terms();
@@ -74,9 +74,9 @@ pub(super) fn products<'k>(work: Reloading<'_, 'k>, codes: Codes, group: u32) {
             let starts = |_: u32, part: u32, _: u32| starts.map(|starts| starts.load(number, part, 0));
             each(&|slot| {
                 let words: Vec<_> = held[slot as usize][round].iter().map(|word| word.get()).collect();
-                let packed = Packed::of([0, 1, 2, 3].map(|at| words[at])).with_blocks(words.get(4).copied());
+                let packed = LaneCodes::of([0, 1, 2, 3].map(|at| words[at])).with_blocks(words.get(4).copied());
                 let tile = CodeTile::new(packed, strip.factors(codes, side, factors(slot), tile.tile));
-                let meeting = Meeting { side, terms, fragments: &fragments, starts: &starts };
+                let meeting = ProductOperands { side, terms, fragments: &fragments, starts: &starts };
                 multiply_codes(k, strip, codes, std::iter::once(tile), &meeting, chains[slot as usize]);
             });
         }

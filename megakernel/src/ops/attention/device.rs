@@ -4,9 +4,9 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::ScoreModifier;
-use tilewright_kernels::attention::split::{self, Heads, Merged, Parts, Selected};
+use tilewright_kernels::attention::split::{self, HeadCounts, Merged, SplitSignal, TokenSelection};
 use tilewright_kernels::gemv::linear::ActivationOutput;
-use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolType, SplitPages, TokenStage};
+use tilewright_kernels::kv::{PageTable, PagedPool, PoolType, SplitPages, StepScalars, TokenStage};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
@@ -15,7 +15,7 @@ use super::{Attention, Selection};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, KvPools, NewestToken, Partial, Planned, Planner, RingFeed, ScaledCode,
-    SharedBytes, Storage, TokenFields, TokenStream, Unsupported, Weights, Written, multiple, rows_of,
+    SharedBytes, Storage, TokenFields, TokenStream, Unsupported, WeightStages, Written, multiple, rows_of,
 };
 
 impl DeviceOp for Attention {
@@ -45,7 +45,7 @@ impl DeviceOp for Attention {
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let heads = plan.extent(self.q, 1)?;
         let kv_heads = plan.extent(self.k_pool, 3)?;
-        let heads = Heads { heads, kv_heads, dim: plan.extent(self.q, 0)?, splits: plan.extent(self.acc, 1)? };
+        let heads = HeadCounts { heads, kv_heads, dim: plan.extent(self.q, 0)?, splits: plan.extent(self.acc, 1)? };
         multiple("the dimensions of a head", heads.dim, 8, "a multiple of 8")?;
         let pools = plan.pools(self.k_pool, &self.at)?;
         multiple("the tokens of a page", pools.page_tokens, 16, "a multiple of 16")?;
@@ -185,7 +185,7 @@ impl SelectedBlocks {
     }
 
     /// The pool by blocks, those of a row in the place of its page table.
-    fn of<'k>(self, call: Call<'k, '_>, pool: PagedPool<'k>, heads: Heads) -> PagedPool<'k> {
+    fn of<'k>(self, call: Call<'k, '_>, pool: PagedPool<'k>, heads: HeadCounts) -> PagedPool<'k> {
         let k = call.builder();
         let kv_head = call.value(offset_of!(AttentionFields, kv_head));
         let [blocks, last] = [offset_of!(SelectedFields, blocks), offset_of!(SelectedFields, last)]
@@ -193,9 +193,9 @@ impl SelectedBlocks {
         PagedPool {
             pages: pool.pages * (pool.page_tokens / self.block_tokens),
             page_tokens: self.block_tokens,
-            position: Cells::Global(last.at(kv_head * self.rows)),
+            position: StepScalars::Global(last.at(kv_head * self.rows)),
             table: PageTable {
-                cells: Cells::Global(blocks.at(kv_head * self.most)),
+                cells: StepScalars::Global(blocks.at(kv_head * self.most)),
                 width: k.lit(heads.kv_heads * self.most),
                 near: None,
             },
@@ -205,8 +205,8 @@ impl SelectedBlocks {
     }
 
     /// How the blocks were chosen, of a pool by pages.
-    fn chosen<'k>(self, pool: PagedPool<'k>) -> Selected<'k> {
-        Selected {
+    fn chosen<'k>(self, pool: PagedPool<'k>) -> TokenSelection<'k> {
+        TokenSelection {
             position: pool.position,
             page_blocks: pool.page_tokens / self.block_tokens,
             split_pages: pool.split_pages,
@@ -221,7 +221,7 @@ pub struct SplitOfTokens {
     /// Rows of the task.
     rows: u32,
     /// Heads, dimensions, splits.
-    heads: Heads,
+    heads: HeadCounts,
     /// Factor on the scores.
     scale: f32,
     /// What happens to them after it.
@@ -296,7 +296,7 @@ impl DeviceFunction for SplitOfTokens {
         (self.q.period > 0).then_some(self.heads.heads / self.heads.kv_heads * self.heads.dim)
     }
 
-    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {
         let SplitOfTokens { rows, heads, scale, modifier, q, pools, selected, streamed, out, terms, meets } = *self;
         let first_row = call.value(offset_of!(AttentionFields, first_row));
         let scales = offset_of!(AttentionCodeFields, scales);
@@ -304,7 +304,7 @@ impl DeviceFunction for SplitOfTokens {
             let pool = call.pages(fields, pools);
             selected.map_or(pool, |selected| selected.of(call, pool, heads))
         };
-        let split = split::Attention {
+        let split = split::SplitAttention {
             heads,
             rows,
             first_row,
@@ -329,11 +329,11 @@ impl DeviceFunction for SplitOfTokens {
                     }
                 },
                 parts: match meets {
-                    false => Parts::Counted(call.state(offset_of!(AttentionFields, arrivals)).cast()),
+                    false => SplitSignal::Counted(call.state(offset_of!(AttentionFields, arrivals)).cast()),
                     true => {
                         let packets = Storage { float: Float::F32, ..out };
                         let parts = call.stored(offset_of!(AttentionFields, arrivals), packets, Generation::Output);
-                        Parts::Packets(parts.unless(call.left()))
+                        SplitSignal::Packets(parts.unless(call.left()))
                     }
                 },
             },

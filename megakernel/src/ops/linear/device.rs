@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{
-    self, AOperand, ActivationOutput, Early, HeldForm, Output, Packing, Reordering, ScaledForm,
+    self, AOperand, ActivationOutput, Early, HeldForm, LinearEpilogue, Packing, Reordering, ScaledForm,
 };
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
@@ -16,7 +16,7 @@ use super::{Linear, LinearInput, LinearOutput, TileCode};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Partial, Planned, Planner, Rows, ScaledCode, SharedBytes,
-    Storage, Stretch, TermsRead, Unsupported, Weights, multiple, rows_of,
+    Storage, Stretch, TermsRead, Unsupported, WeightStages, multiple, rows_of,
 };
 
 impl DeviceOp for Linear {
@@ -432,24 +432,24 @@ impl Linear {
 }
 
 impl LinearTile {
-    fn output<'k>(&self, call: Call<'k, '_>) -> Output<'k> {
+    fn output<'k>(&self, call: Call<'k, '_>) -> LinearEpilogue<'k> {
         let width = self.width;
         let stored = |out| call.stored(offset_of!(TileFields, out), out, Generation::Output);
         match self.output {
-            OutputCode::Store { out } => Output::Store { out: stored(out).into(), width },
+            OutputCode::Store { out } => LinearEpilogue::Store { out: stored(out).into(), width },
             OutputCode::Send { ref to, out } => {
-                Output::Store { out: call.copies(offset_of!(SendFields, outs), to, out), width }
+                LinearEpilogue::Store { out: call.copies(offset_of!(SendFields, outs), to, out), width }
             }
             OutputCode::Add { residual, out, scaled } => {
                 let residual = call.stored(offset_of!(AddFields, residual), residual, Generation::Residual);
                 let scaled = scaled.map(|code| call.scaled_output(offset_of!(AddFields, scaled), code));
-                Output::Add { residual, out: stored(out), width, scaled }
+                LinearEpilogue::Add { residual, out: stored(out), width, scaled }
             }
             OutputCode::Gated { activation, up_bias, out, scaled } => {
                 let up_bias = up_bias.map(|bias| call.plain(offset_of!(GatedFields, up_bias), bias));
                 let terms = scaled.map(|code| call.scaled_output(offset_of!(GatedFields, scaled), code));
                 let out = terms.map_or_else(|| ActivationOutput::Rows(stored(out)), ActivationOutput::Terms);
-                Output::Gated { activation, up_bias, out, width }
+                LinearEpilogue::Gated { activation, up_bias, out, width }
             }
             OutputCode::Logits { soft_cap, tiles, shard, on } => {
                 let [value, index] = [offset_of!(LogitsFields, best_value), offset_of!(LogitsFields, best_index)]
@@ -457,7 +457,7 @@ impl LinearTile {
                 let tile = call.value(offset_of!(LogitsFields, index));
                 let bests = TileBests { value: value.cast(), index: index.cast(), tiles };
                 let shard = shard.then(|| call.value(offset_of!(LogitsFields, shard)));
-                Output::Logits {
+                LinearEpilogue::Logits {
                     soft_cap,
                     out: call.array_on(on, offset_of!(TileFields, out), Float::F32),
                     width,
@@ -491,7 +491,7 @@ impl DeviceFunction for LinearTile {
         self.tile.looks_at_once()
     }
 
-    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {
         let first_row = call.value(offset_of!(TileFields, first_row));
         let output = self.output(call);
         let first = call.value(offset_of!(TileFields, first));
@@ -500,7 +500,7 @@ impl DeviceFunction for LinearTile {
         let TileCode { strip, rows, input, a_operand, .. } = self.tile;
         let input = input.of(call, offset_of!(TileFields, input), strip.k());
         let pitch = strip.k();
-        let tile = linear::Linear { strip, pitch, rows, first_row, first, end, input, a_operand, bias, output };
+        let tile = linear::LinearTask { strip, pitch, rows, first_row, first, end, input, a_operand, bias, output };
         call.announcing(self.early, |announce| linear::linear(call.team(), call.scratch(), weights, tile, announce));
     }
 }

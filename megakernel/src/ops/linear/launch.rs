@@ -1,6 +1,6 @@
 //! A linear layer as launches: its norm, and a product of all rows.
 
-use tilewright_kernels::gemv::hopper::Rows;
+use tilewright_kernels::gemv::hopper::WeightRows;
 
 use super::device::cap_of;
 use super::{Linear, LinearInput, LinearOutput};
@@ -30,7 +30,7 @@ impl LaunchOp for Linear {
             LinearOutput::Add { residual, out } => plan.add_product(a, layer, [residual, out]),
             LinearOutput::Gated { activation, up, up_bias, out } => {
                 let layers = &[layer, (up, up_bias)][..];
-                let results = Rows::Gated(features);
+                let results = WeightRows::Gated(features);
                 let to = Scratch::Gated;
                 let functions = Functions { activation, ..Functions::default() };
                 plan.product(&ProductInput { a, layers, results, functions, to })?;

@@ -2,7 +2,7 @@
 //! multiplied, whether stages are held beside them.
 
 use tilewright_kernels::gemv::Strip;
-use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Operand, Packing, Sums, in_pairs};
+use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Packing, SharedActivations, SharedSums, in_pairs};
 
 use super::InputCode;
 use crate::vm::device::{Planner, SharedBytes, Taken};
@@ -42,7 +42,7 @@ pub(in crate::ops) fn plan_a_operand(
     let options = plan.options();
     // A ring of less than half of the memory does not last while the team waits.
     let most = plan.target().shared_bytes_per_block as u32;
-    let room = Operand::bytes(strip, packing) <= most / 2;
+    let room = SharedActivations::bytes(strip, packing) <= most / 2;
     match (rows >= options.held_rows, room) {
         (true, _) if AOperand::registers(strip, packing) <= options.held_registers => AOperand::Registers,
         (false, true) => AOperand::Shared,
@@ -171,6 +171,6 @@ impl TileCode {
             AOperand::Reloaded { group } => group,
         };
         let operand = self.a_operand.operand_bytes(self.strip, self.input.packing(self.rows));
-        SharedBytes { sums: strips * Sums::bytes(self.rows, warps), operand }
+        SharedBytes { sums: strips * SharedSums::bytes(self.rows, warps), operand }
     }
 }

@@ -3,8 +3,8 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::attention::split::Heads;
-use tilewright_kernels::gemv::linear::{self, Early, HeldForm, Keys};
+use tilewright_kernels::attention::split::HeadCounts;
+use tilewright_kernels::gemv::linear::{self, Early, HeldForm, QueryKeyEpilogue};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 
@@ -13,7 +13,7 @@ use crate::ops::linear::{InputCode, InputFields, TileCode, Waits, plan_a_operand
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, KvPools, NewestToken, Packets, Partial, Planned, Planner, RotationRows,
-    Rows, SharedBytes, Storage, Stretch, TermsRead, Unsupported, Weights, rows_of,
+    Rows, SharedBytes, Storage, Stretch, TermsRead, Unsupported, WeightStages, rows_of,
 };
 
 impl DeviceOp for Qkv {
@@ -62,7 +62,7 @@ impl DeviceOp for Qkv {
         let heads = plan.extent(self.q, 1)?;
         let kv_heads = plan.extent(self.v_pool, 3)?;
         let dim = plan.extent(self.q, 0)?;
-        let heads = Heads { heads, kv_heads, dim, splits: 1 };
+        let heads = HeadCounts { heads, kv_heads, dim, splits: 1 };
         let biases = [&self.wq, &self.wk, &self.wv].map(|projection| projection.bias);
         let mut bias = [None; 3];
         for (float, buffer) in bias.iter_mut().zip(biases) {
@@ -173,7 +173,7 @@ pub struct QkvTile {
     /// The product.
     pub tile: TileCode,
     /// Heads; splits are not looked at.
-    heads: Heads,
+    heads: HeadCounts,
     /// Storage of the biases.
     bias: [Option<Float>; 3],
     /// Storage of q; of packets keys and values have as many generations.
@@ -227,7 +227,7 @@ impl DeviceFunction for QkvTile {
         self.tile.looks_at_once()
     }
 
-    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {
         let QkvTile { tile: TileCode { strip, rows, input, a_operand, .. }, heads, bias, q, keys, pools, early } =
             *self;
         let first_row = call.value(offset_of!(QkvFields, first_row));
@@ -238,9 +238,9 @@ impl DeviceFunction for QkvTile {
         let keys = match keys {
             KeysCode::Rotated(rotation) => {
                 let pages = call.pages([offset_of!(QkvFields, k), scales], pools);
-                Keys::Rotated { rotation: call.rotation(rotation), pages }
+                QueryKeyEpilogue::Rotated { rotation: call.rotation(rotation), pages }
             }
-            KeysCode::Raw { out } => Keys::Raw(call.array(offset_of!(QkvFields, k), out)),
+            KeysCode::Raw { out } => QueryKeyEpilogue::Raw(call.array(offset_of!(QkvFields, k), out)),
         };
         let [b0, b1, b2] = bias;
         let bias = [

@@ -1,6 +1,6 @@
 //! Queries, keys and values as launches: one product of all three, then rotation and append.
 
-use tilewright_kernels::gemv::hopper::Rows;
+use tilewright_kernels::gemv::hopper::WeightRows;
 
 use super::{KeyOutput, Qkv};
 use crate::ops::Op;
@@ -21,7 +21,7 @@ impl LaunchOp for Qkv {
         let layers = [&self.wq, &self.wk, &self.wv].map(|layer| (layer.weight, layer.bias));
         let [_, heads, dim] = plan.extents(self.q)?;
         let [kv_heads, ..] = plan.pool(self.v_pool)?;
-        let results = Rows::Groups { group: heads / kv_heads.max(1), kv_heads, dim };
+        let results = WeightRows::Groups { group: heads / kv_heads.max(1), kv_heads, dim };
         let functions = Functions::default();
         let product = ProductInput { a, layers: &layers, results, functions, to: Scratch::Projected };
         if let KeyOutput::RopeAppend { rope, pool } = &self.k {

@@ -10,7 +10,7 @@ use tilewright_kernels::tile::Float;
 use super::{HeadOutput, Rope};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RotationRows, Unsupported, Weights, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RotationRows, Unsupported, WeightStages, rows_of,
 };
 
 impl DeviceOp for Rope {
@@ -114,7 +114,7 @@ impl DeviceFunction for RotatedHeads {
         Some(self.pools)
     }
 
-    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
         let RotatedHeads { rows, heads, count, x, norm, rotation, out, pools } = *self;
         let first_row = call.value(offset_of!(RopeFields, first_row));
         let pages = match out {
@@ -128,7 +128,8 @@ impl DeviceFunction for RotatedHeads {
         let rotation = Some(call.rotation(rotation));
         let first_head = call.value(offset_of!(RopeFields, first_head));
         let out_heads = heads;
-        let work = rope::Rope { x, norm, rotation, heads, out_heads, first_head, count, rows, first_row, pages, out };
+        let work =
+            rope::HeadRotation { x, norm, rotation, heads, out_heads, first_head, count, rows, first_row, pages, out };
         rope::rope(call.team(), work);
     }
 }

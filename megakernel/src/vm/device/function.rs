@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::{Pod, bytes_of, bytes_of_mut};
-use tilewright_kernels::gemv::linear::{HeldForm, Weights};
+use tilewright_kernels::gemv::linear::{HeldForm, WeightStages};
 
 use super::kernel::{Call, RingFeed};
 use super::record::{FIELDS, TaskRecord};
@@ -217,7 +217,7 @@ pub enum Taken {
 /// functions are one opcode.
 pub trait DeviceFunction: FunctionValue {
     /// Records the task's work, by all consumer warps of a block.
-    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>);
+    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>);
 
     /// Shared memory that it needs.
     fn shared(&self, _warps: u32) -> SharedBytes {

@@ -5,7 +5,9 @@ use std::slice;
 use std::time::Duration;
 
 use half::bf16;
-use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Source, Stream, launch_side_by_side};
+use tilewright_codegen::device::{
+    Buffer, Device, DeviceError, Kernel, KernelSource, Mapped, Stream, launch_side_by_side,
+};
 use tilewright_kernels::kv::swizzled;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
@@ -257,7 +259,7 @@ impl DeviceMachine {
     ///
     /// # Errors
     /// If the device refuses it.
-    pub fn replace_kernel(&mut self, source: &dyn Source) -> Result<(), LaunchError> {
+    pub fn replace_kernel(&mut self, source: &dyn KernelSource) -> Result<(), LaunchError> {
         for part in &mut self.parts {
             part.kernel = part.device.load(source)?;
         }

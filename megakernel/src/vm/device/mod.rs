@@ -102,7 +102,7 @@ pub use run::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
 pub use storage::{KvPools, RotationRows, ScaledCode, Storage};
 pub use stream::{Rows, Stream};
 pub use text::{Accepted, Text};
-pub use tilewright_kernels::gemv::linear::Weights;
+pub use tilewright_kernels::gemv::linear::WeightStages;
 pub use timeline::TaskTimes;
 pub use unsupported::Unsupported;
 pub use watch::AbortHandle;

@@ -1,7 +1,7 @@
 //! Programs that the device machine does not run.
 
 use thiserror::Error;
-use tilewright_kernels::gemm::Refusal;
+use tilewright_kernels::gemm::GemmRefusal;
 use tilewright_kernels::gemv::{CodesError, StripError};
 use tilewright_layout::DType;
 
@@ -76,7 +76,7 @@ pub enum Unsupported {
     )]
     Lengths { pool: BufferId, found: Lengths, known: Lengths },
     #[error("no launch computes a product: {0}")]
-    Product(#[from] Refusal),
+    Product(#[from] GemmRefusal),
     #[error(
         "a device leaves accesses of memory unordered: {conflict}; give the second task a buffer of its own, or run it on `cpu`"
     )]

@@ -58,8 +58,9 @@ impl GraphPlanner<'_> {
     /// the best of its tiles and no logits.
     fn best_of(&mut self, product: &Multiply, rows: u32) -> Result<Option<Vec<Launch>>, Unsupported> {
         let Some(mut packed) = self.packed_of(product) else { return Ok(None) };
-        let hopper::Plan { batch, results, strip, tuning, .. } = packed.plan;
-        let Ok(plan) = hopper::Plan::new(batch, results, strip, hopper::Tuning { splits: 1, ..tuning }) else {
+        let hopper::HopperPlan { batch, results, strip, tuning, .. } = packed.plan;
+        let Ok(plan) = hopper::HopperPlan::new(batch, results, strip, hopper::HopperTuning { splits: 1, ..tuning })
+        else {
             return Ok(None);
         };
         (packed.plan, packed.finish.best) = (plan, true);

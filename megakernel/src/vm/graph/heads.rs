@@ -1,7 +1,7 @@
 //! Heads that a projection left: normalised, rotated, stored or appended.
 
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::gemv::hopper::{HeadPages, Rows};
+use tilewright_kernels::gemv::hopper::{HeadPages, WeightRows};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::rope::{HeadRun, HeadRuns, rope_runs};
 use tilewright_kernels::tile::Float;
@@ -47,7 +47,7 @@ impl GraphPlanner<'_> {
     /// A product that rotates its heads itself, and appends them; false, and nothing is done, where
     /// none does.
     pub(crate) fn appended_product(&mut self, product: &ProductInput, to: &Appended) -> Result<bool, Unsupported> {
-        let Rows::Groups { group, kv_heads, dim } = product.results else { return Ok(false) };
+        let WeightRows::Groups { group, kv_heads, dim } = product.results else { return Ok(false) };
         let [rows, width] = self.extents(to.at.page_table)?;
         let form = |pool| Ok::<_, Unsupported>((self.pool(pool)?, self.pool_type(pool)?));
         let [keys, values] = [form(to.pools[0])?, form(to.pools[1])?];

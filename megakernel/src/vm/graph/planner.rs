@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use tilewright_codegen::ir::{Arch, Kernel};
-use tilewright_kernels::gemm::{Problem, Step};
+use tilewright_kernels::gemm::{GemmProblem, PlannedLaunch};
 use tilewright_kernels::gemv::hopper;
 use tilewright_kernels::tile::Float;
 
@@ -61,11 +61,11 @@ pub struct GraphPlanner<'p> {
     pub(super) head: Option<OutputProjection>,
     /// Numbers of kernels by what they are made for.
     kernels: HashMap<String, usize>,
-    pub(super) steps: HashMap<(Problem, bool), Vec<(usize, Step)>>,
+    pub(super) steps: HashMap<(GemmProblem, bool), Vec<(usize, PlannedLaunch)>>,
     pub(super) packed: Option<&'p Packed>,
     pub(crate) tuning: Option<GraphTuning>,
     pub(super) products: &'p [ProductTuning],
-    pub(super) packed_steps: HashMap<(hopper::Plan, hopper::Finish), (usize, Step)>,
+    pub(super) packed_steps: HashMap<(hopper::HopperPlan, hopper::HopperEpilogue), (usize, PlannedLaunch)>,
 }
 
 impl<'p> GraphPlanner<'p> {

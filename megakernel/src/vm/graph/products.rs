@@ -5,8 +5,8 @@ use half::bf16;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::embed::TableOrder;
-use tilewright_kernels::gemm::{self, Argument, Buffer as Of, Epilogue, Problem, Step, Target};
-use tilewright_kernels::gemv::{self, hopper, hopper::Rows};
+use tilewright_kernels::gemm::{self, Argument, Epilogue, GemmBuffer as Of, GemmDevice, GemmProblem, PlannedLaunch};
+use tilewright_kernels::gemv::{self, hopper, hopper::WeightRows};
 use tilewright_kernels::quant::Widen;
 use tilewright_kernels::tile::Float;
 
@@ -31,7 +31,7 @@ pub(crate) struct ProductInput<'a> {
     /// Weights below each other, with their biases.
     pub layers: &'a [(BufferId, Option<BufferId>)],
     /// What their rows are.
-    pub results: Rows,
+    pub results: WeightRows,
     /// What results go through.
     pub functions: Functions,
     pub to: Scratch,
@@ -59,7 +59,7 @@ pub(super) struct Multiply<'a> {
     pub rows: u32,
     pub a: LaunchMemory,
     pub layers: &'a [(BufferId, Option<BufferId>)],
-    pub results: Rows,
+    pub results: WeightRows,
     /// What results go through.
     pub functions: Functions,
     pub to: LaunchMemory,
@@ -73,8 +73,8 @@ pub(super) struct Multiply<'a> {
 #[derive(Clone)]
 pub(crate) struct PackedProduct {
     strips: PackedStrips,
-    pub(super) plan: hopper::Plan,
-    pub(super) finish: hopper::Finish,
+    pub(super) plan: hopper::HopperPlan,
+    pub(super) finish: hopper::HopperEpilogue,
     a: LaunchMemory,
     pub(super) to: LaunchMemory,
     bias: Option<usize>,
@@ -126,7 +126,7 @@ impl GraphPlanner<'_> {
         match a {
             NormActivations::Scratch(_) => self.settle(),
             NormActivations::Norm(norm) => {
-                let scaled = hopper::Finish { scaled: true, ..packed.finish };
+                let scaled = hopper::HopperEpilogue { scaled: true, ..packed.finish };
                 if scaled.check(&packed.plan).is_ok() && self.begin_norm(norm)? {
                     (packed.finish, packed.eps) = (scaled, Some(norm.eps));
                 } else {
@@ -222,9 +222,9 @@ impl GraphPlanner<'_> {
         let packed = self.packed.filter(|_| goes)?;
         let layers: Vec<BufferId> = product.layers.iter().map(|(weight, _)| *weight).collect();
         let streams = match (product.results, &layers[..]) {
-            (Rows::InOrder(_), &[weight]) => vec![Streamed::Matrix(weight)],
-            (Rows::Gated(_), &[gate, up]) => vec![Streamed::Interleaved(gate, up)],
-            (Rows::Groups { group, kv_heads, dim }, &[q, k, v]) => {
+            (WeightRows::InOrder(_), &[weight]) => vec![Streamed::Matrix(weight)],
+            (WeightRows::Gated(_), &[gate, up]) => vec![Streamed::Interleaved(gate, up)],
+            (WeightRows::Groups { group, kv_heads, dim }, &[q, k, v]) => {
                 let [group, kv_heads, dim] = [group, kv_heads, dim].map(|extent| extent as usize);
                 let of = |kv_head| Streamed::Group { weights: [q, k, v], kv_head, kv_heads, group, dim };
                 (0..kv_heads).map(of).collect()
@@ -237,23 +237,23 @@ impl GraphPlanner<'_> {
         {
             return None;
         }
-        let choose = |fits: &dyn Fn(&hopper::Plan) -> bool| {
+        let choose = |fits: &dyn Fn(&hopper::HopperPlan) -> bool| {
             let most = [self.multiprocessors, MOST_BLOCKS];
             hopper::choose_for(product.rows, product.results, strips.strip, most, fits)
         };
         // What is added to the residual stream may begin a norm.
         let epilogue = gemv::Epilogue { residual: true, wide: true, ..gemv::Epilogue::default() };
-        let begins = hopper::Finish { normed: Some(Float::F32), ..epilogue.into() };
+        let begins = hopper::HopperEpilogue { normed: Some(Float::F32), ..epilogue.into() };
         let tuning = Some(()).filter(|()| product.added).and_then(|()| choose(&|plan| begins.check(plan).is_ok()));
         let tuning = tuning.or_else(|| choose(&|_| true))?;
         let shape = [product.results.packed(), strips.strip.k()];
         let set = self.products.iter().rev().find(|set| set.shape == shape);
-        let plan = |tuning| hopper::Plan::new(product.rows, product.results, strips.strip, tuning);
+        let plan = |tuning| hopper::HopperPlan::new(product.rows, product.results, strips.strip, tuning);
         let plan = set.and_then(|set| plan(set.applied(tuning)).ok()).or_else(|| plan(tuning).ok())?;
         let bias = self.bias(product.layers);
         let epilogue = gemv::Epilogue { bias: bias.is_some(), residual: product.added, wide: product.wide };
         let Functions { activation, soft_cap } = product.functions;
-        let finish = hopper::Finish { activation, soft_cap, ..epilogue.into() };
+        let finish = hopper::HopperEpilogue { activation, soft_cap, ..epilogue.into() };
         Some(PackedProduct { strips, plan, finish, a: product.a, to: product.to, bias, eps: None })
     }
 
@@ -287,13 +287,13 @@ impl GraphPlanner<'_> {
             [] => return Err(Unsupported::Launch { what: "a product without weights" }),
         };
         let bias = self.bias(product.layers);
-        let gated = matches!(product.results, Rows::Gated(_)).then_some(product.functions.activation);
+        let gated = matches!(product.results, WeightRows::Gated(_)).then_some(product.functions.activation);
         let soft_cap = product.functions.soft_cap;
         let epilogue = Epilogue { bias: bias.is_some(), gated, soft_cap, ..Epilogue::default() };
-        let problem = Problem::new(product.rows, product.results.results(), k).epilogue(epilogue);
+        let problem = GemmProblem::new(product.rows, product.results.results(), k).epilogue(epilogue);
         let key = (problem, product.wide);
         if !self.steps.contains_key(&key) {
-            let target = Target { arch: self.arch, multiprocessors: self.multiprocessors, aligned: ALIGNED };
+            let target = GemmDevice { arch: self.arch, multiprocessors: self.multiprocessors, aligned: ALIGNED };
             let steps = match product.wide {
                 true => gemm::plan::<bf16, f32>(&problem, target)?,
                 false => gemm::plan::<bf16, bf16>(&problem, target)?,
@@ -303,7 +303,7 @@ impl GraphPlanner<'_> {
             self.steps.insert(key, steps);
         }
         let steps = self.steps[&key].clone();
-        let partial = |step: &Step| step.arguments.contains(&Argument::Pointer(Of::Partials));
+        let partial = |step: &PlannedLaunch| step.arguments.contains(&Argument::Pointer(Of::Partials));
         if steps.iter().any(|(_, step)| partial(step)) {
             // Shares of the contraction: at most 16, and as many as their steps have.
             let splits = u64::from(splits_of(&steps));
@@ -379,7 +379,7 @@ impl GraphPlanner<'_> {
 }
 
 /// A step of a product as a launch.
-fn launch(kernel: usize, step: Step, memory: impl Fn(Of) -> LaunchMemory) -> Launch {
+fn launch(kernel: usize, step: PlannedLaunch, memory: impl Fn(Of) -> LaunchMemory) -> Launch {
     let arg = |argument: Argument| match argument {
         Argument::Map(of, shape) => LaunchArg::Map(memory(of), shape),
         Argument::Pointer(of) => LaunchArg::Pointer(memory(of)),
@@ -390,7 +390,7 @@ fn launch(kernel: usize, step: Step, memory: impl Fn(Of) -> LaunchMemory) -> Lau
 }
 
 /// Shares of the contraction that the steps of a product leave: the last number of the reduction.
-fn splits_of(steps: &[(usize, Step)]) -> u32 {
+fn splits_of(steps: &[(usize, PlannedLaunch)]) -> u32 {
     let numbers = steps.iter().rev().map(|(_, step)| &step.arguments).next();
     let is_number = |argument: &Argument| if let Argument::Number(number) = argument { Some(*number) } else { None };
     // `partials`, `c`, then the stride of C, rows, columns and splits.

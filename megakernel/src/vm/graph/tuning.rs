@@ -103,7 +103,7 @@ pub struct GraphOptions<'p> {
 }
 
 /// Where a setting lies.
-type SettingOf = fn(&mut hopper::Tuning) -> &mut u32;
+type SettingOf = fn(&mut hopper::HopperTuning) -> &mut u32;
 
 /// Settings of one product of packed weights in place of those that
 /// [`choose`](tilewright_kernels::gemv::hopper::choose) has: what is not given stays.
@@ -149,7 +149,7 @@ impl ProductTuning {
     }
 
     /// What is chosen, with these settings in its place.
-    pub fn applied(&self, mut tuning: hopper::Tuning) -> hopper::Tuning {
+    pub fn applied(&self, mut tuning: hopper::HopperTuning) -> hopper::HopperTuning {
         for &(of, value) in &self.settings {
             *of(&mut tuning) = value;
         }

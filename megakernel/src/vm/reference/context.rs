@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 
 use half::{bf16, f16};
 use thiserror::Error;
-use tilewright_kernels::host::{self, Element};
+use tilewright_kernels::host::{self, ActivationElement};
 use tilewright_kernels::naive::{PoolShape, SamplingError};
 use tilewright_kernels::quant::QuantMatrix;
 

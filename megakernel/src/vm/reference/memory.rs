@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use half::{bf16, f16};
-use tilewright_kernels::host::Element;
+use tilewright_kernels::host::ActivationElement;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;

@@ -4,7 +4,7 @@
 use serde_json::{Value as Json, json};
 use tilewright_layout::ops::Order;
 use tilewright_layout::picture::TextGrid;
-use tilewright_layout::swizzle::canonical::{Atom, Major, SwizzleWidth};
+use tilewright_layout::swizzle::canonical::{CanonicalAtom, Major, SwizzleWidth};
 use tilewright_layout::view::TensorView;
 use tilewright_layout::{IntTuple, Layout, LayoutError, Swizzle, analysis};
 
@@ -253,7 +253,7 @@ fn k_major(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     };
     Some((|| {
         let shape = IntTuple::flat(&[case.int("BM")?, case.int("BK")?])?;
-        let tile = Atom { major: Major::K, width }.tile_to_shape(bits, &shape, Order::Left)?;
+        let tile = CanonicalAtom { major: Major::K, width }.tile_to_shape(bits, &shape, Order::Left)?;
         // Vectors of 16 bytes stay whole, and 8 of them are a row of banks.
         let theirs = Swizzle::new(mixed, i64::from((128 / bits).ilog2()), 3)?;
         listed("a tile", tile.size())?;

@@ -6,7 +6,7 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
-use tilewright_kernels::kv::{Cells, PageTable, Streamed, TokenStage, immutable_prefix};
+use tilewright_kernels::kv::{PageTable, StepScalars, Streamed, TokenStage, immutable_prefix};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::sync::{ProducerWatch, Sync};
@@ -81,7 +81,7 @@ impl<'k> StepCells<'k> {
         }
         team.sync();
         if let (Some((plan, kept)), Some([there, _])) = (self.kept, self.turns) {
-            let position = Cells::Shared(kept);
+            let position = StepScalars::Shared(kept);
             let table = self.table(plan.table);
             let to = prefix_cells(plan, kept);
             team.each(plan.rows, |row| {
@@ -93,10 +93,10 @@ impl<'k> StepCells<'k> {
     }
 
     /// The positions and page tables of an opcode.
-    pub fn of(self, pools: KvPools) -> (Cells<'k>, PageTable<'k>) {
+    pub fn of(self, pools: KvPools) -> (StepScalars<'k>, PageTable<'k>) {
         let position = match self.kept {
-            Some((_, kept)) => Cells::Shared(kept),
-            None => Cells::Global(self.global(pools.position)),
+            Some((_, kept)) => StepScalars::Shared(kept),
+            None => StepScalars::Global(self.global(pools.position)),
         };
         (position, self.table(pools.table))
     }
@@ -104,20 +104,23 @@ impl<'k> StepCells<'k> {
     /// The page tables, of which the first entries are kept.
     fn table(self, table: u32) -> PageTable<'k> {
         let near = self.kept.map(|(plan, kept)| (plan.near(), kept.at(plan.rows)));
-        PageTable { cells: Cells::Global(self.global(table)), width: self.width, near }
+        PageTable { cells: StepScalars::Global(self.global(table)), width: self.width, near }
     }
 
     /// Which tokens of the step come through the ring.
     pub fn streamed(self, stage: TokenStage) -> Option<Streamed<'k>> {
         let (plan, kept) = self.kept?;
-        Some(Streamed { stage, immutable_prefix: Cells::Shared(prefix_cells(plan, kept)) })
+        Some(Streamed { stage, immutable_prefix: StepScalars::Shared(prefix_cells(plan, kept)) })
     }
 
     /// The positions and page tables of an opcode in global memory, for a thread that runs ahead of
     /// the step.
-    pub fn of_step(self, pools: KvPools) -> (Cells<'k>, PageTable<'k>) {
-        let cells = Cells::Strong(self.global(pools.table), self.scope);
-        (Cells::Strong(self.global(pools.position), self.scope), PageTable { cells, width: self.width, near: None })
+    pub fn of_step(self, pools: KvPools) -> (StepScalars<'k>, PageTable<'k>) {
+        let cells = StepScalars::Strong(self.global(pools.table), self.scope);
+        (
+            StepScalars::Strong(self.global(pools.position), self.scope),
+            PageTable { cells, width: self.width, near: None },
+        )
     }
 
     fn global(self, strips: u32) -> Ptr<'k, Global, i32> {

@@ -1,10 +1,12 @@
 //! From opcodes to device functions: records become the arguments of calls.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
-use tilewright_kernels::gemv::linear::{Announce, Beyond, Early, Ordered, Scaled, ScaledForm, ScaledOutput, Scratch};
+use tilewright_kernels::gemv::linear::{
+    Announce, Beyond, Early, LinearScratch, Ordered, Scaled, ScaledForm, ScaledOutput,
+};
 use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType, Streamed, TokenStage};
 use tilewright_kernels::rope::Rotation;
-use tilewright_kernels::tile::{Access, Array, Copies, Float};
+use tilewright_kernels::tile::{AccessMode, Array, Copies, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::KernelContext;
@@ -85,8 +87,8 @@ impl<'k> Call<'k, '_> {
     }
 
     /// Shared memory of the task.
-    pub fn scratch(self) -> Scratch<'k> {
-        Scratch { beyond: self.context.plan.has_halves().then(|| self.beyond()), ..self.context.scratch }
+    pub fn scratch(self) -> LinearScratch<'k> {
+        LinearScratch { beyond: self.context.plan.has_halves().then(|| self.beyond()), ..self.context.scratch }
     }
 
     /// Where it is said that this task's activations are beyond what an f16 holds.
@@ -115,7 +117,7 @@ impl<'k> Call<'k, '_> {
 
     /// An operand among activations on a device, as [`Call::state_on`] has it.
     pub fn array_on(self, device: Option<u32>, field: usize, float: Float) -> Array<'k> {
-        let array = Array::new(self.state_on(device, field), float).accessed(Access::Relaxed);
+        let array = Array::new(self.state_on(device, field), float).accessed(AccessMode::Relaxed);
         if device.is_some() { array.across_devices() } else { array }
     }
 
@@ -123,7 +125,7 @@ impl<'k> Call<'k, '_> {
     pub fn copies(self, field: usize, devices: &[u32], storage: Storage) -> Copies<'k> {
         let of = |(at, &device): (usize, &u32)| {
             let state = self.state_on(Some(device), field + at * size_of::<u32>());
-            let array = Array::new(state, storage.float).accessed(Access::Relaxed);
+            let array = Array::new(state, storage.float).accessed(AccessMode::Relaxed);
             self.as_packets(array, storage, Generation::Output).across_devices()
         };
         devices.iter().enumerate().map(of).collect()
@@ -141,7 +143,7 @@ impl<'k> Call<'k, '_> {
 
     /// An operand among activations, that other blocks may write later.
     pub fn array(self, field: usize, float: Float) -> Array<'k> {
-        Array::new(self.state(field), float).accessed(Access::Relaxed)
+        Array::new(self.state(field), float).accessed(AccessMode::Relaxed)
     }
 
     /// An operand among activations, as packets if its storage says so.
@@ -159,7 +161,7 @@ impl<'k> Call<'k, '_> {
             Generation::Residual => self.task.residual(),
             Generation::Output => self.task.output(),
         };
-        array.accessed(Access::Packets(self.now * storage.period + within))
+        array.accessed(AccessMode::Packets(self.now * storage.period + within))
     }
 
     /// The newest token's keys and values as packets, whose operands are two fields; of no

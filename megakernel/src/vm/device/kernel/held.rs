@@ -2,7 +2,7 @@
 //! weights depend on nothing.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
-use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, Read, Weights};
+use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, ReadStages, WeightStages};
 use tilewright_kernels::ring::{AnyStage, Stages};
 
 use super::KernelContext;
@@ -58,7 +58,7 @@ impl<'k> Stages<'k> for TaskWeights<'_, 'k> {
     }
 }
 
-impl<'k> Weights<'k> for TaskWeights<'_, 'k> {
+impl<'k> WeightStages<'k> for TaskWeights<'_, 'k> {
     fn stage_if(&self, reads: Val<'k, bool>, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
         self.ring.stage_if(reads, read);
     }
@@ -67,7 +67,7 @@ impl<'k> Weights<'k> for TaskWeights<'_, 'k> {
         self.ring.most() * if self.pair.is_some() { 2 } else { 1 }
     }
 
-    fn several(&self, count: u32, read: Read<'_, 'k>) {
+    fn several(&self, count: u32, read: ReadStages<'_, 'k>) {
         let Some(bytes) = self.pair else { return self.ring.several(count, read) };
         self.ring.several(count.div_ceil(2), &|stages| {
             let strips: Vec<_> = stages.iter().flat_map(|stage| [*stage, stage.at(bytes / 4)]).collect();

@@ -38,7 +38,7 @@ mod trace;
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record as record_kernel};
 use tilewright_codegen::ir::Kernel;
-use tilewright_kernels::gemv::linear::Scratch;
+use tilewright_kernels::gemv::linear::LinearScratch;
 use tilewright_kernels::ring::start;
 use tilewright_kernels::warps::ConsumerWarps;
 
@@ -80,7 +80,7 @@ struct KernelContext<'k, 'p> {
     table: Table<'k>,
     sync: Sync<'k>,
     team: ConsumerWarps<'k>,
-    scratch: Scratch<'k>,
+    scratch: LinearScratch<'k>,
     cells: StepCells<'k>,
     /// Where times go, if they are wanted.
     trace: Option<Trace<'k>>,
@@ -126,7 +126,7 @@ fn body(k: &Builder, plan: &Plan) {
     let operand_bytes = plan.operand_bytes;
     let sums_bytes = options.sums_bytes;
     let operand = k.shared_aligned::<bf16>("operand", (operand_bytes + sums_bytes) / 2, 128);
-    let scratch = Scratch {
+    let scratch = LinearScratch {
         operand,
         operand_bytes,
         squares: k.shared::<f32>("squares", 16 * options.warps),

@@ -4,7 +4,7 @@
 
 use tilewright_codegen::build::{Bulk, Val, Var};
 use tilewright_codegen::ir::attr::Eviction;
-use tilewright_kernels::gemv::linear::{Order, Phases};
+use tilewright_kernels::gemv::linear::{Phases, StageOrder};
 use tilewright_kernels::ring::Pieces;
 
 use super::KernelContext;
@@ -158,7 +158,7 @@ fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>, plan: &Plan) -> Val<'k, 
     let at = place.builder().var(place);
     let group = if plan.has_pairs() { task.group() & !u32::from(PAIRS) } else { task.group() };
     let in_groups = || {
-        let order = Order { stages: task.strip_stages(), group, all: task.stages() };
+        let order = StageOrder { stages: task.strip_stages(), group, all: task.stages() };
         at.set(order.stage(place));
     };
     let [part, phases] = [PART, PHASES].map(u32::from);
