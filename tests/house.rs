@@ -77,7 +77,7 @@ fn output_is_written_by_the_staging_modules_only() {
     found.sort();
     let mut expected = allowed.map(str::to_owned);
     expected.sort();
-    assert_eq!(found, expected, "outputs go through `cli::output::OutputFile` or `staged`");
+    assert_eq!(found, expected, "outputs go through `cli::output::CommandOutput` or `staged`");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::Failure;
 use super::forms::Forms;
 use super::load::open;
 use super::number;
-use super::output::OutputFile;
+use super::output::CommandOutput;
 use super::paint::{self, OutputLevel};
 use crate::checkpoint::{Checkpoint, ModelConfig};
 
@@ -87,7 +87,7 @@ fn parse_dtype(name: &str) -> Result<DType, NameError> {
 
 /// Runs the subcommand.
 pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
-    let output = OutputFile::create(&args.out)?;
+    let output = CommandOutput::create(&args.out)?;
     let model = CompileSource::read(&args)?;
     let spec = model.spec();
     let dtype_of = |name: &str| match &model {

@@ -9,7 +9,7 @@ use tilewright_graph::models;
 use tilewright_graph::picture::Svg;
 
 use super::Failure;
-use super::output::OutputFile;
+use super::output::CommandOutput;
 use crate::checkpoint;
 
 /// Graphs of models.
@@ -35,7 +35,7 @@ pub struct ShowArgs {
 /// Runs the subcommand.
 pub fn run(command: &GraphCommand) -> Result<ExitCode, Failure> {
     let GraphCommand::Show(args) = command;
-    let svg = args.svg.as_deref().map(OutputFile::create).transpose()?;
+    let svg = args.svg.as_deref().map(CommandOutput::create).transpose()?;
     let graph = models::graph(&checkpoint::value_of_folder(&args.model)?)?;
     match svg {
         Some(svg) => svg.write(|writer| write!(writer, "{}", Svg(&graph)))?,

@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::Failure;
 use super::device::DeviceArgs;
 use super::load::{LoadOptions, load_as, load_as_needed};
-use super::output::OutputFile;
+use super::output::CommandOutput;
 use super::prompt::parse_context;
 use super::world::WorldArgs;
 
@@ -60,7 +60,7 @@ fn parse_ids(text: &str) -> Result<Ids, IdError> {
 
 /// Runs the subcommand.
 pub fn run(args: &LogitsArgs) -> Result<ExitCode, Failure> {
-    let output = OutputFile::create(&args.out)?;
+    let output = CommandOutput::create(&args.out)?;
     let form = LoadOptions { scheme: None, max_context: args.max_context };
     let device = args.device.get();
     let engine = match args.world.is_shared() {

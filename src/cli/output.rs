@@ -24,7 +24,7 @@ pub struct OutputError {
 
 /// An output, opened before the work for it begins so that a path that cannot be written is refused
 /// at once.
-pub struct OutputFile {
+pub struct CommandOutput {
     path: PathBuf,
     sink: Sink,
 }
@@ -52,12 +52,12 @@ struct Old {
     owner: Option<(u32, u32)>,
 }
 
-impl OutputFile {
+impl CommandOutput {
     /// Opens the output: a staged file beside a regular one, or the device, FIFO or stream that the
     /// path names. A FIFO blocks here until it has a reader.
-    pub fn create(path: &Path) -> Result<OutputFile, OutputError> {
+    pub fn create(path: &Path) -> Result<CommandOutput, OutputError> {
         let sink = Sink::open(path).map_err(|source| OutputError { path: path.to_owned(), source })?;
-        Ok(OutputFile { path: path.to_owned(), sink })
+        Ok(CommandOutput { path: path.to_owned(), sink })
     }
 
     /// Writes the contents and moves a staged file to its place.
@@ -65,7 +65,7 @@ impl OutputFile {
     where
         super::Failure: From<E>,
     {
-        let OutputFile { path, sink } = self;
+        let CommandOutput { path, sink } = self;
         let error = |source| OutputError { path, source };
         let file = match &sink {
             Sink::Beside(beside) => beside.file.as_file(),

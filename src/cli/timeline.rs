@@ -12,7 +12,7 @@ use super::Failure;
 use super::bench::{draw_history, this_call};
 use super::device::GpuArgs;
 use super::number;
-use super::output::OutputFile;
+use super::output::CommandOutput;
 use super::subject::{DecodeSubject, SubjectArgs};
 use crate::engine::Device;
 use crate::results::{OURS, ResultRow, write_call, write_row};
@@ -46,9 +46,9 @@ pub struct TimelineArgs {
 /// Runs the subcommand.
 pub fn run(args: &TimelineArgs) -> Result<ExitCode, Failure> {
     let device = args.device.get()?;
-    let out = args.out.as_deref().map(OutputFile::create).transpose()?;
-    let svg = args.svg.as_deref().map(OutputFile::create).transpose()?;
-    let json = args.table.as_deref().map(OutputFile::create).transpose()?;
+    let out = args.out.as_deref().map(CommandOutput::create).transpose()?;
+    let svg = args.svg.as_deref().map(CommandOutput::create).transpose()?;
+    let json = args.table.as_deref().map(CommandOutput::create).transpose()?;
     let mut subject = args.subject.open(device, |options| Ok(DeviceOptions { timeline: true, ..options }))?;
     if subject.flow.is_some() {
         // In pools of zeros all blocks would look alike to a flow.

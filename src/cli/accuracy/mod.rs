@@ -36,7 +36,7 @@ use super::Failure;
 use super::bench::this_call;
 use super::device::GpuArgs;
 use super::input::{self, InputError};
-use super::output::OutputFile;
+use super::output::CommandOutput;
 use super::progress::ItemBar;
 use super::subject::{ModelSource, SEED, StepInputs, relative};
 use crate::engine::{self, Device, KvType, Opened};
@@ -156,7 +156,7 @@ struct Finding {
 /// Runs the subcommand.
 pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     let device = args.device.get()?;
-    let output = args.out.as_deref().map(OutputFile::create).transpose()?;
+    let output = args.out.as_deref().map(CommandOutput::create).transpose()?;
     let read = |path: &PathBuf| {
         input::read_bytes(path, PEER_BYTES).map_err(|source| AccuracyError::Peer { path: path.clone(), source })
     };

@@ -64,7 +64,7 @@ use super::Failure;
 use super::device::GpuArgs;
 use super::flow_choice::FlowChoice;
 use super::number;
-use super::output::OutputFile;
+use super::output::CommandOutput;
 use super::paint::{self, OutputLevel, Word};
 use super::subject::{ModelSource, SubjectArgs};
 use crate::engine::{Device, KvType};
@@ -370,7 +370,7 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
     }
     let peers: Vec<ResultRow> = peers.rows.into_iter().map(|(_, row)| row).collect();
     let device = args.device.get()?;
-    let output = args.out.as_deref().filter(|_| !args.resume).map(OutputFile::create).transpose()?;
+    let output = args.out.as_deref().filter(|_| !args.resume).map(CommandOutput::create).transpose()?;
     let journal = Rc::new(args.journal(device)?);
     let mut failed = None;
     match command {

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::Failure;
-use super::output::OutputFile;
+use super::output::CommandOutput;
 use crate::results::Results;
 
 /// Write results as one page that works offline
@@ -50,7 +50,7 @@ pub struct DashboardArgs {
 
 /// Runs the subcommand.
 pub fn run(args: &DashboardArgs) -> Result<ExitCode, Failure> {
-    let output = OutputFile::create(&args.out)?;
+    let output = CommandOutput::create(&args.out)?;
     let results = Results::open(&args.results)?;
     let page = page::page(&board::Board::new(&results))?;
     output.write(|file| file.write_all(page.as_bytes()))?;

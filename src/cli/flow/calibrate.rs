@@ -11,7 +11,7 @@ use tilewright_flow::{ModelShape, Parameters};
 use super::activations::{Layer, activations};
 use crate::cli::Failure;
 use crate::cli::load::load;
-use crate::cli::output::OutputFile;
+use crate::cli::output::CommandOutput;
 use crate::cli::prompt::PromptArgs;
 use crate::engine::{Device, EngineError, flow_parameters_file};
 
@@ -37,7 +37,7 @@ const BLOCK: usize = 16;
 pub fn run(args: &CalibrateArgs) -> Result<(), Failure> {
     let algorithm = algorithms::named(&args.name)?;
     let prompts = args.prompt.read(&args.model, None)?;
-    let output = OutputFile::create(&args.out)?;
+    let output = CommandOutput::create(&args.out)?;
     let engine = load(&args.model, Device::cpu())?;
     let spec = engine.spec();
     let model =

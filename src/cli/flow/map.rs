@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use thiserror::Error;
 
-use crate::cli::output::OutputFile;
+use crate::cli::output::CommandOutput;
 use crate::cli::{Failure, number};
 use crate::engine::Chosen;
 use crate::input;
@@ -58,7 +58,7 @@ const STYLE: &str = "<style>\n\
 
 /// Runs the subcommand.
 pub fn run(args: &MapArgs) -> Result<(), Failure> {
-    let svg = OutputFile::create(&args.svg)?;
+    let svg = CommandOutput::create(&args.svg)?;
     let map = Map::of(args)?;
     svg.write(|writer| map.draw(writer))
 }

@@ -19,7 +19,7 @@ use self::calibrate::CalibrateArgs;
 use self::keeps::KeepsArgs;
 use self::map::MapArgs;
 use super::flow_choice::DEFAULT_BLOCK;
-use super::output::OutputFile;
+use super::output::CommandOutput;
 use super::{Failure, number};
 
 /// Sparse-attention flows: list, draw, measure.
@@ -113,7 +113,7 @@ fn list() -> Result<(), Failure> {
 }
 
 fn show(args: &ShowArgs) -> Result<(), Failure> {
-    let svg = args.svg.as_deref().map(OutputFile::create).transpose()?;
+    let svg = args.svg.as_deref().map(CommandOutput::create).transpose()?;
     let traced = algorithms::named(&args.name)?.trace()?;
     let ShowArgs { kv_heads, group, head_dim, block, .. } = *args;
     let block_tokens = block.unwrap_or_else(|| traced.block_tokens(DEFAULT_BLOCK));

@@ -7,12 +7,12 @@ use clap::Args;
 
 use super::Failure;
 use crate::cli::flow_choice::FlowChoice;
-use crate::cli::output::OutputFile;
+use crate::cli::output::CommandOutput;
 use crate::engine::{Chosen, Engine};
 
 /// The choices of a generation, and the file that they go to.
 pub struct Dump {
-    output: OutputFile,
+    output: CommandOutput,
     lines: Arc<Mutex<Vec<Chosen>>>,
 }
 
@@ -46,7 +46,7 @@ impl FlowArgs {
         let Some(flow) = self.choice.settings(engine.spec())? else { return Ok((engine, None)) };
         let engine = engine.with_flow(flow)?;
         let Some(path) = &self.dump_selection else { return Ok((engine, None)) };
-        let dump = Dump { output: OutputFile::create(path)?, lines: Arc::default() };
+        let dump = Dump { output: CommandOutput::create(path)?, lines: Arc::default() };
         let lines = Arc::clone(&dump.lines);
         let observer = move |chosen: &Chosen| {
             let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);

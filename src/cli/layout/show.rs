@@ -9,7 +9,7 @@ use tilewright_layout::{Composed, Layout};
 
 use super::{ExpressionRefusal, evaluate};
 use crate::cli::Failure;
-use crate::cli::output::OutputFile;
+use crate::cli::output::CommandOutput;
 
 /// Most cells that a picture has.
 const MAX_CELLS: i64 = 1 << 16;
@@ -74,5 +74,5 @@ pub(super) fn run(layout: &Composed, svg: Option<&Path>, colours: &Colours) -> R
         (None, Some(element_bytes)) => Colour::Bank { element_bytes },
         (None, None) => Colour::Tile { rows: rows.max(1), columns: columns.max(1) },
     };
-    OutputFile::create(path)?.write(|file| write!(file, "{}", LayoutSvg::new(layout, colour)))
+    CommandOutput::create(path)?.write(|file| write!(file, "{}", LayoutSvg::new(layout, colour)))
 }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::Failure;
-use super::output::OutputFile;
+use super::output::CommandOutput;
 use crate::results::{PeerKind, Results};
 
 /// Write the benchmark page and the speed chart from result rows
@@ -41,7 +41,7 @@ pub struct ReportArgs {
 
 /// Runs the subcommand.
 pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
-    let outputs = [&args.out, &args.chart].map(|path| path.as_deref().map(OutputFile::create).transpose());
+    let outputs = [&args.out, &args.chart].map(|path| path.as_deref().map(CommandOutput::create).transpose());
     let [out, chart] = outputs;
     let (out, chart) = (out?, chart?);
     let results = Results::open(&args.results)?;
