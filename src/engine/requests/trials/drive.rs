@@ -30,6 +30,8 @@ pub struct TrialConfig {
     pub seats: usize,
     pub rows: usize,
     pub prompt_rows: usize,
+    /// Most rows that the machines turn out to have, where those are fewer.
+    pub widest: Option<usize>,
     pub steps: usize,
     /// Rows of a step that take a millisecond, and how many of these a step should take.
     pub pace: Option<(u64, u64)>,
@@ -51,6 +53,7 @@ impl TrialConfig {
             seats: 8,
             rows: 8,
             prompt_rows: 4,
+            widest: None,
             steps: 16,
             pace: None,
             sharing: true,
@@ -176,6 +179,7 @@ impl Drive {
             memory: config.memory,
             page_tokens: config.page_tokens,
             per_row,
+            widest: config.widest.unwrap_or(usize::MAX),
             pool: vec![(0, 0); config.pages * config.page_tokens],
             plan: Arc::clone(&plan),
             time: Arc::clone(&time),
@@ -190,7 +194,7 @@ impl Drive {
             pages: config.pages,
             page_tokens: config.page_tokens,
             sharing: config.sharing,
-            proposals: config.launches && config.rows > 1 && flow.is_none(),
+            proposals: config.launches && config.rows > 1 && flow.is_none() && config.widest.is_none(),
             fixed_width: false,
             ends: vec![END],
             flow: config.flow.map(|(FakeFlow { covered, .. }, apart)| FlowLimits { covered, apart }),

@@ -113,6 +113,8 @@ pub struct Fake {
     pub memory: TokenMemory,
     pub page_tokens: usize,
     pub per_row: usize,
+    /// Most rows of a step.
+    pub widest: usize,
     pub pool: Vec<FakeSlot>,
     pub plan: FaultPlan,
     /// The time, and how many rows of a step take a millisecond; 0: none takes any.
@@ -306,11 +308,11 @@ impl Fake {
 
 impl Machines for Fake {
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
-        Ok(rows.next_power_of_two())
+        Ok(rows.next_power_of_two().min(self.widest))
     }
 
     fn chunk_rows(&self) -> usize {
-        usize::MAX
+        self.widest
     }
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
@@ -328,7 +330,7 @@ impl Machines for Fake {
     }
 
     fn most_rows(&self) -> usize {
-        usize::MAX
+        self.widest
     }
 
     fn step(&mut self, width: usize, cells: &StepCells, wanted: &[usize], each: EachRow) -> Result<(), EngineError> {

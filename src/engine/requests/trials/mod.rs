@@ -16,10 +16,11 @@ use fake::{FakeFault, FakeFlow, VOCAB};
 fn configs() -> impl Strategy<Value = TrialConfig> {
     let pools = (1usize..20, 1usize..5, prop::bool::ANY);
     // Rows of a step beyond those that decode hold chunks of prompts.
-    let steps = (1usize..9, 0usize..30, 1usize..40, 1usize..9, prop::option::weighted(0.3, (1u64..8, 1u64..5)));
+    let widest = prop::option::weighted(0.2, 1usize..12);
+    let steps = (1usize..9, 0usize..30, 1usize..40, widest, 1usize..9, prop::option::weighted(0.3, (1u64..8, 1u64..5)));
     let model = (prop::option::of((1usize..3, 4usize..30)), 12usize..60, prop::option::of(flows()));
     (pools, steps, prop::bool::ANY, model).prop_map(
-        |((pages, page_tokens, sharing), (seats, more, prompt_rows, steps, pace), launches, model)| {
+        |((pages, page_tokens, sharing), (seats, more, prompt_rows, widest, steps, pace), launches, model)| {
             let (memory, positions, flow) = model;
             let rows = seats + more;
             let prompt_rows = prompt_rows.min(rows);
@@ -35,6 +36,7 @@ fn configs() -> impl Strategy<Value = TrialConfig> {
                 seats,
                 rows,
                 prompt_rows,
+                widest,
                 steps,
                 pace,
                 sharing,
@@ -111,6 +113,20 @@ fn run(config: &TrialConfig, asked: impl IntoIterator<Item = TrialRequest>) -> (
     }
     let statistics = drive.finish();
     (drive, statistics)
+}
+
+/// Steps are planned again with the rows that the machines have, fewer than there are seats.
+#[test]
+fn machines_with_fewer_rows_than_planned_serve_every_request() {
+    for widest in [1, 3, 8] {
+        let config = TrialConfig { seats: 6, rows: 32, prompt_rows: 32, widest: Some(widest), ..TrialConfig::ample() };
+        let config = TrialConfig { sharing: false, ..config };
+        let asked: Vec<TrialRequest> = unended(&config, 20, 5).take(6).collect();
+        let (drive, statistics) = run(&config, asked);
+        assert_eq!(drive.ended.len(), 6);
+        // 20 tokens of each prompt, and the four new ones that are fed.
+        assert!(statistics.steps as usize >= (6 * 24usize).div_ceil(widest), "{widest}: {statistics:?}");
+    }
 }
 
 /// A number of different tokens, none of which ends a sequence.
