@@ -21,7 +21,7 @@
 //! let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
 //! let steps = plan::<bf16, bf16>(&GemmProblem::new(512, 14336, 4096), target)?;
 //! assert_eq!((steps.len(), steps[0].kernel.name.as_str()), (1, "gemm_bf16_128x224x64"));
-//! # Ok::<(), tilewright_kernels::gemm::Refusal>(())
+//! # Ok::<(), tilewright_kernels::gemm::GemmRefusal>(())
 //! ```
 //!
 //! A step's arguments name buffers; the launcher replaces them by addresses and tensor maps.

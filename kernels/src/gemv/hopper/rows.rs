@@ -40,8 +40,8 @@ impl WeightRows {
     ///
     /// ```
     /// use tilewright_kernels::gemv::hopper::WeightRows;
-    /// assert_eq!(Rows::Gated(12).packed(), 32);
-    /// assert_eq!(Rows::Groups { group: 4, kv_heads: 8, dim: 128 }.packed(), 6144);
+    /// assert_eq!(WeightRows::Gated(12).packed(), 32);
+    /// assert_eq!(WeightRows::Groups { group: 4, kv_heads: 8, dim: 128 }.packed(), 6144);
     /// ```
     pub fn packed(self) -> u32 {
         match self {

@@ -32,8 +32,8 @@ impl<'k> SharedActivations<'k> {
     /// ```
     /// use tilewright_kernels::{gemv::Strip, gemv::linear::{SharedActivations, Packing}, tile::Float};
     /// let strip = Strip::new(2048, 8, 16384)?;
-    /// assert_eq!(Operand::bytes(strip, Packing::of(1, Float::F32)), 2 * (2048 + 32) * 2);
-    /// assert_eq!(Operand::bytes(strip, Packing::of(1, Float::Bf16)), (2048 + 32) * 2);
+    /// assert_eq!(SharedActivations::bytes(strip, Packing::of(1, Float::F32)), 2 * (2048 + 32) * 2);
+    /// assert_eq!(SharedActivations::bytes(strip, Packing::of(1, Float::Bf16)), (2048 + 32) * 2);
     /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
     /// ```
     pub fn bytes(strip: Strip, packing: Packing) -> u32 {
