@@ -222,6 +222,22 @@ impl WeightTensor {
         self.elements(DType::F16)
     }
 
+    /// The elements as f32, where they are f32, bf16 or f16; exact.
+    ///
+    /// ```
+    /// use tilewright_layout::DType;
+    /// use tilewright_megakernel::weights::{SharedBytes, WeightTensor};
+    /// let bytes = SharedBytes::aligned_copy(&[0x80, 0x3f, 0x00, 0xc0]);
+    /// let tensor = WeightTensor::new(DType::BF16, vec![2], bytes)?;
+    /// assert_eq!(tensor.to_f32_vec(), Some(vec![1.0, -2.0]));
+    /// # Ok::<(), tilewright_megakernel::weights::WeightError>(())
+    /// ```
+    pub fn to_f32_vec(&self) -> Option<Vec<f32>> {
+        let floats = self.as_f32().map(<[f32]>::to_vec);
+        let floats = floats.or_else(|| Some(self.as_bf16()?.iter().map(|element| element.to_f32()).collect()));
+        floats.or_else(|| Some(self.as_f16()?.iter().map(|element| element.to_f32()).collect()))
+    }
+
     fn elements<T: Pod>(&self, dtype: DType) -> Option<&[T]> {
         if self.dtype != dtype {
             return None;

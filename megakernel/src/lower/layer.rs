@@ -26,14 +26,14 @@ use tilewright_graph::graph::ValueId;
 
 use super::emit::{Emitter, LevelDone};
 use super::indexer::{LayerTasks, Selected};
-use super::nodes::{Added, Gated, LayerAttention, LayerHeads, LoweredNode, Norm, NormWeight};
+use super::nodes::{Added, Gated, LayerAttention, LayerHeads, LoweredNode, Norm, NormTensor};
 use super::options::LowerError;
 use super::state::{ArrivingParts, Inlet, Outlet};
 use super::tiling;
-use crate::ops::{Selection, SumNorm};
+use crate::ops::Selection;
 use crate::program::{
-    Attention, BufferId, CounterId, GroupShape, HeadNorm, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op,
-    Projection, Qkv, Reduce, Rope, Rotation, Span,
+    Attention, BufferId, CounterId, GroupShape, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, NormWeight,
+    Op, Projection, Qkv, Reduce, Rope, Rotation, Span,
 };
 
 /// Where a value of the graph is.
@@ -171,7 +171,7 @@ fn exchanged(
     let done = sum(e, &format!("{name}.sum"), done, |e| {
         // The first device gives the stream to another stage.
         let parts = e.parts().filter(|_| e.device == 0 || to != ResidualBuffer::Output)?;
-        let norm = added.post_norm.map(|norm| SumNorm { weight: e.weights().get(norm.weight), eps: norm.eps });
+        let norm = added.post_norm.map(|norm| NormWeight { weight: e.weights().get(norm.weight), eps: norm.eps });
         Some(Sum { parts: parts_of(parts, to), norm, residual: Some(buffer(e, from)), out: buffer(e, to) })
     })?;
     values.complete_residual(added.out, to, done);
@@ -234,7 +234,7 @@ fn parts_of(parts: &ArrivingParts, residual: ResidualBuffer) -> &Vec<BufferId> {
 pub(super) struct Sum<'a> {
     pub parts: &'a Vec<BufferId>,
     /// The norm of the sum.
-    pub norm: Option<SumNorm>,
+    pub norm: Option<NormWeight>,
     /// What it is added to.
     pub residual: Option<BufferId>,
     pub out: BufferId,
@@ -314,10 +314,10 @@ fn rope(e: &mut Emitter, heads: &LayerHeads<'_>, ready: Vec<LevelDone>) -> Resul
     let [k_pool, _] = e.pools(layer);
     let mut done = Vec::with_capacity(ready.len());
     for (kv_head, ready) in ready.into_iter().enumerate() {
-        let head = |x, norm: NormWeight<'_>, head: usize, output| {
+        let head = |x, norm: NormTensor<'_>, head: usize, output| {
             Op::from(Rope {
                 x,
-                norm: Some(HeadNorm { weight: e.weights().get(norm.weight), eps: norm.eps }),
+                norm: Some(NormWeight { weight: e.weights().get(norm.weight), eps: norm.eps }),
                 rope: rotation(e),
                 heads: Span::one(head),
                 rows: e.rows(),

@@ -67,7 +67,7 @@ pub(super) struct LayerHeads<'g> {
     /// Of queries, keys and values.
     pub products: [WeightProduct<'g>; 3],
     /// Of queries and keys, before they rotate.
-    pub head_norms: Option<[NormWeight<'g>; 2]>,
+    pub head_norms: Option<[NormTensor<'g>; 2]>,
     /// The rotated queries.
     pub q: ValueId,
 }
@@ -78,7 +78,7 @@ pub(super) struct Added<'g> {
     pub x: ValueId,
     pub product: WeightProduct<'g>,
     /// The norm of the product's result, before it is added.
-    pub post_norm: Option<NormWeight<'g>>,
+    pub post_norm: Option<NormTensor<'g>>,
     /// What it is added to.
     pub residual: ValueId,
     pub out: ValueId,
@@ -104,7 +104,7 @@ pub(super) struct Norm<'g> {
 
 /// The weight of an RMS norm, by the tensor that it is made of, and what is added to the mean square.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct NormWeight<'g> {
+pub(super) struct NormTensor<'g> {
     pub weight: &'g str,
     pub eps: f32,
 }
@@ -272,20 +272,20 @@ impl<'g> NodeReader<'_, 'g> {
         Some(Unrotated { product: before, norm: None })
     }
 
-    fn norm_weight(&self, step: &Step<'g>) -> Option<NormWeight<'g>> {
+    fn norm_weight(&self, step: &Step<'g>) -> Option<NormTensor<'g>> {
         let Op::Norm { weight: Some(weight), bias: None, kind: NormKind::Rms { unit_offset: false }, eps, .. } =
             step.op
         else {
             return None;
         };
-        Some(NormWeight { weight: self.tensor(*weight)?.0, eps: *eps })
+        Some(NormTensor { weight: self.tensor(*weight)?.0, eps: *eps })
     }
 
     /// The norm with which the group begins.
     fn norm(&self) -> Option<Norm<'g>> {
         let first = self.steps.first()?;
         let Op::Norm { x, .. } = *first.op else { return None };
-        let NormWeight { weight, eps } = self.norm_weight(first)?;
+        let NormTensor { weight, eps } = self.norm_weight(first)?;
         Some(Norm { x, weight, eps })
     }
 

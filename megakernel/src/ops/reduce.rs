@@ -9,7 +9,7 @@ use tilewright_kernels::gemv::linear::{PartSums, PostNorm};
 use tilewright_kernels::naive;
 use tilewright_kernels::tile::Float;
 
-use super::{Check, Footprint, Op, OperandError, Operands, TaskOp, interval, positive};
+use super::{Check, Footprint, NormWeight, Op, OperandError, Operands, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, ScaledCode, Storage, Unsupported,
@@ -33,23 +33,13 @@ pub struct Reduce {
     pub residual: Option<BufferId>,
     /// The norm of the sum, for which a task reads whole rows of the parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub norm: Option<SumNorm>,
+    pub norm: Option<NormWeight>,
     /// The sum, `[rows, n]`; may be the residual.
     pub out: BufferId,
     /// Rows of the batch that this task sums.
     pub rows: Span,
     /// Columns that this task sums.
     pub cols: Span,
-}
-
-/// The RMS norm of a sum of parts.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SumNorm {
-    /// Scale of every column, `[n]`.
-    pub weight: BufferId,
-    /// Added to the mean square.
-    pub eps: f32,
 }
 
 impl TaskOp for Reduce {
@@ -77,7 +67,7 @@ impl TaskOp for Reduce {
         let read =
             |part| if self.norm.is_some() { Region::new(part, &[self.rows, Span::all(columns)]) } else { tile(part) };
         let mut reads: Vec<Region> = self.parts.iter().map(|&part| read(part)).collect();
-        if let Some(SumNorm { weight, eps }) = self.norm {
+        if let Some(NormWeight { weight, eps }) = self.norm {
             ops.floats_of("norm weight", weight, [columns])?;
             positive("eps", eps)?;
             reads.push(Region::new(weight, &[self.cols]));
@@ -98,7 +88,7 @@ impl TaskOp for Reduce {
             let mut parts = self.parts.iter().map(|&part| on.read(part, row * columns + read.lo, read.len()));
             let first = parts.next().unwrap_or_else(|| Ok(vec![0.0; read.len()]))?;
             let mut sum = parts.try_fold(first, |sum, part| part.map(|part| naive::add(&sum, &part)))?;
-            if let Some(SumNorm { weight, eps }) = self.norm {
+            if let Some(NormWeight { weight, eps }) = self.norm {
                 // Columns of other tasks count in the mean square alone.
                 let mut scale = vec![1.0; columns];
                 scale[self.cols.lo..self.cols.hi].copy_from_slice(&on.read(weight, self.cols.lo, width)?);
@@ -129,7 +119,7 @@ impl LaunchOp for Reduce {
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         match self.norm {
             None => plan.exchange(&self.parts, self.residual, self.out),
-            Some(SumNorm { weight, eps }) => {
+            Some(NormWeight { weight, eps }) => {
                 let norm = NormOf { x: self.out, weight, eps };
                 plan.add_normed_parts(&self.parts, self.residual, norm)
             }
@@ -191,7 +181,7 @@ impl DeviceOp for Reduce {
         };
         let norm = match self.norm {
             None => None,
-            Some(SumNorm { weight, eps }) => Some(NormCode { weight: plan.float("norm weight", weight)?, eps }),
+            Some(NormWeight { weight, eps }) => Some(NormCode { weight: plan.float("norm weight", weight)?, eps }),
         };
         let bytes = match (norm, scaled) {
             (Some(_), _) => size_of_val(&fields),

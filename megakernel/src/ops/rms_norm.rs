@@ -24,6 +24,16 @@ pub struct RmsNorm {
     pub eps: f32,
 }
 
+/// An RMS norm that another op applies: of a sum of parts, or of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NormWeight {
+    /// Scale of every column, `[n]`, or of every dimension of a head, `[head_dim]`.
+    pub weight: BufferId,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
 impl TaskOp for RmsNorm {
     fn name() -> &'static str {
         "rms_norm"

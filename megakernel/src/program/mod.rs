@@ -24,8 +24,8 @@ use serde::{Deserialize, Serialize};
 use tilewright_codegen::target::Target;
 
 pub use crate::ops::{
-    Add, Argmax, Attention, Combine, Copy, Embed, Footprint, GroupShape, HeadNorm, HeadOutput, KeyOutput, KvAppend,
-    Linear, LinearInput, LinearOutput, LinearPart, Op, OperandError, Operands, PAIRS_PER_STRIP, Projection, Qkv,
+    Add, Argmax, Attention, Combine, Copy, Embed, Footprint, GroupShape, HeadOutput, KeyOutput, KvAppend, Linear,
+    LinearInput, LinearOutput, LinearPart, NormWeight, Op, OperandError, Operands, PAIRS_PER_STRIP, Projection, Qkv,
     QkvProjection, REQUEST_WORDS, Reduce, RmsNorm, Rope, Rotation, RowCells, Sample, SiluMul, StripRun, TableShard,
 };
 

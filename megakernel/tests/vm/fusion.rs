@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tilewright_kernels::activation::Activation;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{
-    Add, BufferId, Combine, GroupShape, HeadNorm, HeadOutput, KeyOutput, KvAppend, Linear, LinearInput, LinearOutput,
+    Add, BufferId, Combine, GroupShape, HeadOutput, KeyOutput, KvAppend, Linear, LinearInput, LinearOutput, NormWeight,
     Op, Projection, Qkv, Region, RmsNorm, Rope, Rotation, RowCells, SiluMul, Span,
 };
 
@@ -125,7 +125,7 @@ struct QkvLab {
     lab: Lab,
     input: LinearInput,
     parts: [Projection; 3],
-    norm: HeadNorm,
+    norm: NormWeight,
     rope: Rotation,
     pools: [BufferId; 2],
     at: RowCells,
@@ -156,7 +156,7 @@ impl QkvCase {
             Projection { weight, bias: self.biased.then_some(bias) }
         });
         let (weight, _) = lab.weight("head norm", DType::F32, &[dim]);
-        let norm = HeadNorm { weight, eps: 1e-6 };
+        let norm = NormWeight { weight, eps: 1e-6 };
         let rope = Rotation { inv_freq: lab.inv_freq(dim).0, scale: 0.75 };
         let pools = ["k", "v"].map(|name| lab.pool(name, self.types[0], [self.kv_heads, 9, 16, dim]).0);
         let at = lab.place(&self.positions, 16, 9);

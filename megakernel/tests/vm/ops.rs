@@ -6,8 +6,8 @@ use tilewright_kernels::naive::{self, PoolShape, Sampling, SplitPartial};
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{
-    Add, Argmax, Attention, BufferKind, Combine, Copy, Embed, HeadNorm, HeadOutput, KvAppend, Linear, LinearInput,
-    LinearOutput, Op, REQUEST_WORDS, Region, RmsNorm, Rope, Rotation, Sample, SiluMul, Span,
+    Add, Argmax, Attention, BufferKind, Combine, Copy, Embed, HeadOutput, KvAppend, Linear, LinearInput, LinearOutput,
+    NormWeight, Op, REQUEST_WORDS, Region, RmsNorm, Rope, Rotation, Sample, SiluMul, Span,
 };
 
 use super::lab::{Lab, close, floats, unit, wide};
@@ -262,7 +262,7 @@ proptest! {
         let rope = Rotation { inv_freq, scale: 1.5 };
         let op = |norm: bool, heads: Span, output| Op::from(Rope {
             x,
-            norm: norm.then_some(HeadNorm { weight, eps: 1e-6 }),
+            norm: norm.then_some(NormWeight { weight, eps: 1e-6 }),
             rope: rope.clone(),
             heads,
             rows: Span::all(rows),

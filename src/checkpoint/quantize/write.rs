@@ -9,7 +9,6 @@ use std::path::Path;
 use rayon::prelude::*;
 use serde_json::{Map, json};
 use tilewright_kernels::quant::QuantMatrix;
-use tilewright_layout::DType;
 use tilewright_megakernel::model::TensorSpec;
 use tilewright_megakernel::weights::{WeightTensor, Weights};
 
@@ -100,13 +99,7 @@ pub(super) fn matrix(
     weight: &WeightTensor,
 ) -> Result<QuantMatrix, QuantizeError> {
     let dtype = weight.dtype();
-    let wide: Vec<f32> = match dtype {
-        DType::F32 => weight.as_f32().map(<[f32]>::to_vec),
-        DType::BF16 => weight.as_bf16().map(|w| w.iter().map(|w| w.to_f32()).collect()),
-        DType::F16 => weight.as_f16().map(|w| w.iter().map(|w| w.to_f32()).collect()),
-        _ => None,
-    }
-    .ok_or_else(|| QuantizeError::Dtype { module: module.to_owned(), found: dtype })?;
+    let wide = weight.to_f32_vec().ok_or_else(|| QuantizeError::Dtype { module: module.to_owned(), found: dtype })?;
     recipe.quantize(module, &wide, extents(weight.shape()), dtype)
 }
 

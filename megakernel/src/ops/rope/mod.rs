@@ -6,7 +6,7 @@ mod oracle;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, Footprint, OperandError, Operands, Rotation, RowCells, TaskOp, interval, positive};
+use super::{Check, Footprint, NormWeight, OperandError, Operands, Rotation, RowCells, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
 use crate::vm::graph::LaunchOp;
@@ -24,7 +24,7 @@ pub struct Rope {
     pub x: BufferId,
     /// RMS norm over each head, before the rotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub norm: Option<HeadNorm>,
+    pub norm: Option<NormWeight>,
     /// The rotation.
     pub rope: Rotation,
     /// Heads that this task rotates.
@@ -35,16 +35,6 @@ pub struct Rope {
     pub at: RowCells,
     /// What happens to the result.
     pub output: HeadOutput,
-}
-
-/// The RMS norm of one head.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HeadNorm {
-    /// Scale of every dimension, `[head_dim]`.
-    pub weight: BufferId,
-    /// Added to the mean square.
-    pub eps: f32,
 }
 
 /// The destination of rotated heads.

@@ -14,7 +14,6 @@ use super::place::ALIGN;
 use super::planner::Planner;
 use crate::program::{BufferId, Program};
 use crate::vm::reference::BindError;
-use crate::weights::WeightTensor;
 
 /// A table of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +64,7 @@ impl OrderTable {
         let mut words = self.reordering.indexes(&order);
         let Some(norm) = self.norm.and_then(|norm| weights.dense(norm)) else { return words };
         words.resize(OrderTable::weight_at(self.strip.k()) as usize / 4, 0);
-        let values = values(norm);
+        let values = norm.to_f32_vec().unwrap_or_default();
         words.extend((0..order.len()).map(|at| values[self.reordering.column(&order, at)].to_bits()));
         words
     }
@@ -118,11 +117,4 @@ impl Planner<'_> {
         self.orders.push(table);
         Ok(start)
     }
-}
-
-/// The numbers of a norm's weights.
-fn values(tensor: &WeightTensor) -> Vec<f32> {
-    let halves = tensor.as_bf16().map(|all| all.iter().map(|x| x.to_f32()).collect());
-    let halves = halves.or_else(|| tensor.as_f16().map(|all| all.iter().map(|x| x.to_f32()).collect()));
-    halves.or_else(|| tensor.as_f32().map(<[f32]>::to_vec)).unwrap_or_default()
 }

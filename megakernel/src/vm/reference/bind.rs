@@ -221,17 +221,11 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
     match buffer.offset {
         None => Ok(bound),
         Some(offset) => {
-            let elements: Vec<f32> = elements(&bound).into_iter().map(|element| element + offset).collect();
+            let elements: Vec<f32> =
+                bound.to_f32_vec().unwrap_or_default().into_iter().map(|element| element + offset).collect();
             self::values(buffer, &elements)
         }
     }
-}
-
-/// The elements of a tensor of floats.
-fn elements(tensor: &WeightTensor) -> Vec<f32> {
-    let all = tensor.as_f32().map(<[f32]>::to_vec);
-    let all = all.or_else(|| Some(tensor.as_bf16()?.iter().map(|element| element.to_f32()).collect()));
-    all.or_else(|| Some(tensor.as_f16()?.iter().map(|element| element.to_f32()).collect())).unwrap_or_default()
 }
 
 /// Values of the program itself, converted to the buffer's type.
