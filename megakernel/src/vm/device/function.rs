@@ -204,7 +204,7 @@ pub enum Taken {
     /// All, strip by strip.
     Strips,
     /// All, by groups of that number of strips
-    /// ([`Order`](tilewright_kernels::gemv::linear::Order)).
+    /// ([`StageOrder`](tilewright_kernels::gemv::linear::StageOrder)).
     Groups(u32),
     /// Of every strip the stages from the first to before the second.
     Part([u32; 2]),
@@ -244,14 +244,14 @@ pub trait DeviceFunction: FunctionValue {
     }
 
     /// Records what fills stages of the ring for a task, before those of its weights: parts of
-    /// pools, in the order in which [`run`](DeviceFunction::run) reads them by [`Weights::stage`].
-    /// The producer runs ahead of the task, and waits for nothing of its step but the cells:
-    /// only what no task of the step writes before this one ([`Planner::is_immutable`],
-    /// [`RingFeed::streamed`]) may come so.
+    /// pools, in the order in which [`run`](DeviceFunction::run) reads them by
+    /// [`WeightStages::stage`]. The producer runs ahead of the task, and waits for nothing of its
+    /// step but the cells: only what no task of the step writes before this one
+    /// ([`Planner::is_immutable`], [`RingFeed::streamed`]) may come so.
     fn fill<'k>(&self, _feed: RingFeed<'k, '_>) {}
 
     /// How it takes the task's first stages from registers, where they are held
-    /// ([`Weights::held`]).
+    /// ([`WeightStages::held`]).
     fn holds_stages(&self) -> Option<HeldForm> {
         None
     }

@@ -34,7 +34,7 @@ pub struct TaskRecord {
     /// eight bits, how ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
     pub held: u16,
     /// Strips of a group, where weights come group by group
-    /// ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order. With the highest bit,
+    /// ([`StageOrder`](tilewright_kernels::gemv::linear::StageOrder)); 0: in order. With the highest bit,
     /// `PART`, how many stages of each strip come, where not all do; with the next, `PHASES`, how
     /// many of each come before the next group; with the next, `PAIRS`, strips come two a stage.
     pub group: u16,
