@@ -191,7 +191,7 @@ impl QkvCase {
         lab.tasks(ops);
         if let Some((q, k)) = raw {
             let finish = |x, heads, output| {
-                let norm = Some(norm.clone());
+                let norm = Some(norm);
                 let rope = rope.clone();
                 let at = at.clone();
                 Op::from(Rope { x, norm, rope, heads: Span::all(heads), rows, at, output })
@@ -223,7 +223,7 @@ impl QkvCase {
         let [q, k, v] =
             counts.map(|(name, heads)| lab.input_of(name, DType::F32, &[rows.len(), heads, self.dim], &flat[name]));
         let finish = |x, heads, output| {
-            let norm = self.normed.then(|| norm.clone());
+            let norm = self.normed.then_some(norm);
             let rope = rope.clone();
             let at = at.clone();
             Op::from(Rope { x, norm, rope, heads: Span::all(heads), rows, at, output })
