@@ -276,6 +276,7 @@ pub(crate) fn batcher_of(
         pages,
         page_tokens: lowering.page_tokens,
         sharing: options.sharing,
+        prompts_first: first_prompt.is_some(),
         proposals: machines.proposes() && rows > 1 && flow_limits.is_none(),
         fixed_width: options.deterministic,
         ends: ends.to_vec(),
@@ -462,9 +463,10 @@ impl Batcher {
             self.machines.step(width, &cells.cells(), &wanted, &mut |row, logits| giving.logits(row, logits))?;
         } else if step.steps == 1 {
             let (rows, hosted) = (giving.wanted(false), giving.wanted(true));
-            if rows.is_empty() && hosted.is_empty() {
-                // The host need not wait for a chunk whose tokens are followed by others.
-                self.machines.step(width, &cells.cells(), &[], &mut |_, _| ())?;
+            if rows.is_empty() {
+                // Programs that only feed prompts need not choose, and the host need not wait for a
+                // chunk whose tokens are followed by others.
+                self.machines.step(width, &cells.cells(), &hosted, &mut |row, logits| giving.logits(row, logits))?;
             } else {
                 let draws: Vec<Draw> = rows.iter().filter_map(|&row| draws.get(row).copied()).collect();
                 let asked = Asked { rows: &rows, draws: &draws, logits: &hosted };

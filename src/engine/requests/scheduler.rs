@@ -44,6 +44,9 @@ pub struct SchedulerLimits {
     pub page_tokens: usize,
     /// Whether prefixes are shared.
     pub sharing: bool,
+    /// Whether no request decodes while others have a prompt to feed: then wide steps need not
+    /// choose at random.
+    pub prompts_first: bool,
     /// Whether a launch proposes tokens of a sequence by itself.
     pub proposals: bool,
     /// Whether all steps have one width: then no step is dearer than another.
@@ -203,7 +206,10 @@ impl Scheduler {
             (Phase::Prompt, _) | (Phase::Decode, None) => self.limits.rows,
         };
         let mut draft = Draft { phase, pieces: Vec::new(), rows, prompt_rows: rows, preempted: false };
-        self.add_decoding(&mut draft);
+        let prompts_first = self.limits.prompts_first;
+        if !prompts_first {
+            self.add_decoding(&mut draft);
+        }
         let decoding = rows - draft.rows;
         // Requests that decode in the other phase wait for this step, too.
         let waits = self.running.iter().any(|&place| self.is_left_out(place, phase));
@@ -217,6 +223,9 @@ impl Scheduler {
         // A request that just lost its pages takes none of others' in the same step.
         if !draft.preempted {
             self.admit(&mut draft);
+        }
+        if prompts_first && draft.pieces.is_empty() {
+            self.add_decoding(&mut draft);
         }
         if draft.pieces.is_empty() {
             return None;

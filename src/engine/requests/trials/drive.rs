@@ -36,6 +36,7 @@ pub struct TrialConfig {
     /// Rows of a step that take a millisecond, and how many of these a step should take.
     pub pace: Option<(u64, u64)>,
     pub sharing: bool,
+    pub prompts_first: bool,
     /// Whether machines choose tokens by themselves.
     pub launches: bool,
     pub memory: TokenMemory,
@@ -57,6 +58,7 @@ impl TrialConfig {
             steps: 16,
             pace: None,
             sharing: true,
+            prompts_first: false,
             launches: false,
             memory: None,
             positions: 200,
@@ -194,6 +196,7 @@ impl Drive {
             pages: config.pages,
             page_tokens: config.page_tokens,
             sharing: config.sharing,
+            prompts_first: config.prompts_first,
             proposals: config.launches && config.rows > 1 && flow.is_none() && config.widest.is_none(),
             fixed_width: false,
             ends: vec![END],
