@@ -19,7 +19,7 @@ fn configs() -> impl Strategy<Value = TrialConfig> {
     let widest = prop::option::weighted(0.2, 1usize..12);
     let steps = (1usize..9, 0usize..30, 1usize..40, widest, 1usize..9, prop::option::weighted(0.3, (1u64..8, 1u64..5)));
     let model = (prop::option::of((1usize..3, 4usize..30)), 12usize..60, prop::option::of(flows()));
-    (pools, steps, [prop::bool::ANY, prop::bool::weighted(0.2)], model).prop_map(
+    (pools, steps, [0.5, 0.2].map(prop::bool::weighted), model).prop_map(
         |(
             (pages, page_tokens, sharing),
             (seats, more, prompt_rows, widest, steps, pace),
