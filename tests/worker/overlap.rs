@@ -30,8 +30,8 @@ fn next_step(link: &Tcp) -> (u64, bool) {
     }
 }
 
-/// A prompt of 50 tokens is chunks of 32, 8, 8, 1 and 1 rows. The worker answers none before it has
-/// more than half of them, and never holds more than the driver lets be on their way.
+/// A prompt of 130 tokens is four chunks of 32 rows and one of 2. The worker answers none before it
+/// has four of them, and never holds more than the driver lets be on their way.
 #[test]
 fn a_prompts_chunks_are_sent_before_the_first_comes_back() {
     let engine = Engine::load(&model("tiny-qwen3"), Device::Cpu { workers: 1 }).expect("the model loads");
@@ -53,7 +53,7 @@ fn a_prompts_chunks_are_sent_before_the_first_comes_back() {
         while link.receive().is_ok_and(|message| message.head != MessageHead::Bye) {}
     });
     let engine = engine.with_world(meeting).expect("the worker joins");
-    let request = Request { prompt_ids: (0..50).collect(), max_new_tokens: 2 };
+    let request = Request { prompt_ids: (0..130).collect(), max_new_tokens: 2 };
     let (completions, _) = engine.generate(&[request], Sampling::GREEDY, |_, _| ()).expect("an answer");
     assert_eq!(completions[0].token_ids, [7, 9]);
     drop(engine);
