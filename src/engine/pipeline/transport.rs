@@ -72,13 +72,13 @@ impl Tcp {
     /// ```
     /// use std::net::{TcpListener, TcpStream};
     /// use std::time::Duration;
-    /// use tilewright::engine::pipeline::{Head, Tcp, Transport};
+    /// use tilewright::engine::pipeline::{MessageHead, Tcp, Transport};
     /// let listener = TcpListener::bind("127.0.0.1:0")?;
     /// let patience = Duration::from_secs(1);
     /// let here = Tcp::new(TcpStream::connect(listener.local_addr()?)?, patience)?;
     /// let there = Tcp::new(listener.accept()?.0, patience)?;
-    /// here.send(&Head::Ready.into())?;
-    /// assert_eq!(there.receive()?.head, Head::Ready);
+    /// here.send(&MessageHead::Ready.into())?;
+    /// assert_eq!(there.receive()?.head, MessageHead::Ready);
     /// here.close();
     /// assert_eq!(there.receive().unwrap_err().to_string(), "it closed the connection");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -51,12 +51,12 @@ impl GroupShape {
     /// The strips `strips` of kv head `kv_head`'s group, as runs by head.
     ///
     /// ```
-    /// use tilewright_megakernel::program::{GroupShape, Part, Span};
+    /// use tilewright_megakernel::program::{GroupShape, QkvProjection, Span};
     /// let shape = GroupShape { group: 4, head_dim: 64 };
     /// assert_eq!(shape.strips(), 48);
     /// let runs = shape.runs(1, Span::new(6, 10));
-    /// assert_eq!((runs[0].part, runs[0].span), (Part::Query { head: 4 }, Span::new(24, 32)));
-    /// assert_eq!((runs[1].part, runs[1].span), (Part::Query { head: 5 }, Span::new(0, 8)));
+    /// assert_eq!((runs[0].part, runs[0].span), (QkvProjection::Query { head: 4 }, Span::new(24, 32)));
+    /// assert_eq!((runs[1].part, runs[1].span), (QkvProjection::Query { head: 5 }, Span::new(0, 8)));
     /// ```
     pub fn runs(self, kv_head: usize, strips: Span) -> Vec<StripRun> {
         let per_head = self.strips_per_head();

@@ -114,7 +114,7 @@ type SettingOf = fn(&mut hopper::HopperTuning) -> &mut u32;
 /// let chosen = hopper::choose(64, 4096, Strip::new(14336, 8, 16384)?, 132, 2);
 /// let mut down = ProductTuning::of([4096, 14336]);
 /// down.set("in_flight", 4).expect("a setting");
-/// assert_eq!(down.applied(chosen), hopper::Tuning { in_flight: 4, ..chosen });
+/// assert_eq!(down.applied(chosen), hopper::HopperTuning { in_flight: 4, ..chosen });
 /// assert!(down.set("speed", 1).is_none());
 /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
 /// ```
