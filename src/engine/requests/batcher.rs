@@ -213,8 +213,9 @@ pub(crate) fn batcher_of(
     let BatcherSetup { ends, chunk, first_prompt, options, base, flow } = setup;
     let on_host = matches!(**place, Place::Host { .. });
     let chunk = chunk.or(first_prompt.filter(|_| on_host).map(|_| CHUNKS[0]));
+    let known = first_prompt.is_some() && !on_host;
     // What a flow chooses for runs by the decode machine alone.
-    let first_prompt = first_prompt.filter(|_| !on_host && flow.is_none());
+    let first_prompt = first_prompt.filter(|_| known && flow.is_none());
     if !on_host && options.rows > MOST_ROWS {
         place.check_rows(flow.is_some(), options.rows)?;
     }
@@ -245,8 +246,13 @@ pub(crate) fn batcher_of(
     let mut seats = seats;
     if flow_limits.is_some() {
         machines.set_phase(Phase::Prompt, false);
-        machines.ahead(1);
-        seats = machines.width(seats)?.min(seats);
+        if known {
+            // A prompt's chunks are compiled while the weights are on their way.
+            machines.ahead(MOST_ROWS);
+        } else {
+            machines.ahead(1);
+            seats = machines.width(seats)?.min(seats);
+        }
         machines.set_phase(Phase::Decode, false);
     }
     let seats = match first_prompt {
@@ -264,9 +270,10 @@ pub(crate) fn batcher_of(
     let rows = match first_prompt {
         Some(_) => machines.chunk_rows().max(seats),
         None if most > MOST_ROWS => most,
+        None if known => machines.most_rows().max(seats),
         None => seats,
     };
-    let prompt_rows = if chunk.or(first_prompt).is_some() { rows } else { options.prompt_rows };
+    let prompt_rows = if chunk.is_some() || known { rows } else { options.prompt_rows };
     let limits = SchedulerLimits {
         seats,
         rows,
@@ -276,7 +283,7 @@ pub(crate) fn batcher_of(
         pages,
         page_tokens: lowering.page_tokens,
         sharing: options.sharing,
-        prompts_first: first_prompt.is_some(),
+        prompts_first: known,
         proposals: machines.proposes() && rows > 1 && flow_limits.is_none(),
         fixed_width: options.deterministic,
         ends: ends.to_vec(),
