@@ -244,16 +244,27 @@ pub(crate) fn batcher_of(
     let most_steps = if states { STATE_STEPS.min(options.steps) } else { options.steps };
     let mut machines = machines(place, model, &lowering, widths, flow, abort);
     let mut seats = seats;
-    if flow_limits.is_some() {
-        machines.set_phase(Phase::Prompt, false);
-        if known {
-            // A prompt's chunks are compiled while the weights are on their way.
+    match flow_limits {
+        Some(FlowLimits { covered, .. }) if known => {
+            // A prompt's chunks are compiled while the weights are on their way, and what chooses
+            // once the budget is exceeded.
+            machines.set_phase(Phase::Prompt, true);
             machines.ahead(MOST_ROWS);
-        } else {
+            machines.set_phase(Phase::Decode, false);
+            if covered > 0 {
+                if options.context > covered {
+                    machines.ahead(seats);
+                }
+                machines.set_phase(Phase::Prompt, false);
+            }
+        }
+        Some(_) => {
+            machines.set_phase(Phase::Prompt, false);
             machines.ahead(1);
             seats = machines.width(seats)?.min(seats);
+            machines.set_phase(Phase::Decode, false);
         }
-        machines.set_phase(Phase::Decode, false);
+        None => {}
     }
     let seats = match first_prompt {
         Some(_) => {
@@ -267,11 +278,10 @@ pub(crate) fn batcher_of(
             machines.width(seats)?.min(seats)
         }
     };
-    let rows = match first_prompt {
-        Some(_) => machines.chunk_rows().max(seats),
-        None if most > MOST_ROWS => most,
-        None if known => machines.most_rows().max(seats),
-        None => seats,
+    let rows = match known {
+        true => machines.chunk_rows().max(seats),
+        false if most > MOST_ROWS => most,
+        false => seats,
     };
     let prompt_rows = if chunk.is_some() || known { rows } else { options.prompt_rows };
     let limits = SchedulerLimits {
@@ -295,7 +305,7 @@ pub(crate) fn batcher_of(
         per_row: lowering.pages_per_sequence(),
         sampling: lowering.sampling,
         states,
-        feeds: first_prompt.is_some(),
+        feeds: known,
     };
     let started = Instant::now();
     Ok(Batcher::of(machines, limits, shape, paces, Box::new(move || started.elapsed())))
