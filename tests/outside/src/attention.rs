@@ -6,7 +6,7 @@ use tilewright::codegen::build::{Bf16x2, block, record};
 use tilewright::codegen::ir::{Arch, Kernel};
 use tilewright::kernels::attention::softmax::{Rescaling, Softmax, a_fragment};
 use tilewright::kernels::attention::warp::{WarpA, b_fragments, sums};
-use tilewright::kernels::kv::{KConfig, KvBuffer, KvFamily, KvRings, KvThreads, KvView, Span, VConfig, stream};
+use tilewright::kernels::kv::{KConfig, KvBuffer, KvFamily, KvRings, KvThreads, KvView, TileSpan, VConfig, stream};
 use tilewright::kernels::tile::Index;
 
 /// Tokens of a tile.
@@ -47,7 +47,7 @@ pub fn attention<F: KvFamily, const D: u32>(arch: Arch) -> Kernel {
             }
             softmax.update(scores).apply(acc);
         };
-        let span = Span { first, end: (tokens + (TILE - 1)) / TILE, step: 1 };
+        let span = TileSpan { first, end: (tokens + (TILE - 1)) / TILE, step: 1 };
         stream(k, KvRings { keys: &keys, values: &values }, span, attend, |_, arrived| {
             values.load_from_shared(arrived, 0);
             let weights = a_fragment(k, scores, 0, 1).map(|pair| pair.bits());
