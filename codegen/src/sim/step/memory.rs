@@ -103,9 +103,6 @@ impl Simulation<'_> {
 
     /// What a lane learns by reading a value in an order.
     fn hear(&mut self, cur: Cur, lane: usize, order: LdOrder, at: Address) {
-        if order == LdOrder::Weak {
-            return;
-        }
         let Some(released) = self.released.get(&at.key()) else { return };
         match order {
             LdOrder::Weak => {}
