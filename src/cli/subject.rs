@@ -14,7 +14,7 @@ use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights};
 use tilewright_megakernel::vm::reference::StepCells;
-use tilewright_megakernel::weights::{RandomCodes, RandomWeights, Weights};
+use tilewright_megakernel::weights::{RandomCodes, RandomWeights};
 
 use super::flow_choice::FlowChoice;
 use super::forms::Forms;
@@ -23,7 +23,7 @@ use super::progress::LoadBar;
 use super::quantize::parse_scheme;
 use super::{Failure, number};
 use crate::checkpoint::{ModelConfig, Scheme};
-use crate::engine::{self, KvType, Opened};
+use crate::engine::{self, KvType, Opened, SharedWeights};
 
 /// Seed of random weights.
 pub const SEED: u64 = 7;
@@ -74,9 +74,6 @@ pub struct SubjectArgs {
     #[command(flatten)]
     flow: FlowChoice,
 }
-
-/// Weights that host and device read.
-pub type SharedWeights = Arc<dyn Weights + Send + Sync>;
 
 /// A machine that is ready to decode.
 pub struct DecodeSubject {

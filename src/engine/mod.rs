@@ -60,6 +60,8 @@ pub(crate) use generate::prompt_bytes;
 pub use generate::{Answer, Completion, Finish, Request, Speed, StopCause};
 pub use kv::{KvType, NoKvType};
 use model::Model;
+#[cfg(feature = "cli")]
+pub(crate) use model::SharedWeights;
 pub use pipeline::{Identity, Meeting, PipelineError, Rows, Seat};
 pub use place::{Abort, OnProgress};
 #[cfg(feature = "cli")]
