@@ -138,9 +138,6 @@ pub(super) struct BatcherShape {
     pub sampling: bool,
     /// Whether a flow keeps states of requests.
     pub states: bool,
-    /// Whether steps with tokens of prompts are prefill chunks for the machines, which may have
-    /// others for them.
-    pub feeds: bool,
 }
 
 /// Tells the time.
@@ -305,7 +302,6 @@ pub(crate) fn batcher_of(
         per_row: lowering.pages_per_sequence(),
         sampling: lowering.sampling,
         states,
-        feeds: known,
     };
     let started = Instant::now();
     Ok(Batcher::of(machines, limits, shape, paces, Box::new(move || started.elapsed())))
@@ -448,8 +444,10 @@ impl Batcher {
         }
         let rows: usize = step.pieces.iter().map(|piece| piece.tokens.len()).sum();
         let has_flow = self.scheduler.limits().flow.is_some();
-        let feeds = self.shape.feeds && step.pieces.iter().any(|piece| piece.tokens.len() > 1);
-        if has_flow || self.shape.feeds {
+        // Where no request decodes beside a prompt, machines may have others for a prompt's chunks.
+        let prompts_first = self.scheduler.limits().prompts_first;
+        if has_flow || prompts_first {
+            let feeds = prompts_first && step.pieces.iter().any(|piece| piece.tokens.len() > 1);
             self.machines.set_phase(step.phase, feeds);
         }
         let width = self.machines.width(rows)?;

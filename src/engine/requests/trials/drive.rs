@@ -204,7 +204,7 @@ impl Drive {
         };
         let known = ModelSpec::named("llama-3.2-1b").expect("a model");
         let sizes = ModelSizes { vocab: VOCAB, max_positions: config.positions, ..*known };
-        let shape = BatcherShape { sizes, context, per_row, sampling: true, states, feeds: false };
+        let shape = BatcherShape { sizes, context, per_row, sampling: true, states };
         let clock = Arc::clone(&time);
         let clock = Box::new(move || Duration::from_millis(clock.load(Ordering::Relaxed)));
         let widths = (0..).map(|power| 1 << power).take_while(|&width| width < 2 * config.rows).collect();
