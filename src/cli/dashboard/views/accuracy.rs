@@ -10,7 +10,7 @@ use crate::results::ResultEntry;
 
 /// The view.
 pub fn accuracy(board: &Board<'_>) -> Result<Markup, Failure> {
-    let ours = board.ours("accuracy").into_iter().filter(|entry| entry.row.error.is_some()).collect();
+    let ours = board.ours("accuracy").into_iter().filter(is_measured).collect();
     let ours = Board::newest(ours, |e| (e.row.shape.clone(), e.row.variant.clone(), e.call.device.clone()));
     let refused: Vec<ResultEntry<'_>> =
         board.ours("accuracy").into_iter().filter(|entry| entry.row.error.is_none()).collect();
@@ -55,15 +55,20 @@ pub fn accuracy(board: &Board<'_>) -> Result<Markup, Failure> {
     })
 }
 
+fn is_measured(entry: &ResultEntry<'_>) -> bool {
+    entry.row.error.is_some()
+}
+
 fn error(entry: &ResultEntry<'_>) -> String {
     entry.row.error.map_or_else(|| "–".to_owned(), |error| format!("{error:.2e}"))
 }
 
-/// A peer's error of the same step in the same call: one of the two rows that follow ours.
+/// A peer's row with an error, of the same step in the same call: one of the two rows that follow
+/// ours.
 fn peer<'r>(board: &Board<'r>, entry: &ResultEntry<'_>, who: &str) -> Option<ResultEntry<'r>> {
     let same = |e: &&ResultEntry<'_>| {
         let key = |e: &ResultEntry<'_>| (e.call.id.clone(), e.row.variant.clone(), e.row.shape.clone());
-        e.row.who == who && key(e) == key(entry)
+        e.row.who == who && is_measured(e) && key(e) == key(entry)
     };
     board.entries().iter().skip(entry.number + 1).take(2).find(same).copied()
 }
@@ -76,12 +81,12 @@ fn chart(cases: &[(ResultEntry<'_>, ResultEntry<'_>)]) -> Result<Markup, Failure
     };
     let names: Vec<String> = cases.iter().map(|(ours, _)| name(ours)).collect();
     let mark = |at: usize, entry: &ResultEntry<'_>, series: usize| {
-        let x = entry.row.error.unwrap_or(f64::NAN);
+        let x = entry.row.error?;
         let title = format!("{}: {x:.2e} by {}", name(entry), entry.row.who);
-        Mark { x, y: (count - 1 - at) as f64, from: None, row: entry.number, series, title }
+        Some(Mark { x, y: (count - 1 - at) as f64, from: None, row: entry.number, series, title })
     };
-    let marks: Vec<Mark> =
-        cases.iter().enumerate().flat_map(|(at, (ours, peer))| [mark(at, ours, 0), mark(at, peer, 1)]).collect();
+    let marks = cases.iter().enumerate().flat_map(|(at, (ours, peer))| [mark(at, ours, 0), mark(at, peer, 1)]);
+    let marks: Vec<Mark> = marks.flatten().collect();
     let most = round_up(marks.iter().map(|mark| mark.x).fold(0.0, f64::max));
     let chart = Chart {
         title: "Error of the logits",

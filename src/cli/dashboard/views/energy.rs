@@ -9,8 +9,8 @@ use crate::results::ResultEntry;
 
 /// The view.
 pub fn energy(board: &Board<'_>) -> Markup {
-    let known: Vec<ResultEntry<'_>> =
-        board.entries().iter().copied().filter(|entry| entry.row.joules.is_some()).collect();
+    let known: Vec<(ResultEntry<'_>, f64)> =
+        board.entries().iter().filter_map(|entry| Some((*entry, entry.row.joules?))).collect();
     html! {
         p { "Energy of one token: the device's energy counter before and after the timed launches, divided by their tokens." }
         @if known.is_empty() {
@@ -18,13 +18,13 @@ pub fn energy(board: &Board<'_>) -> Markup {
         } @else {
             div class="scroll" tabindex="0" role="group" aria-label="energy" { table {
                 thead { tr { @for head in ["suite", "workload", "variant", "device", "commit", "energy, J", "power, W", "time, µs"] { th scope="col" { (head) } } } }
-                tbody { @for entry in &known { tr data-row=(entry.number) {
+                tbody { @for (entry, joules) in &known { tr data-row=(entry.number) {
                     td { (entry.row.suite) }
                     th scope="row" { (entry.label()) }
                     td { (entry.row.variant) }
                     td { (entry.device()) }
                     td { (commit(entry)) }
-                    td class="number" { (link(entry, &significant(entry.row.joules.unwrap_or(f64::NAN), 3))) }
+                    td class="number" { (link(entry, &significant(*joules, 3))) }
                     td class="number" { (entry.row.watts.map_or("–".into(), |watts| significant(watts, 3))) }
                     td class="number" { (entry.row.median_us.map_or("–".into(), |us| significant(us, 4))) }
                 } } }
