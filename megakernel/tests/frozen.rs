@@ -13,11 +13,10 @@ use tilewright_codegen::target::Target;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::lower::{LowerOptions, lower, plan};
 use tilewright_megakernel::model::{Architecture, LlamaSpec};
 use tilewright_megakernel::program::{Program, Quantised};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
 use tilewright_megakernel::vm::graph::{GraphOptions, GraphPlan, GraphTarget};
 
@@ -69,11 +68,16 @@ fn forms() -> [(&'static str, Option<Quantised>); 7] {
 }
 
 /// The program with the linear layers of its decoder in a form.
-fn in_form(program: Program, spec: &LlamaSpec, form: Option<Quantised>) -> Program {
-    let Some(form) = form else { return program };
+fn form_of(spec: &LlamaSpec, form: Option<Quantised>) -> impl Fn(&str) -> Option<(Quantised, usize)> {
     let tensors = spec.model().unwrap().tensors();
-    let columns = |name: &str| tensors.iter().find(|tensor| tensor.name == name).and_then(|t| t.shape.last().copied());
-    program.with_forms(&|name| Some((form, columns(name).filter(|_| name.ends_with("_proj.weight"))?)))
+    move |name| {
+        let tensor = tensors.iter().find(|tensor| tensor.name == name && name.ends_with("_proj.weight"))?;
+        Some((form?, tensor.shape.last().copied()?))
+    }
+}
+
+fn h100() -> Target {
+    Target::named("h100").expect("a known target")
 }
 
 /// A case.
@@ -90,21 +94,24 @@ impl Case<'_> {
         format!("{}, {}, rows {rows}, devices {devices}", shape.name, form.0)
     }
 
-    /// The program for a number of SMs, or why there is none.
-    fn program(&self, sms: usize) -> Result<Program, String> {
-        let spec = &self.shape.spec;
-        let target = Target { sms, ..Target::named("h100").expect("a known target") };
-        let options = LowerOptions {
+    fn options(&self) -> LowerOptions {
+        LowerOptions {
             rows: self.rows,
             devices: self.devices,
             pages: Some(64),
             kv: DType::BF16,
             activation: DType::BF16,
             ..LowerOptions::for_context(4096)
-        };
-        let options = options.splits_for_gpu(spec.kv_heads, sms);
+        }
+    }
+
+    /// The program for a number of SMs, or why there is none.
+    fn program(&self, sms: usize) -> Result<Program, String> {
+        let spec = &self.shape.spec;
+        let target = Target { sms, ..h100() };
+        let options = self.options().splits_for_gpu(spec.kv_heads, sms);
         let program = lower(spec, &|_| DType::BF16, target, &options).map_err(|error| error.to_string())?;
-        Ok(in_form(program, spec, self.form.1))
+        Ok(program.with_forms(&form_of(spec, self.form.1)))
     }
 
     /// Adds the program and its persistent kernel.
@@ -119,15 +126,17 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Adds the program of one SM, the plan of its launches and their kernels, for the first
+    /// Adds the program of one SM, the plan of the step's launches and their kernels, for the first
     /// device.
     fn add_launches(&self, frozen: &mut Frozen) -> Result<(), String> {
         let program = self.program(1)?;
         frozen.add(&format!("program, {}", self.name()), &program.to_json().map_err(|error| error.to_string())?);
-        let checked = Checked::new(program).map_err(|error| error.to_string())?;
+        let spec = &self.shape.spec;
+        let step = plan(spec, &|_| DType::BF16, h100(), &self.options()).map_err(|error| error.to_string())?;
+        let step = step.with_forms(&form_of(spec, self.form.1));
         let target = GraphTarget { arch: Arch::Sm90a, multiprocessors: 132 };
-        let mut plan = GraphPlan::of_device(&checked, 0, target, None, GraphOptions::default())
-            .map_err(|error| error.to_string())?;
+        let mut plan =
+            GraphPlan::of_device(&step, 0, target, None, GraphOptions::default()).map_err(|error| error.to_string())?;
         let kernels = std::mem::take(&mut plan.kernels);
         let mut text = format!("{plan:#?}\n");
         for kernel in kernels {

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use tilewright_codegen::target::Target;
 use tilewright_flow::program::{Phase, summaries};
 use tilewright_kernels::sample::Request as Draw;
-use tilewright_layout::DType;
-use tilewright_megakernel::lower::{Indexer, LOGITS, LowerOptions, lower_indexed};
+use tilewright_megakernel::lower::{Indexer, LOGITS, LowerOptions, StepPlan, lower_indexed, plan};
 use tilewright_megakernel::program::Program;
-use tilewright_megakernel::schedule::{ScheduleError, TYPICAL_CONTEXT, schedule};
-use tilewright_megakernel::validate::{Checked, Placed};
+use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
+use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{AbortHandle, Accepted, DeviceKv, DeviceOptions, Text};
 use tilewright_megakernel::vm::graph::AnyGraph;
 use tilewright_megakernel::vm::reference::{KvState, Machine, RequestSlot, StepCells, StepError};
@@ -307,15 +306,20 @@ impl Lowering {
         Ok((placed, DeviceOptions { propose: self.widths.proposals && width > 1 && gpu.devices == 1, ..options }))
     }
 
-    pub(super) fn program(&self, rows: usize, target: Target) -> Result<Program, EngineError> {
+    /// The options for that many rows.
+    fn options_of(&self, rows: usize) -> LowerOptions {
         let sampling = self.options.sampling && rows <= self.widths.sampling;
-        let options = LowerOptions { rows, sampling, ..self.options.clone() };
+        LowerOptions { rows, sampling, ..self.options.clone() }
+    }
+
+    pub(super) fn program(&self, rows: usize, target: Target) -> Result<Program, EngineError> {
+        let options = self.options_of(rows);
         let options = match target.arch.as_str() {
             "host" => options,
             _ => options.splits_for_gpu(self.model.spec.kv_heads, target.sms),
         };
         let Model { spec, weights, .. } = &self.model;
-        let dtype_of = |name: &str| weights.tensor(name).map_or(DType::F32, |t| t.dtype());
+        let dtype_of = self.model.dtypes();
         let mut flow = self.flow.as_ref().map(|flow| flow.lowered(self.phase));
         let indexer = flow.as_mut().map(|flow| flow as &mut dyn Indexer);
         Ok(lower_indexed(spec, &dtype_of, target, &options, indexer)?.stored_as(&**weights))
@@ -332,19 +336,19 @@ impl Lowering {
         self.reads_packed(gpu) && (rows <= PACKED_CHUNK || self.model.bits.is_some())
     }
 
-    /// The program that a graph of launches of that many rows runs, without a flow.
-    pub(super) fn program_of_graph(&self, gpu: &Gpu, rows: usize) -> Result<Program, EngineError> {
-        // A level is one launch, however many tasks it has: those of one SM are few.
-        self.dense().program(rows, Target { sms: 1, ..gpu.target.clone() })
+    /// The step that a graph of launches of that many rows computes, without a flow.
+    pub(super) fn step_of_graph(&self, gpu: &Gpu, rows: usize) -> Result<StepPlan, EngineError> {
+        let Model { spec, weights, .. } = &self.model;
+        let options = self.dense().options_of(rows);
+        Ok(plan(spec, &self.model.dtypes(), gpu.target.clone(), &options)?.stored_as(&**weights))
     }
 
     /// Creates a graph of launches of that many rows, on these pools or new ones.
     pub(super) fn graph(&self, gpu: &Gpu, rows: usize, kv: Option<&DeviceKv>) -> Result<AnyGraph, EngineError> {
-        let checked = Checked::new(self.program_of_graph(gpu, rows)?);
-        let checked = checked.map_err(|rejected| ScheduleError::from(Box::new(rejected)))?;
+        let step = self.step_of_graph(gpu, rows)?;
         let mut graphs = gpu.graphs();
         graphs.share(&gpu.weights());
-        Ok(graphs.machine(checked, kv, &mut |done, total| gpu.progress(done, total))?)
+        Ok(graphs.machine(step, kv, &mut |done, total| gpu.progress(done, total))?)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tilewright_layout::DType;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::Quantised;
 use tilewright_megakernel::weights::Weights;
@@ -31,5 +32,10 @@ impl Model {
         let bits = checkpoint.quantized_modules().map(|(_, matrix)| matrix.code().bits()).min();
         let packs = checkpoint.quantized_modules().all(|(_, matrix)| Quantised::of(matrix).has_whole_steps());
         Model { spec: checkpoint.spec().clone(), weights: Arc::clone(checkpoint) as SharedWeights, bits, packs }
+    }
+
+    /// The types in which tensors are stored, by name.
+    pub fn dtypes(&self) -> impl Fn(&str) -> DType {
+        |name| self.weights.tensor(name).map_or(DType::F32, |tensor| tensor.dtype())
     }
 }

@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use tilewright_flow::program::Phase;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{
     AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Packed, Plan, Text, Unsupported,
 };
@@ -127,8 +126,7 @@ impl OnDevice {
             let Place::Gpu(gpu) = &*place else { return None };
             let (placed, options) = lowering.on(gpu, 1).ok()?;
             let packed = Packed::new(&placed, &Plan::new(&placed, options).ok()?);
-            let program = lowering.program_of_graph(gpu, width).ok()?;
-            let plan = gpu.graphs().plan(&Checked::new(program).ok()?, Some(&packed)).ok()?;
+            let plan = gpu.graphs().plan(&lowering.step_of_graph(gpu, width).ok()?, Some(&packed)).ok()?;
             std::thread::scope(|scope| {
                 let (kernels, codes) = (&gpu.kernels, &plan.kernels);
                 let compile = |number: usize| scope.spawn(move || kernels.compile(&codes[number]).map(drop));

@@ -1,12 +1,14 @@
-//! The emitter: adds levels of tasks on one device after the other, each level with one counter.
+//! The emitter: adds levels on one device after the other: as tasks, with one counter each, or as
+//! whole ops.
 
 use super::indexer::Indexer;
 use super::options::{LowerError, LowerOptions, MAX_TASKS};
+use super::plan::{Level, PlannedLevels};
 use super::stage::Stage;
 use super::state::{ArrivingParts, HostBuffers, StateBuffers};
 use super::weights::WeightBuffers;
 use crate::model::ModelSizes;
-use crate::program::{BufferId, CounterId, DeviceId, Op, Program, Span, Wait};
+use crate::program::{BufferId, CounterId, DeviceId, Op, Operands, Program, Span, Wait};
 
 /// When a level is complete: all of its tasks have signalled the counter.
 #[derive(Clone, Copy, Debug)]
@@ -34,9 +36,17 @@ impl LevelDone {
     }
 }
 
+/// Tasks of one kv head in a level that has a counter for each of them.
+pub(super) struct HeadTasks {
+    pub ops: Vec<Op>,
+    pub ready: Vec<LevelDone>,
+}
+
 /// A program under construction.
 pub(super) struct Emitter<'a> {
     pub program: Program,
+    /// The levels, where they are planned whole: then the program gets no tasks.
+    pub planned: Option<PlannedLevels>,
     /// Extents of the model as each device sees it.
     pub spec: &'a ModelSizes,
     /// The factor on sines and cosines.
@@ -125,6 +135,17 @@ impl Emitter<'_> {
         self.add(joint, name, ops.into_iter().map(|op| (op, waits.clone())).collect())
     }
 
+    /// Adds a level with a counter for each kv head, which complete one by one.
+    pub fn level_of_heads(&mut self, name: &str, heads: Vec<HeadTasks>) -> Result<Vec<LevelDone>, LowerError> {
+        if self.planned.is_some() {
+            let ops = heads.into_iter().flat_map(|head| head.ops).collect();
+            return Ok(vec![self.level(name, ops, &[])?; self.spec.kv_heads]);
+        }
+        let heads = heads.into_iter().enumerate();
+        let done = heads.map(|(head, HeadTasks { ops, ready })| self.level(&format!("{name}.h{head}"), ops, &ready));
+        done.collect()
+    }
+
     /// As [`Emitter::level`], each op with its own condition.
     pub fn level_of(&mut self, name: &str, parts: Vec<(Op, LevelDone)>) -> Result<LevelDone, LowerError> {
         self.add(None, name, parts.into_iter().map(|(op, ready)| (op, vec![ready.wait()])).collect())
@@ -136,9 +157,32 @@ impl Emitter<'_> {
         (self.devices() > 1).then(|| self.program.add_counter(name.to_owned()))
     }
 
-    /// Adds the last task of the step: nothing waits for it, so it signals nothing.
-    pub fn last(&mut self, name: &str, op: Op, ready: &[LevelDone]) -> Result<(), LowerError> {
-        self.task(name.to_owned(), op, ready.iter().map(|done| done.wait()).collect(), vec![])
+    /// Adds the last tasks of the step, with their names: nothing waits for them, so they signal
+    /// nothing.
+    pub fn last(&mut self, tasks: Vec<(String, Op)>, ready: &[LevelDone]) -> Result<(), LowerError> {
+        if let (Some(_), Some((name, _))) = (&self.planned, tasks.first()) {
+            return self.plan(name, tasks.iter().map(|(_, op)| op));
+        }
+        let waits: Vec<Wait> = ready.iter().map(|done| done.wait()).collect();
+        tasks.into_iter().try_for_each(|(name, op)| self.task(name, op, waits.clone(), vec![]))
+    }
+
+    /// Plans the level of these ops, which are parts of one if they write the same buffers.
+    fn plan<'o>(&mut self, name: &str, ops: impl IntoIterator<Item = &'o Op>) -> Result<(), LowerError> {
+        let Some(planned) = &mut self.planned else { return Ok(()) };
+        let (device, operands) = (DeviceId::from(self.device), Operands::new(&self.program.buffers));
+        let mut known = Vec::new();
+        for op in ops {
+            let footprint = op.footprint(&operands);
+            let footprint = footprint.map_err(|source| LowerError::Task { label: name.to_owned(), source })?;
+            planned.cells.extend(footprint.cells);
+            let written: Vec<BufferId> = footprint.writes.iter().map(|region| region.buffer).collect();
+            if !known.contains(&written) {
+                known.push(written);
+                planned.levels.push(Level { name: name.to_owned(), device, op: op.clone() });
+            }
+        }
+        Ok(())
     }
 
     fn add(
@@ -151,6 +195,10 @@ impl Emitter<'_> {
             return Err(LowerError::Tasks { level: name.to_owned(), most: MAX_TASKS });
         }
         let name = &if self.devices() > 1 { format!("{name}.dev{}", self.device) } else { name.to_owned() };
+        if self.planned.is_some() {
+            self.plan(name, parts.iter().map(|(op, _)| op))?;
+            return Ok(LevelDone { counter: CounterId(0), tasks: 1 });
+        }
         let counter = joint.unwrap_or_else(|| self.program.add_counter(name));
         let tasks = parts.len() as u32;
         for (at, (op, waits)) in parts.into_iter().enumerate() {

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 
 use tilewright_graph::graph::ValueId;
 
-use super::emit::{Emitter, LevelDone};
+use super::emit::{Emitter, HeadTasks, LevelDone};
 use super::indexer::{LayerTasks, Selected};
 use super::nodes::{Added, Gated, LayerAttention, LayerHeads, LoweredNode, Norm, NormTensor};
 use super::options::LowerError;
@@ -283,8 +283,7 @@ fn qkv(
     };
     let shape = GroupShape { group: e.spec.group(), head_dim: e.spec.head_dim };
     let tasks = tiling::tasks_per_group(e.spec.kv_heads, shape.strips(), e.sms());
-    let mut done = Vec::with_capacity(e.spec.kv_heads);
-    for kv_head in 0..e.spec.kv_heads {
+    let head = |kv_head| {
         let ops = tiling::deal(shape.strips(), tasks).into_iter().map(|strips| {
             Op::from(Qkv {
                 input: input.clone(),
@@ -300,10 +299,10 @@ fn qkv(
                 at: e.host.at.clone(),
             })
         });
-        let ops = ops.collect();
-        done.push(e.level(&format!("layers.{layer}.qkv.h{kv_head}"), ops, ready)?);
-    }
-    Ok(done)
+        HeadTasks { ops: ops.collect(), ready: ready.to_vec() }
+    };
+    let tasks = (0..e.spec.kv_heads).map(head).collect();
+    e.level_of_heads(&format!("layers.{layer}.qkv"), tasks)
 }
 
 /// Norms and rotations of heads, where they are levels of their own.
@@ -312,8 +311,7 @@ fn rope(e: &mut Emitter, heads: &LayerHeads<'_>, ready: Vec<LevelDone>) -> Resul
     let layer = heads.cache;
     let group = e.spec.group();
     let [k_pool, _] = e.pools(layer);
-    let mut done = Vec::with_capacity(ready.len());
-    for (kv_head, ready) in ready.into_iter().enumerate() {
+    let tasks = |(kv_head, ready)| {
         let head = |x, norm: NormTensor<'_>, head: usize, output| {
             Op::from(Rope {
                 x,
@@ -328,10 +326,10 @@ fn rope(e: &mut Emitter, heads: &LayerHeads<'_>, ready: Vec<LevelDone>) -> Resul
         let queries = (kv_head * group..(kv_head + 1) * group)
             .map(|q| head(q_raw, q_norm, q, HeadOutput::Store { out: e.state().q }));
         let key = head(k_raw, k_norm, kv_head, HeadOutput::Append { pool: k_pool });
-        let ops = queries.chain([key]).collect();
-        done.push(e.level(&format!("layers.{layer}.rope.h{kv_head}"), ops, &[ready])?);
-    }
-    Ok(done)
+        HeadTasks { ops: queries.chain([key]).collect(), ready: vec![ready] }
+    };
+    let tasks = ready.into_iter().enumerate().map(tasks).collect();
+    e.level_of_heads(&format!("layers.{layer}.rope"), tasks)
 }
 
 /// What an indexer adds.

@@ -1,7 +1,8 @@
 //! Lowering: a model's fused graph becomes the program of one decode step.
 //!
-//! `nodes` says what each node of the graph is to the lowering, and `layer` makes levels of it.
-//! What no level runs is refused by the names of its ops.
+//! `nodes` says what each node of the graph is to the lowering, and `layer` makes levels of it: cut
+//! into tasks by [`lower`], whole by [`plan()`]. What no level runs is refused by the names of its
+//! ops.
 //!
 //! Every level covers all SMs with row tiles of equal bytes. A block has five levels (six with q/k
 //! norms), and attention is split over kv heads and tokens. Each task recomputes the norm of its
@@ -18,6 +19,7 @@ mod layer;
 mod nodes;
 mod options;
 mod parts;
+mod plan;
 mod share;
 mod stage;
 mod state;
@@ -38,6 +40,8 @@ pub use emit::LevelDone;
 pub use indexer::{Indexer, LayerTasks, Selected};
 use nodes::{LoweredChoice, LoweredNode};
 pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
+use plan::PlannedLevels;
+pub use plan::{Level, StepPlan, plan};
 use stage::Stage;
 pub use state::{HIDDEN_IN, HIDDEN_OUT, LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
 pub use tiling::STRIP;
@@ -85,14 +89,38 @@ pub fn lower_indexed<'a>(
     options: &'a LowerOptions,
     indexer: Option<&'a mut dyn Indexer>,
 ) -> Result<Program, LowerError> {
+    if indexer.is_some() && options.devices > 1 {
+        return Err(LowerError::IndexedDevices { devices: options.devices });
+    }
+    Ok(emit(spec, dtype_of, target, options, Emission::Tasks(indexer))?.program)
+}
+
+/// What levels are made of.
+enum Emission<'a> {
+    /// Tasks, with those of an indexer.
+    Tasks(Option<&'a mut dyn Indexer>),
+    /// Whole ops.
+    Levels,
+}
+
+/// What was emitted: a program with tasks, or without and levels.
+struct Emitted {
+    program: Program,
+    planned: PlannedLevels,
+}
+
+fn emit<'a>(
+    spec: &impl Architecture,
+    dtype_of: &dyn Fn(&str) -> DType,
+    target: Target,
+    options: &'a LowerOptions,
+    emission: Emission<'a>,
+) -> Result<Emitted, LowerError> {
     let spec = &*spec.model()?;
     options.check(spec)?;
     let rope = rope(spec)?;
     if target.sms == 0 {
         return Err(LowerError::NoSms { target: target.name });
-    }
-    if indexer.is_some() && options.devices > 1 {
-        return Err(LowerError::IndexedDevices { devices: options.devices });
     }
     let stage = Stage::of(spec, options.layers)?;
     let share = share::share(spec, options.devices)?;
@@ -110,8 +138,13 @@ pub fn lower_indexed<'a>(
     let parts = options.devices > 1 || nodes.iter().any(LoweredNode::is_summed_apart);
     let (host, states) = state::add(&mut program, spec, &share, options, state::Choices { splits, parts }, stage);
     let shards = weights.into_iter().zip(states).collect();
+    let (indexer, planned) = match emission {
+        Emission::Tasks(indexer) => (indexer, None),
+        Emission::Levels => (None, Some(PlannedLevels::default())),
+    };
     let mut e = Emitter {
         program,
+        planned,
         spec: &share,
         rope_scale: rope.scale,
         options,
@@ -123,7 +156,7 @@ pub fn lower_indexed<'a>(
         indexer: indexer.map(|indexer| indexer as _),
     };
     layer::lower(&mut e, &nodes)?;
-    Ok(e.program)
+    Ok(Emitted { program: e.program, planned: e.planned.unwrap_or_default() })
 }
 
 /// Splits that cover the SMs with one attention task each: no more than a sequence has pages.
@@ -230,13 +263,14 @@ fn choose(e: &mut Emitter, ready: &[Vec<LevelDone>], chosen: OutputChoice<'_>) -
     let index = best_index;
     let out = next_token;
     let Some(request) = e.host.request else {
-        return e.last("argmax", Op::from(Argmax { value, index, out, rows: Span::all(rows) }), &ready);
+        let argmax = Op::from(Argmax { value, index, out, rows: Span::all(rows) });
+        return e.last(vec![("argmax".to_owned(), argmax)], &ready);
     };
     // A row's choice reads all of its logits: rows are dealt to the SMs.
     let position = e.host.at.position;
-    for (at, rows) in tiling::deal(rows, e.sms()).into_iter().enumerate() {
+    let samples = tiling::deal(rows, e.sms()).into_iter().enumerate().map(|(at, rows)| {
         let sample = Sample { logits, value, index, position, request, out, rows };
-        e.last(&format!("sample[{at}]"), Op::from(sample), &ready)?;
-    }
-    Ok(())
+        (format!("sample[{at}]"), Op::from(sample))
+    });
+    e.last(samples.collect(), &ready)
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tilewright_kernels::sample::tiles;
 use tilewright_layout::DType;
 
-use super::{Check, Footprint, Op, Operands, TaskOp, interval};
+use super::{Check, Footprint, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, WeightStages, rows_of};
 use crate::vm::graph::{GraphPlanner, LaunchOp};
@@ -79,10 +79,6 @@ pub(super) fn best_of_tiles(on: &Context, value: BufferId, index: BufferId, row:
 }
 
 impl LaunchOp for Argmax {
-    fn level(&self) -> Op {
-        Op::from(Argmax { rows: Span::all(0), ..self.clone() })
-    }
-
     /// Of rows that are named; their logits are computed with it.
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         plan.choose(false)

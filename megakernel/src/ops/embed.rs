@@ -8,7 +8,7 @@ use tilewright_kernels::embed;
 use tilewright_kernels::gemv::{Deal, Strip};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 
-use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval, positive};
+use super::{CellUse, Check, Footprint, Operands, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, ScaledCode, Storage, Unsupported,
@@ -133,10 +133,6 @@ impl TaskOp for Embed {
 }
 
 impl LaunchOp for Embed {
-    fn level(&self) -> Op {
-        Op::from(Embed { rows: Span::all(0), cols: Span::all(0), ..self.clone() })
-    }
-
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         let [rows, width] = plan.extents(self.out)?;
         let rows = plan.rows(rows)?;

@@ -9,7 +9,7 @@ use tilewright_kernels::gemv::linear::{PartSums, PostNorm};
 use tilewright_kernels::naive;
 use tilewright_kernels::tile::Float;
 
-use super::{Check, Footprint, NormWeight, Op, OperandError, Operands, TaskOp, interval, positive};
+use super::{Check, Footprint, NormWeight, OperandError, Operands, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, ScaledCode, Storage, Unsupported,
@@ -112,10 +112,6 @@ impl TaskOp for Reduce {
 }
 
 impl LaunchOp for Reduce {
-    fn level(&self) -> Op {
-        Op::from(Reduce { rows: Span::all(0), cols: Span::all(0), ..self.clone() })
-    }
-
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         match self.norm {
             None => plan.exchange(&self.parts, self.residual, self.out),

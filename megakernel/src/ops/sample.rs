@@ -9,7 +9,7 @@ use tilewright_kernels::sample::{Request, SampleScratch, tiles};
 use tilewright_layout::DType;
 
 use super::argmax::best_of_tiles;
-use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval};
+use super::{CellUse, Check, Footprint, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
     Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, SharedBytes, Unsupported, WeightStages, rows_of,
@@ -110,10 +110,6 @@ impl Sample {
 }
 
 impl LaunchOp for Sample {
-    fn level(&self) -> Op {
-        Op::from(Sample { rows: Span::all(0), ..self.clone() })
-    }
-
     /// Of rows that are named; their logits are computed with it.
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         plan.choose(true)

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::LOGITS;
+use tilewright_megakernel::lower::{LOGITS, LowerOptions};
 use tilewright_megakernel::model::LlamaSpec;
-use tilewright_megakernel::program::{BufferKind, Quantised};
+use tilewright_megakernel::program::{Buffer, BufferKind, Quantised};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights};
 use tilewright_megakernel::vm::graph::{GraphWeights, PeerWeights};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
@@ -18,7 +17,8 @@ use tilewright_megakernel::weights::{RandomCodes, Weights};
 
 use super::devices::{self, PAGES_OF, wide};
 use super::lab::{
-    PAGE, PAGES, Rows, device, normed, packed_of, program, program_as, prompt, random, step, tiny, worst,
+    PAGE, PAGES, Rows, device, normed, options, packed_of, planned, planned_with, program, program_with, prompt,
+    random, step, tiny, worst,
 };
 
 /// As for weights of bf16; what rounding weights to bf16 adds is less than that.
@@ -47,8 +47,7 @@ fn agree(spec: &LlamaSpec, form: Quantised, chunk: usize, is_packed: bool) {
     if is_packed {
         graph.share(&packed_of(Arc::new(weights.clone()), stored(1, 3), graph.device().clone()));
     }
-    let checked = || Checked::new(stored(chunk, 1)).unwrap();
-    let mut machine = graph.machine(checked(), None, &mut |_, _| ()).unwrap();
+    let mut machine = graph.machine(planned(spec, chunk).stored_as(&weights), None, &mut |_, _| ()).unwrap();
     let widens = machine.plan().kernels.iter().filter(|kernel| kernel.name == "widen").count();
     assert_eq!(widens == 0, is_packed, "{widens} kernels widen");
     let bytes = graph.bytes();
@@ -71,7 +70,9 @@ fn agree(spec: &LlamaSpec, form: Quantised, chunk: usize, is_packed: bool) {
     println!("{form:?}: {error:.1e}");
     assert!(error < BOUND, "{form:?}: {error}");
     // Another machine sends nothing.
-    graph.machine(checked(), Some(machine.kv()), &mut |_, _| panic!("weights are there")).unwrap();
+    graph
+        .machine(planned(spec, chunk).stored_as(&weights), Some(machine.kv()), &mut |_, _| panic!("weights are there"))
+        .unwrap();
     assert_eq!(graph.bytes(), bytes);
 }
 
@@ -105,8 +106,8 @@ fn prompts_of_quantised_weights_are_computed_by_several_devices() {
             Arc::new(RandomCodes::new(&spec, DType::BF16, 7, code, group).unwrap());
         let on = devices::devices(count as u64, count);
         let program = |shape| devices::program(&spec, shape, false).stored_as(&*weights);
-        let checked = Checked::new(program([32, count, 1])).unwrap();
-        let mut graph = PeerWeights::new(&on, &weights).machine(checked, None, &mut |_, _| ()).unwrap();
+        let step = devices::planned(&spec, [32, count], false).stored_as(&*weights);
+        let mut graph = PeerWeights::new(&on, &weights).machine(step, None, &mut |_, _| ()).unwrap();
         let tokens = prompt(22, 2);
         let mut rows = Rows::default();
         rows.add(&tokens[..21], 0, &PAGES_OF[0]);
@@ -147,14 +148,15 @@ fn forms_that_decoding_lacks_are_taken() {
 fn prompts_whose_keys_and_values_are_codes_agree_with_the_reference() {
     for (head_dim, seed) in [(64, 1), (128, 2)] {
         let spec = LlamaSpec { heads: 2, kv_heads: 1, layers: 1, ..tiny(head_dim) };
-        let program = |rows| {
-            let mut program = program_as(&spec, rows, 1, DType::F8E4M3);
-            let pools = program.buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::KvPool);
+        let options = |rows| LowerOptions { kv: DType::F8E4M3, ..options(rows) };
+        let scaled = |buffers: &mut [Buffer]| {
+            let pools = buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::KvPool);
             pools.zip([0.02, 0.7]).for_each(|(pool, scale)| pool.scale = Some(scale));
-            program
         };
+        let mut wide = planned_with(&spec, &options(32));
+        scaled(wide.buffers_mut());
         let mut graph = GraphWeights::new(device(Arch::Sm90a, seed), Arc::new(random(&spec)));
-        let mut machine = graph.machine(Checked::new(program(32)).unwrap(), None, &mut |_, _| ()).unwrap();
+        let mut machine = graph.machine(wide, None, &mut |_, _| ()).unwrap();
         let pages = [5, 17, 2, 9, 23, 0, 11, 14];
         let tokens = prompt(61, 3);
         let mut found = Vec::new();
@@ -163,7 +165,9 @@ fn prompts_whose_keys_and_values_are_codes_agree_with_the_reference() {
             rows.add(&tokens[first..end], first, &pages);
             found.extend(step(&mut machine, &rows));
         }
-        let placed = schedule(program(61), PAGE * PAGES).unwrap();
+        let mut program = program_with(&spec, 1, &options(61));
+        scaled(&mut program.buffers);
+        let placed = schedule(program, PAGE * PAGES).unwrap();
         let mut reference = Machine::new(placed, &random(&spec), 1).unwrap();
         let mut kv = KvState::new(reference.program()).unwrap();
         let mut rows = Rows::default();

@@ -9,12 +9,11 @@ use tilewright_codegen::ir::Arch;
 use tilewright_kernels::naive::{self, Sampling};
 use tilewright_kernels::sample::Request;
 use tilewright_megakernel::model::{Architecture, LlamaSpec};
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::NO_TOKEN;
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights, MOST_QUEUED, Scratch};
 
 use super::lab::{
-    PAGES, Reference, Rows, gemma2, machine, packed, program, prompt, random, sampled, step, tiny, weights, worst,
+    PAGES, Reference, Rows, gemma2, machine, packed, planned, prompt, random, sampled, step, tiny, weights, worst,
 };
 
 const BOUND: f64 = 2e-2;
@@ -134,8 +133,8 @@ fn decoding(spec: &LlamaSpec, sampling: bool) -> (GraphMachine, Rows) {
         // Then the product keeps the likeliest, and no logits.
         weights.share(&packed(spec, weights.device().clone()));
     }
-    let program = if sampling { sampled(spec, 32) } else { program(spec, 32, 1) };
-    let mut machine = weights.machine(Checked::new(program).unwrap(), None, &mut |_, _| ()).unwrap();
+    let step = if sampling { sampled(spec, 32) } else { planned(spec, 32) };
+    let mut machine = weights.machine(step, None, &mut |_, _| ()).unwrap();
     let mut rows = Rows::default();
     for (sequence, length) in [(0, 20), (1, 3), (2, 31)] {
         let tokens = prompt(length, sequence as i32);

@@ -6,44 +6,37 @@ use std::sync::Arc;
 
 use tilewright_codegen::device::Device;
 use tilewright_codegen::device::sim::{self, Options};
-use tilewright_codegen::target::Target;
 use tilewright_kernels::sample::Request;
-use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, StepPlan};
 use tilewright_megakernel::model::{Architecture, Family, LlamaSpec};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights, LoadError, Unsupported};
 use tilewright_megakernel::vm::graph::{
     AnyGraph, Exchange, GraphOptions, GraphPeers, GraphPlan, GraphWeights, PeerWeights,
 };
 use tilewright_megakernel::weights::Weights;
 
-use super::lab::{PAGE, PAGES, Reference, Rows, TARGET, gemma2, normed, prompt, random, relative, tiny, worst};
+use super::lab::{
+    PAGES, Reference, Rows, TARGET, gemma2, normed, options, planned_with, program_with, prompt, random, relative,
+    tiny, worst,
+};
 
 pub const BOUND: f64 = 2e-2;
 pub const PAGES_OF: [[i32; PAGES]; 2] = [[5, 17, 2, 9, 23, 0, 11, 14], [1, 3, 20, 4, 22, 6, 8, 7]];
 
 /// The launches of one of a program's devices, which add up parts by that exchange.
-pub fn exchanging(program: &Checked, device: usize, exchange: Exchange) -> Result<GraphPlan, Unsupported> {
-    GraphPlan::of_device(program, device, TARGET, None, GraphOptions { exchange, ..GraphOptions::default() })
+pub fn exchanging(step: &StepPlan, device: usize, exchange: Exchange) -> Result<GraphPlan, Unsupported> {
+    GraphPlan::of_device(step, device, TARGET, None, GraphOptions { exchange, ..GraphOptions::default() })
 }
 
 pub fn program(spec: &impl Architecture, [rows, devices, sms]: [usize; 3], sampling: bool) -> Program {
-    let target = Target { sms, ..Target::named("h100").unwrap() };
-    let options = LowerOptions {
-        rows,
-        page_tokens: PAGE,
-        pages: Some(24),
-        splits: Some(1),
-        kv: DType::BF16,
-        sampling,
-        devices,
-        ..LowerOptions::for_context(PAGE * PAGES)
-    };
-    lower(spec, &|_| DType::BF16, target, &options).unwrap()
+    program_with(spec, sms, &LowerOptions { sampling, devices, ..options(rows) })
+}
+
+pub fn planned(spec: &impl Architecture, [rows, devices]: [usize; 2], sampling: bool) -> StepPlan {
+    planned_with(spec, &LowerOptions { sampling, devices, ..options(rows) })
 }
 
 pub fn devices(seed: u64, count: usize) -> Vec<Device> {
@@ -68,8 +61,7 @@ pub fn peers_by(
         weights
     };
     let mut weights: Vec<GraphWeights> = on.iter().map(of).collect();
-    let checked = Checked::new(program(spec, [rows, on.len(), 1], sampling)).unwrap();
-    GraphWeights::peers(&mut weights, checked, None, &mut |_, _| ()).unwrap()
+    GraphWeights::peers(&mut weights, planned(spec, [rows, on.len()], sampling), None, &mut |_, _| ()).unwrap()
 }
 
 /// What two devices can share.
@@ -165,11 +157,10 @@ fn random_models_have_the_logits_of_one_device() {
         let prompt = prompt(tokens, seed as i32);
         let exchange = [Exchange::OneShot, Exchange::TwoShot, Exchange::Nccl][at / 5 % 3];
         let on = |count: usize| {
-            let checked = Checked::new(program(&spec, [rows, count, 1], false)).unwrap();
             let weights: Arc<dyn Weights + Send + Sync> = Arc::new(random(&spec));
             let mut peers = PeerWeights::new(&devices(seed, count), &weights);
             peers.set_exchange(exchange);
-            peers.machine(checked, None, &mut |_, _| ()).unwrap()
+            peers.machine(planned(&spec, [rows, count], false), None, &mut |_, _| ()).unwrap()
         };
         let found = chunked(&mut on(count), &prompt, chunk);
         let alone = chunked(&mut on(1), &prompt, chunk);
@@ -229,9 +220,9 @@ fn tokens_are_chosen_as_on_one_device() {
             seen
         };
         let machine = |count: usize| {
-            let checked = Checked::new(program(&spec, [17, count, 1], true)).unwrap();
+            let step = planned(&spec, [17, count], true);
             let weights: Arc<dyn Weights + Send + Sync> = Arc::new(random(&spec));
-            PeerWeights::new(&devices(seed, count), &weights).machine(checked, None, &mut |_, _| ()).unwrap()
+            PeerWeights::new(&devices(seed, count), &weights).machine(step, None, &mut |_, _| ()).unwrap()
         };
         let right = run(&mut machine(1));
         let found = run(&mut machine(2));
@@ -268,7 +259,7 @@ fn decoding_goes_on_after_a_prompt_on_two_devices() {
 fn as_many_weights_as_devices_are_wanted() {
     let spec = small(32);
     let mut one = [GraphWeights::new(devices(0, 1).remove(0), Arc::new(random(&spec)))];
-    let checked = Checked::new(program(&spec, [32, 2, 1], false)).unwrap();
-    let refused = GraphWeights::peers(&mut one, checked, None, &mut |_, _| ()).map(drop).unwrap_err();
+    let refused =
+        GraphWeights::peers(&mut one, planned(&spec, [32, 2], false), None, &mut |_, _| ()).map(drop).unwrap_err();
     assert!(matches!(refused, LoadError::Devices { wanted: 2, found: 1 }), "{refused}");
 }

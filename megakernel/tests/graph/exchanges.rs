@@ -4,13 +4,12 @@
 use tilewright_codegen::device::{Collective, DeviceError, open_peers};
 use tilewright_kernels::tile::Float;
 use tilewright_megakernel::model::LlamaSpec;
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::LaunchError;
 use tilewright_megakernel::vm::graph::{
     AllReduce, Exchange, GraphFault, GraphPlan, Launch, LaunchArg, LaunchMemory, Scratch,
 };
 
-use super::devices::{BOUND, PAGES_OF, devices, exchanging, peers_by, program, small, step, wide};
+use super::devices::{BOUND, PAGES_OF, devices, exchanging, peers_by, planned, small, step, wide};
 use super::lab::{Reference, Rows, prompt, worst};
 
 /// Launches of a layer and sums between them take the place of meetings; the choice of tokens still
@@ -18,8 +17,8 @@ use super::lab::{Reference, Rows, prompt, worst};
 #[test]
 fn sums_by_nccl_take_the_place_of_meetings() {
     let spec = LlamaSpec { layers: 1, ..small(32) };
-    let checked = Checked::new(program(&spec, [17, 2, 1], true)).unwrap();
-    let of = |exchange| exchanging(&checked, 1, exchange).unwrap();
+    let step = planned(&spec, [17, 2], true);
+    let of = |exchange| exchanging(&step, 1, exchange).unwrap();
     let names = |plan: &GraphPlan| -> Vec<String> {
         plan.launches.iter().map(|launch| plan.kernels[launch.kernel].name.clone()).collect()
     };
@@ -74,8 +73,8 @@ fn logits_by_every_exchange_are_those_of_the_reference() {
 fn parts_of_one_shot_take_turns() {
     for (layers, shared) in [(1, 2), (2, 4)] {
         let spec = LlamaSpec { layers, ..wide(32) };
-        let checked = Checked::new(program(&spec, [33, shared, 1], false)).unwrap();
-        let plan = exchanging(&checked, 1, Exchange::OneShot).unwrap();
+        let step = planned(&spec, [33, shared], false);
+        let plan = exchanging(&step, 1, Exchange::OneShot).unwrap();
         let name = |launch: &Launch| plan.kernels[launch.kernel].name.as_str();
         let read = |launch: &Launch| {
             launch.args.iter().find_map(|arg| match arg {
@@ -104,8 +103,8 @@ fn two_devices_and_few_rows_add_up_in_one_shot() {
         (8, 4096, Exchange::TwoShot),
     ] {
         let spec = LlamaSpec { heads: 16, layers: 1, hidden: 128, ..wide(32) };
-        let checked = Checked::new(program(&spec, [rows, devices, 1], false)).unwrap();
-        let of = |exchange| exchanging(&checked, 0, exchange).unwrap().launches;
+        let step = planned(&spec, [rows, devices], false);
+        let of = |exchange| exchanging(&step, 0, exchange).unwrap().launches;
         assert_eq!(of(Exchange::Own), of(exchange), "{rows} rows of {devices} devices");
         assert_ne!(of(Exchange::OneShot), of(Exchange::TwoShot));
     }

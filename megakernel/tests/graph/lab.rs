@@ -9,11 +9,10 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_graph::models;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, StepPlan, lower, plan};
 use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, ModelSpec, Rope};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, DeviceWeights};
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphTarget, GraphWeights};
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
@@ -73,33 +72,42 @@ pub fn gemma2_with(head_dim: usize, change: &serde_json::Value) -> ModelSpec {
     ModelSpec::new(models::graph(&config).unwrap(), 256).unwrap()
 }
 
-/// A program of `rows` rows for one SM, which has few tasks.
+/// A program of `rows` rows for a device of that many SMs.
 pub fn program(spec: &impl Architecture, rows: usize, sms: usize) -> Program {
-    lowered(spec, rows, sms, DType::BF16, false)
+    program_with(spec, sms, &options(rows))
 }
 
-/// A program that samples its tokens.
-pub fn sampled(spec: &impl Architecture, rows: usize) -> Program {
-    lowered(spec, rows, 1, DType::BF16, true)
+pub fn program_with(spec: &impl Architecture, sms: usize, options: &LowerOptions) -> Program {
+    lower(spec, &|_| DType::BF16, Target { sms, ..h100() }, options).unwrap()
 }
 
-/// A program with pools of a type.
-pub fn program_as(spec: &impl Architecture, rows: usize, sms: usize, kv: DType) -> Program {
-    lowered(spec, rows, sms, kv, false)
+/// A step of `rows` rows.
+pub fn planned(spec: &impl Architecture, rows: usize) -> StepPlan {
+    planned_with(spec, &options(rows))
 }
 
-fn lowered(spec: &impl Architecture, rows: usize, sms: usize, kv: DType, sampling: bool) -> Program {
-    let target = Target { sms, ..Target::named("h100").unwrap() };
-    let options = LowerOptions {
+/// A step that samples its tokens.
+pub fn sampled(spec: &impl Architecture, rows: usize) -> StepPlan {
+    planned_with(spec, &LowerOptions { sampling: true, ..options(rows) })
+}
+
+pub fn planned_with(spec: &impl Architecture, options: &LowerOptions) -> StepPlan {
+    plan(spec, &|_| DType::BF16, h100(), options).unwrap()
+}
+
+pub fn options(rows: usize) -> LowerOptions {
+    LowerOptions {
         rows,
         page_tokens: PAGE,
         pages: Some(POOL),
         splits: Some(1),
-        kv,
-        sampling,
+        kv: DType::BF16,
         ..LowerOptions::for_context(PAGE * PAGES)
-    };
-    lower(spec, &|_| DType::BF16, target, &options).unwrap()
+    }
+}
+
+fn h100() -> Target {
+    Target::named("h100").unwrap()
 }
 
 /// The device that is planned for: an H100 of four SMs.
@@ -122,8 +130,7 @@ pub fn weights(spec: &impl Architecture, arch: Arch, seed: u64) -> GraphWeights 
 }
 
 pub fn machine(weights: &mut GraphWeights, spec: &impl Architecture, rows: usize) -> GraphMachine {
-    let checked = Checked::new(program(spec, rows, 1)).unwrap();
-    weights.machine(checked, None, &mut |_, _| ()).unwrap()
+    weights.machine(planned(spec, rows), None, &mut |_, _| ()).unwrap()
 }
 
 /// Weights as a decode machine of one row streams them, in their order.

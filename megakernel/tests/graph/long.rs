@@ -7,18 +7,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tilewright_codegen::ir::Arch;
-use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::lower::{LOGITS, LowerOptions};
 use tilewright_megakernel::model::{LlamaSpec, Rope};
-use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::graph::GraphWeights;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 
-use super::lab::{device, prompt, random, relative, tiny};
+use super::lab::{device, planned_with, program_with, prompt, random, relative, tiny};
 
 /// Logits, relative, of the worst row, as of short prompts.
 const BOUND: f64 = 2e-2;
@@ -32,17 +29,15 @@ fn spec() -> LlamaSpec {
     LlamaSpec { layers: 1, heads: 2, kv_heads: 1, max_positions: 16_384, rope, ..tiny(64) }
 }
 
-fn program(spec: &LlamaSpec, rows: usize, pages: usize) -> Program {
-    let target = Target { sms: 1, ..Target::named("h100").unwrap() };
-    let options = LowerOptions {
+fn options(rows: usize, pages: usize) -> LowerOptions {
+    LowerOptions {
         rows,
         page_tokens: PAGE,
         pages: Some(pages),
         splits: Some(1),
         kv: DType::BF16,
         ..LowerOptions::for_context(PAGE * pages)
-    };
-    lower(spec, &|_| DType::BF16, target, &options).unwrap()
+    }
 }
 
 /// Step inputs of a chunk of a prompt, padded with idle rows.
@@ -82,7 +77,7 @@ fn cuts(tokens: usize, chunks: &[usize]) -> Vec<(usize, usize)> {
 /// The logits of every token by the reference machine, which feeds chunks of its own.
 fn expected(spec: &LlamaSpec, prompt: &[i32], pages: &[i32]) -> Vec<Vec<f32>> {
     let rows = prompt.len().min(256);
-    let placed = schedule(program(spec, rows, pages.len()), PAGE * pages.len()).unwrap();
+    let placed = schedule(program_with(spec, 1, &options(rows, pages.len())), PAGE * pages.len()).unwrap();
     let mut machine = Machine::new(placed, &random(spec), 1).unwrap();
     let mut kv = KvState::new(machine.program()).unwrap();
     let mut all = Vec::new();
@@ -100,8 +95,8 @@ fn agrees(tokens: usize, chunks: &[usize], seed: u64) {
     Rng::new(seed).shuffle(&mut pages);
     let rows = chunks.iter().copied().max().unwrap().max(17);
     let mut weights = GraphWeights::new(device(Arch::Sm90a, seed), Arc::new(random(&spec)));
-    let checked = Checked::new(program(&spec, rows, pages.len())).unwrap();
-    let mut machine = weights.machine(checked, None, &mut |_, _| ()).unwrap();
+    let step = planned_with(&spec, &options(rows, pages.len()));
+    let mut machine = weights.machine(step, None, &mut |_, _| ()).unwrap();
     let expected = expected(&spec, &prompt, &pages);
     let mut at = 0;
     let mut worst = 0.0f64;

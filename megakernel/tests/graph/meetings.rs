@@ -8,11 +8,10 @@ use tilewright_codegen::device::{Device, DeviceError};
 use tilewright_codegen::sim::Loss;
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::testing::Rng;
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::LaunchError;
 use tilewright_megakernel::vm::graph::{Exchange, GraphFault, GraphPeers, Launch, LaunchArg, LaunchMemory, Scratch};
 
-use super::devices::{PAGES_OF, exchanging, peers, peers_by, program, small, wide};
+use super::devices::{PAGES_OF, exchanging, peers, peers_by, planned, small, wide};
 use super::lab::{Rows, prompt};
 
 const ROWS: usize = 17;
@@ -93,9 +92,9 @@ fn a_meeting_that_is_left_out_is_seen() {
 /// alone between two meetings.
 #[test]
 fn a_peer_s_memory_is_touched_between_meetings_alone() {
-    let checked = Checked::new(program(&spec(4), [ROWS, 4, 1], true)).unwrap();
+    let step = planned(&spec(4), [ROWS, 4], true);
     for device in 0..4 {
-        let plan = exchanging(&checked, device, Exchange::TwoShot).unwrap();
+        let plan = exchanging(&step, device, Exchange::TwoShot).unwrap();
         let peers = |launch: &Launch| {
             let of_peer = |arg: &LaunchArg| match arg {
                 LaunchArg::Pointer(LaunchMemory::Of { device: of, .. }) => *of as usize != device,

@@ -4,56 +4,64 @@ use std::path::Path;
 
 use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::{Arch, Kernel};
-use tilewright_codegen::target::Target;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::lower::{LowerOptions, StepPlan};
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{Buffer, BufferKind, Program, Quantised};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, Packed, Plan};
 use tilewright_megakernel::vm::graph::{GraphPlan, GraphTarget, Scratch};
+
+use super::lab::{planned_with, program_with};
 
 /// An H100.
 const H100: GraphTarget = GraphTarget { arch: Arch::Sm90a, multiprocessors: 132 };
 /// Widths of chunks.
 const WIDTHS: [usize; 3] = [32, 128, 512];
 
-fn program(model: &str, rows: usize, sms: usize) -> Program {
-    let spec = LlamaSpec::named(model).unwrap();
-    let target = Target { sms, ..Target::named("h100").unwrap() };
-    let options = LowerOptions { rows, pages: Some(64), kv: DType::BF16, ..LowerOptions::for_context(4096) };
-    lower(&spec, &|_| DType::BF16, target, &options).unwrap()
+fn options(rows: usize) -> LowerOptions {
+    LowerOptions { rows, pages: Some(64), kv: DType::BF16, ..LowerOptions::for_context(4096) }
+}
+
+/// The program by which an H100 decodes one row.
+fn decoding(model: &str) -> Program {
+    program_with(&LlamaSpec::named(model).unwrap(), 132, &options(1))
+}
+
+fn planned(model: &str, rows: usize) -> StepPlan {
+    planned_with(&LlamaSpec::named(model).unwrap(), &options(rows))
 }
 
 fn plan(model: &str, rows: usize) -> GraphPlan {
-    GraphPlan::new(&Checked::new(program(model, rows, 1)).unwrap(), H100).unwrap()
+    GraphPlan::new(&planned(model, rows), H100).unwrap()
 }
 
 /// The plan beside a decode machine whose weights lie in order.
 fn beside(model: &str, rows: usize) -> GraphPlan {
-    let decode = schedule(program(model, 1, 132), 1024).unwrap();
+    let decode = schedule(decoding(model), 1024).unwrap();
     let options = DeviceOptions { dealing: Dealing::InOrder, ..DeviceOptions::default() };
     let packed = Packed::new(&decode, &Plan::new(&decode, options).unwrap());
-    GraphPlan::beside(&Checked::new(program(model, rows, 1)).unwrap(), H100, Some(&packed)).unwrap()
+    GraphPlan::beside(&planned(model, rows), H100, Some(&packed)).unwrap()
 }
 
 /// The plan with layers' weights as 4-bit codes, with or without zero points.
 fn beside_codes(model: &str, rows: usize, zeros: bool) -> GraphPlan {
     let scale = if zeros { DType::F16 } else { DType::BF16 };
     let form = Quantised { code: Code::U4, group: Some(128), zeros, scale, ordered: false };
-    let stored = |rows, sms| {
-        let mut program = program(model, rows, sms);
+    let store = |buffers: &mut [Buffer]| {
         let is_layer = |buffer: &&mut Buffer| buffer.kind == BufferKind::Weight && buffer.name.contains("_proj");
-        program.buffers.iter_mut().filter(is_layer).for_each(|buffer| buffer.quantised = Some(form));
-        program
+        buffers.iter_mut().filter(is_layer).for_each(|buffer| buffer.quantised = Some(form));
     };
-    let decode = schedule(stored(1, 132), 1024).unwrap();
+    let mut decode = decoding(model);
+    store(&mut decode.buffers);
+    let decode = schedule(decode, 1024).unwrap();
     let options = DeviceOptions { dealing: Dealing::InOrder, ..DeviceOptions::default() };
     let packed = Packed::new(&decode, &Plan::new(&decode, options).unwrap());
-    GraphPlan::beside(&Checked::new(stored(rows, 1)).unwrap(), H100, Some(&packed)).unwrap()
+    let mut step = planned(model, rows);
+    store(step.buffers_mut());
+    GraphPlan::beside(&step, H100, Some(&packed)).unwrap()
 }
 
 /// Beside packed codes all products of any number of rows read these: nothing is widened, and codes
@@ -90,10 +98,9 @@ fn graphs_of_few_rows_have_no_weights_of_their_own() {
         assert!(narrow.scratch.iter().all(|(scratch, _)| *scratch != Scratch::WantedLogits));
         assert_eq!(beside(model, 512).matrices.len(), 4 * layers + 1);
         // Where stages are dealt, nothing of it is of use.
-        let decode = schedule(program(model, 1, 132), 1024).unwrap();
+        let decode = schedule(decoding(model), 1024).unwrap();
         let packed = Packed::new(&decode, &Plan::new(&decode, DeviceOptions::default()).unwrap());
-        let checked = Checked::new(program(model, 64, 1)).unwrap();
-        let dealt = GraphPlan::beside(&checked, H100, Some(&packed)).unwrap();
+        let dealt = GraphPlan::beside(&planned(model, 64), H100, Some(&packed)).unwrap();
         assert_eq!(dealt.matrices, plan(model, 64).matrices);
     }
 }
@@ -129,8 +136,7 @@ fn launches_of_known_models() {
 #[test]
 fn shares_of_a_row_are_those_of_its_width() {
     let stats = |model: &str, rows: usize, multiprocessors: u32| {
-        let checked = Checked::new(program(model, rows, 1)).unwrap();
-        let plan = GraphPlan::new(&checked, GraphTarget { multiprocessors, ..H100 }).unwrap();
+        let plan = GraphPlan::new(&planned(model, rows), GraphTarget { multiprocessors, ..H100 }).unwrap();
         plan.scratch.into_iter().find_map(|(scratch, bytes)| (scratch == Scratch::SplitStats).then_some(bytes))
     };
     // Rows that may be alone, and shares of each.

@@ -4,30 +4,25 @@
 use std::sync::Arc;
 
 use tilewright_codegen::ir::Arch;
-use tilewright_codegen::target::Target;
-use tilewright_layout::DType;
-use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LowerOptions, lower};
+use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LowerOptions, StepPlan};
 use tilewright_megakernel::model::LlamaSpec;
-use tilewright_megakernel::program::{Program, Span};
+use tilewright_megakernel::program::Span;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, DeviceWeights};
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphOptions, GraphPlan, GraphWeights};
 use tilewright_megakernel::vm::reference::StepCells;
 
-use super::lab::{PAGE, PAGES, Reference, Rows, TARGET, normed, prompt, random, tiny, weights, worst};
+use super::lab::{
+    PAGES, Reference, Rows, TARGET, normed, options, planned_with, program_with, prompt, random, tiny, weights, worst,
+};
 
 /// As that of graphs of whole models.
 const BOUND: f64 = 2e-2;
 const ROWS: usize = 32;
 const TABLE: [i32; PAGES] = [5, 17, 2, 9, 23, 0, 11, 14];
 
-fn stage(spec: &LlamaSpec, devices: usize, layers: Span) -> Program {
-    let target = Target { sms: 1, ..Target::named("h100").unwrap() };
-    let base =
-        LowerOptions { rows: ROWS, page_tokens: PAGE, pages: Some(24), ..LowerOptions::for_context(PAGE * PAGES) };
-    let options = LowerOptions { splits: Some(1), kv: DType::BF16, devices, layers: Some(layers), ..base };
-    lower(spec, &|_| DType::BF16, target, &options).unwrap()
+fn stage(spec: &LlamaSpec, devices: usize, layers: Span) -> StepPlan {
+    planned_with(spec, &LowerOptions { devices, layers: Some(layers), ..options(ROWS) })
 }
 
 /// A step of both stages; the logits of all rows that are not idle.
@@ -43,10 +38,8 @@ fn step([first, last]: &mut [GraphMachine; 2], rows: &Rows) -> Vec<Vec<f32>> {
 
 /// The weights of a stage as a decode machine of one row streams them.
 fn packed(spec: &LlamaSpec, weights: &GraphWeights, layers: Span) -> DeviceWeights {
-    let target = Target { sms: 3, ..Target::named("h100").unwrap() };
-    let base = LowerOptions { page_tokens: PAGE, pages: Some(24), ..LowerOptions::for_context(PAGE * PAGES) };
-    let options = LowerOptions { splits: Some(1), kv: DType::BF16, layers: Some(layers), ..base };
-    let placed = schedule(lower(spec, &|_| DType::BF16, target, &options).unwrap(), 64).unwrap();
+    let program = program_with(spec, 3, &LowerOptions { layers: Some(layers), ..options(1) });
+    let placed = schedule(program, 64).unwrap();
     let cut = DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
     let mut packed = DeviceWeights::new(weights.device().clone(), Arc::new(random(spec)));
     packed.send(&placed, DeviceOptions { dealing: Dealing::InOrder, ..cut }, &mut |_, _| ()).unwrap();
@@ -57,12 +50,11 @@ fn agrees(spec: &LlamaSpec, arch: Arch, is_packed: bool, chunks: &[usize], seed:
     let tokens = prompt(40, seed as i32);
     let cut = spec.layers / 2;
     let mut machines = [Span::new(0, cut), Span::new(cut, spec.layers)].map(|layers| {
-        let checked = Checked::new(stage(spec, 1, layers)).unwrap();
         let mut weights = weights(spec, arch, seed);
         if is_packed {
             weights.share(&packed(spec, &weights, layers));
         }
-        let machine = weights.machine(checked, None, &mut |_, _| ()).unwrap();
+        let machine = weights.machine(stage(spec, 1, layers), None, &mut |_, _| ()).unwrap();
         assert_eq!(weights.bytes() == 0, is_packed, "the weights lie where they were packed");
         machine
     });
@@ -92,13 +84,12 @@ fn a_prompt_by_stages_agrees_with_the_reference() {
 fn what_does_not_fit_a_stage_is_refused() {
     let spec = tiny(32);
     for layers in [Span::new(0, 1), Span::new(1, 2)] {
-        let checked = Checked::new(stage(&spec, 2, layers)).unwrap();
-        let plan = GraphPlan::of_device(&checked, 0, TARGET, None, GraphOptions::default());
+        let plan = GraphPlan::of_device(&stage(&spec, 2, layers), 0, TARGET, None, GraphOptions::default());
         let error = plan.expect_err("two devices").to_string();
         assert!(error.contains("a stage of a pipeline that several devices share"), "{error}");
     }
-    let checked = Checked::new(stage(&spec, 1, Span::new(1, 2))).unwrap();
-    let mut machine = weights(&spec, Arch::Sm90a, 0).machine(checked, None, &mut |_, _| ()).unwrap();
+    let last = stage(&spec, 1, Span::new(1, 2));
+    let mut machine = weights(&spec, Arch::Sm90a, 0).machine(last, None, &mut |_, _| ()).unwrap();
     assert!(machine.set_input(HIDDEN_IN, &[0.0; 5]).is_err());
     assert!(machine.set_input("logits", &[]).is_err() && machine.f32(HIDDEN_IN).is_err());
 }

@@ -22,11 +22,10 @@ use safetensors::SafeTensors;
 use thiserror::Error;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LOGITS, LowerOptions, MAX_ROWS, lower};
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, MAX_ROWS, StepPlan, lower, plan};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights, LoadError};
 use tilewright_megakernel::vm::graph::{AnyGraph, PeerWeights};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
@@ -188,11 +187,21 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         let program = |target: Target, options: &LowerOptions| -> Result<Program, Failure> {
             Ok(lower(&spec, &dtype_of, target, options)?.stored_as(&*weights))
         };
-        let of_rows = |sms, rows| {
-            let lowering = LowerOptions { rows, ..on_gpu.clone() }.splits_for_gpu(spec.kv_heads, target.sms);
-            program(Target { sms, ..target.clone() }, &lowering)
+        let options_of = |rows| LowerOptions { rows, ..on_gpu.clone() };
+        let made = MachinesOf {
+            narrow: {
+                let options = options_of(case.narrow_rows()).splits_for_gpu(spec.kv_heads, target.sms);
+                program(target.clone(), &options)?
+            },
+            wide: match case.is_wide() {
+                true => {
+                    let step = plan(&spec, &dtype_of, target.clone(), &options_of(case.positions.len()))?;
+                    Some(step.stored_as(&*weights))
+                }
+                false => None,
+            },
         };
-        let (mut machine, mut graph) = match machines(case, &of_rows, target.sms, options, &mut resident)? {
+        let (mut machine, mut graph) = match machines(made, options, &mut resident)? {
             Err(LoadError::Unsupported(why)) => {
                 right = false;
                 bar.suspend(|| writeln!(io::stdout(), "{:5} refused: {why}", case.positions.len()))?;
@@ -270,23 +279,27 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!right)))
 }
 
-/// Makes the machines of a case; `program` lowers for a number of SMs and of rows.
+/// What the machines of a case run.
+struct MachinesOf {
+    /// The persistent kernel's program.
+    narrow: Program,
+    /// The step of a wide case.
+    wide: Option<StepPlan>,
+}
+
+/// Makes the machines of a case.
 fn machines(
-    case: &AccuracyCase,
-    program: &dyn Fn(usize, usize) -> Result<Program, Failure>,
-    sms: usize,
+    of: MachinesOf,
     options: DeviceOptions,
     resident: &mut Resident,
 ) -> Result<Result<MachineWithGraph, LoadError>, Failure> {
-    let (rows, wide) = (case.positions.len(), case.is_wide());
-    let narrow = program(sms, if wide { 1 } else { rows })?.with_cut_sums(&options)?;
-    let placed = schedule(narrow, TYPICAL_CONTEXT)?;
-    let decode = match resident.decode.machine(placed, None, options, &mut |_, _| ()) {
-        Ok(decode) if wide => decode,
-        decode => return Ok(decode.map(|decode| (decode, None))),
+    let placed = schedule(of.narrow.with_cut_sums(&options)?, TYPICAL_CONTEXT)?;
+    let (decode, wide) = match (resident.decode.machine(placed, None, options, &mut |_, _| ()), of.wide) {
+        (Ok(decode), Some(wide)) => (decode, wide),
+        (decode, _) => return Ok(decode.map(|decode| (decode, None))),
     };
     resident.graphs.share(&resident.decode);
-    let graph = resident.graphs.machine(Checked::new(program(1, rows)?)?, Some(decode.kv()), &mut |_, _| ());
+    let graph = resident.graphs.machine(wide, Some(decode.kv()), &mut |_, _| ());
     Ok(graph.map(|graph| (decode, Some(graph))))
 }
 
@@ -356,6 +369,11 @@ impl AccuracyCase {
     /// Whether it has more rows than a decode machine.
     fn is_wide(&self) -> bool {
         self.prompt || self.positions.len() > MOST_ROWS
+    }
+
+    /// Rows of its decode machine: of a wide case that decodes one row after the prompts.
+    fn narrow_rows(&self) -> usize {
+        if self.is_wide() { 1 } else { self.positions.len() }
     }
 
     fn pages_of(&self, row: usize) -> usize {

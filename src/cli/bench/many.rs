@@ -8,12 +8,10 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Instant;
 
-use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower, plan};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceWeights, MAX_STEPS};
 use tilewright_megakernel::vm::graph::{AnyGraph, GraphTuning, PeerWeights, ProductTuning};
 
@@ -56,20 +54,19 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let pages = base.pages_per_sequence();
     let base = LowerOptions { pages: Some(pages * rows), ..base };
     let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
-    let program = |rows, target: Target| {
-        let lowering = LowerOptions { rows, ..base.clone() }.splits_for_gpu(spec.kv_heads, target.sms);
-        lower(&spec, &dtype_of, target, &lowering).map(|program| program.stored_as(&*weights))
-    };
+    let options_of = |rows| LowerOptions { rows, ..base.clone() };
     let bar = LoadBar::new();
     // As in an engine: the decode machine packs the weights, and the graph reads them there.
     let mut graphs = PeerWeights::new(&devices, &weights);
     graphs.set_exchange(args.graph.exchange());
     let mut packed = DeviceWeights::on(devices, Arc::clone(&weights));
-    let placed = schedule(program(FEW, target.clone())?.with_cut_sums(&options)?, context)?;
+    let lowering = options_of(FEW).splits_for_gpu(spec.kv_heads, target.sms);
+    let program = lower(&spec, &dtype_of, target.clone(), &lowering)?.stored_as(&*weights);
+    let placed = schedule(program.with_cut_sums(&options)?, context)?;
     let mut few = packed.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
     drop(bar);
     graphs.share(&packed);
-    let wide = program(rows, Target { sms: 1, ..target })?;
+    let wide = plan(&spec, &dtype_of, target, &options_of(rows))?.stored_as(&*weights);
     let all_cells = |position: usize, rows: Range<usize>| StepInputs {
         tokens: rows.clone().map(|row| ((row * 7 + 11) % spec.vocab) as i32).collect(),
         positions: vec![position as i32; rows.len()],
@@ -81,9 +78,8 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     for settings in settings {
         let (attention, products) = tuning(settings)?;
         graphs.tune(attention, &products);
-        let wide = Checked::new(wide.clone())?;
         let bar = LoadBar::new();
-        let mut machine = graphs.machine(wide, Some(few.kv()), &mut |done, total| bar.show(done, total))?;
+        let mut machine = graphs.machine(wide.clone(), Some(few.kv()), &mut |done, total| bar.show(done, total))?;
         drop(bar);
         let expected = match &expected {
             Some(expected) => expected,

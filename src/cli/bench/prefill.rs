@@ -11,12 +11,10 @@ use std::time::Instant;
 
 use clap::Args;
 use thiserror::Error;
-use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LOGITS, LowerOptions, MAX_ROWS, lower};
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, MAX_ROWS, lower, plan};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceWeights};
 use tilewright_megakernel::vm::graph::{AnyGraph, Exchange, PeerWeights};
 
@@ -141,15 +139,16 @@ pub fn run(subject: &PrefillSubject, args: &PrefillArgs, journal: &Journal) -> R
     let pages = lowering.pages_per_sequence();
     let lowering = LowerOptions { pages: Some(pages), ..lowering };
     let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
-    let program = |rows, target: Target| {
-        let lowering = LowerOptions { rows, ..lowering.clone() }.splits_for_gpu(spec.kv_heads, target.sms);
-        lower(&spec, &dtype_of, target, &lowering).map(|program| program.stored_as(&*weights))
-    };
+    let options_of = |rows| LowerOptions { rows, ..lowering.clone() };
     let bar = LoadBar::new();
     let mut rows = PeerWeights::new(&devices, &weights);
     rows.set_exchange(exchange);
     let mut packed = DeviceWeights::on(devices, Arc::clone(&weights));
-    let narrow = || Ok::<_, Failure>(schedule(program(ROWS, target.clone())?, context)?);
+    let narrow = || {
+        let lowering = options_of(ROWS).splits_for_gpu(spec.kv_heads, target.sms);
+        let program = lower(&spec, &dtype_of, target.clone(), &lowering)?.stored_as(&*weights);
+        Ok::<_, Failure>(schedule(program, context)?)
+    };
     if quantised {
         // Products of any number of rows read the packed codes.
         packed.send(&narrow()?, options, &mut |done, total| bar.show(done, total))?;
@@ -157,7 +156,7 @@ pub fn run(subject: &PrefillSubject, args: &PrefillArgs, journal: &Journal) -> R
     }
     let mut graphs: Vec<AnyGraph> = Vec::new();
     for &chunk in &chunks {
-        let wide = Checked::new(program(chunk, Target { sms: 1, ..target.clone() })?)?;
+        let wide = plan(&spec, &dtype_of, target.clone(), &options_of(chunk))?.stored_as(&*weights);
         graphs.push(rows.machine(wide, graphs.first().map(AnyGraph::kv), &mut |done, total| bar.show(done, total))?);
     }
     let repeats = if is_simulated(&device) { [0, 1] } else { REPEATS };

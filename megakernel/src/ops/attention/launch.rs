@@ -9,8 +9,6 @@ use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout, hopper, w
 use tilewright_kernels::kv::{CpAsync, KvFamily, PoolType, Tma, WidenPages, is_swizzled};
 
 use super::Attention;
-use crate::ops::Op;
-use crate::program::Span;
 use crate::vm::device::{Unsupported, multiple};
 use crate::vm::graph::{GraphPlanner, GraphTuning, LaunchArg, LaunchGrid, LaunchMemory, LaunchOp, RowHeads, Scratch};
 
@@ -20,10 +18,6 @@ const DECODE_TILE: u32 = 16;
 const SHARE_L2: u32 = 4;
 
 impl LaunchOp for Attention {
-    fn level(&self) -> Op {
-        Op::from(Attention { kv_head: 0, rows: Span::all(0), split: 0, ..self.clone() })
-    }
-
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         let [rows, heads, depth] = plan.extents(self.q)?;
         let [kv_heads, pages, page_tokens, _] = plan.pool(self.k_pool)?;

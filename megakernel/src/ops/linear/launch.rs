@@ -4,20 +4,10 @@ use tilewright_kernels::gemv::hopper::WeightRows;
 
 use super::device::cap_of;
 use super::{Linear, LinearInput, LinearOutput};
-use crate::ops::Op;
-use crate::program::Span;
 use crate::vm::device::Unsupported;
 use crate::vm::graph::{Functions, GraphPlanner, LaunchOp, NormActivations, NormOf, ProductInput, RowHeads, Scratch};
 
 impl LaunchOp for Linear {
-    fn level(&self) -> Op {
-        let mut output = self.output.clone();
-        if let LinearOutput::Logits { tile, .. } = &mut output {
-            *tile = 0;
-        }
-        Op::from(Linear { rows: Span::all(0), cols: Span::all(0), output, ..self.clone() })
-    }
-
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         let [rows, _] = plan.extents(self.output.out())?;
         plan.rows(rows)?;

@@ -3,19 +3,13 @@
 use tilewright_kernels::gemv::hopper::WeightRows;
 
 use super::{KeyOutput, Qkv};
-use crate::ops::Op;
 use crate::ops::linear::launched_activations;
-use crate::program::Span;
 use crate::vm::device::Unsupported;
 use crate::vm::graph::{
     Appended, Functions, GraphPlanner, HeadsOut, HeadsPart, LaunchOp, ProductInput, RowHeads, Scratch,
 };
 
 impl LaunchOp for Qkv {
-    fn level(&self) -> Op {
-        Op::from(Qkv { kv_head: 0, strips: Span::all(0), rows: Span::all(0), ..self.clone() })
-    }
-
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         let a = launched_activations(plan, &self.input)?;
         let layers = [&self.wq, &self.wk, &self.wv].map(|layer| (layer.weight, layer.bias));

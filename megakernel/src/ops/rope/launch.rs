@@ -1,16 +1,10 @@
 //! Heads that are normalised and rotated by a launch of their own.
 
 use super::{HeadOutput, Rope};
-use crate::ops::Op;
-use crate::program::Span;
 use crate::vm::device::Unsupported;
 use crate::vm::graph::{GraphPlanner, HeadsOut, HeadsPart, LaunchOp};
 
 impl LaunchOp for Rope {
-    fn level(&self) -> Op {
-        Op::from(Rope { heads: Span::all(0), rows: Span::all(0), ..self.clone() })
-    }
-
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         let [_, heads, dim] = plan.extents(self.x)?;
         let to = match self.output {

@@ -19,6 +19,12 @@ pub enum Unsupported {
         #[source]
         source: Box<Unsupported>,
     },
+    #[error("a graph of launches does not compute level `{level}`: {source}")]
+    Level {
+        level: String,
+        #[source]
+        source: Box<Unsupported>,
+    },
     #[error("op `{op}` has no device function; lower the model with fused ops, or run it on `cpu`")]
     Op { op: &'static str },
     #[error("the program is for {devices} devices, and this machine has one; lower it for one, or run it on `cpu`")]

@@ -9,7 +9,7 @@ use tilewright_kernels::sample::Request;
 
 use super::machine::EachLogits;
 use super::{Exchange, GraphMachine, GraphPeers, GraphPlan, GraphTuning, GraphWeights, ProductTuning};
-use crate::validate::Checked;
+use crate::lower::StepPlan;
 use crate::vm::device::{
     AbortHandle, DeviceKernels, DeviceKv, DeviceWeights, LaunchError, LoadError, Packed, Unsupported,
 };
@@ -23,7 +23,7 @@ pub struct PeerWeights {
     all: Vec<GraphWeights>,
 }
 
-/// A program of many rows on one device or several. Made by [`PeerWeights::machine`]. What either
+/// A step of many rows on one device or several. Made by [`PeerWeights::machine`]. What either
 /// machine does, this does.
 pub enum AnyGraph {
     /// Of one.
@@ -68,10 +68,10 @@ impl PeerWeights {
     /// As [`GraphWeights::plan`], of the first device.
     ///
     /// # Errors
-    /// If no launches compute the program, or there is no device.
-    pub fn plan(&self, program: &Checked, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
+    /// If no launches compute the step, or there is no device.
+    pub fn plan(&self, step: &StepPlan, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
         let first = self.all.first().ok_or(Unsupported::Launch { what: "a program without a device" })?;
-        first.plan_of(program, 0, packed)
+        first.plan_of(step, 0, packed)
     }
 
     /// Makes a machine, by [`GraphWeights::machine`] of one device and [`GraphWeights::peers`] of
@@ -81,13 +81,13 @@ impl PeerWeights {
     /// As these; [`LoadError::Devices`] without a device.
     pub fn machine(
         &mut self,
-        program: Checked,
+        step: StepPlan,
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<AnyGraph, LoadError> {
         match &mut self.all[..] {
-            [one] => Ok(AnyGraph::One(Box::new(one.machine(program, kv, progress)?))),
-            several => Ok(AnyGraph::Several(GraphWeights::peers(several, program, kv, progress)?)),
+            [one] => Ok(AnyGraph::One(Box::new(one.machine(step, kv, progress)?))),
+            several => Ok(AnyGraph::Several(GraphWeights::peers(several, step, kv, progress)?)),
         }
     }
 }

@@ -11,20 +11,19 @@ use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::memory::{AnyBuffer, GraphMemory};
 use super::plan::GraphPlan;
 use super::sequence::Sequences;
-use crate::lower::LOGITS;
+use crate::lower::{LOGITS, StepPlan};
 use crate::program::BufferId;
-use crate::validate::Checked;
 use crate::vm::device::{AbortHandle, DeviceKv, LaunchError, LoadError};
 use crate::vm::reference::bind;
 use crate::vm::reference::cells::CellLimits;
-use crate::vm::reference::roles::CellRoles;
+use crate::vm::reference::roles::{self, CellRoles};
 use crate::vm::reference::{AccessError, StepCells};
 
-/// A program of many rows on a device, as a graph of launches.
+/// A step of many rows on a device, as a graph of launches.
 ///
 /// Made by [`GraphWeights::machine`](super::GraphWeights::machine).
 pub struct GraphMachine {
-    program: Checked,
+    step: StepPlan,
     pub(super) plan: GraphPlan,
     pub(super) cells: CellRoles,
     pub(super) limits: CellLimits,
@@ -66,21 +65,21 @@ pub type EachLogits<'e> = &'e mut dyn FnMut(usize, &[f32]);
 
 impl GraphMachine {
     pub(super) fn new(
-        program: Checked,
+        step: StepPlan,
         plan: GraphPlan,
         kernels: LazyKernels,
         memory: GraphMemory,
         device: Device,
         stream: Stream,
     ) -> Result<GraphMachine, LoadError> {
-        let (cells, limits) = bind::cells(&program)?;
+        let (cells, limits) = bind::cells_of(&step, roles::used_as(step.cells().iter().copied()))?;
         let graphs = BTreeMap::new();
         let choice = None;
         let logits = [None, None];
         let abort = AbortHandle::default();
         stream.wait()?;
         Ok(GraphMachine {
-            program,
+            step,
             plan,
             cells,
             limits,
@@ -96,9 +95,9 @@ impl GraphMachine {
         })
     }
 
-    /// The program.
-    pub fn program(&self) -> &Checked {
-        &self.program
+    /// The step that it runs.
+    pub fn step_plan(&self) -> &StepPlan {
+        &self.step
     }
 
     /// The plan.

@@ -15,8 +15,8 @@ use super::machine::GraphMachine;
 use super::plan::{GraphPlan, GraphTarget};
 use super::run::LINES;
 use super::tuning::{Exchange, GraphOptions, GraphTuning, ProductTuning};
+use crate::lower::StepPlan;
 use crate::program::{self, BufferId, BufferKind, Program};
-use crate::validate::Checked;
 use crate::vm::device::load::{self, BoundWeights};
 use crate::vm::device::one_device;
 use crate::vm::device::{DeviceKernels, DeviceKv, DeviceWeights, LoadError, MAX_ENDS, Packed, Unsupported};
@@ -27,9 +27,9 @@ use crate::weights::Weights;
 /// ```no_run
 /// # use std::sync::Arc;
 /// # use tilewright_codegen::device::Device;
-/// # use tilewright_megakernel::{validate::Checked, vm::device::DeviceMachine, vm::graph::GraphWeights, weights::Weights};
+/// # use tilewright_megakernel::{lower::StepPlan, vm::device::DeviceMachine, vm::graph::GraphWeights, weights::Weights};
 /// # use tilewright_megakernel::vm::reference::StepCells;
-/// # fn run(device: Device, weights: Arc<dyn Weights + Send + Sync>, wide: Checked, decode: &mut DeviceMachine, chunk: StepCells,
+/// # fn run(device: Device, weights: Arc<dyn Weights + Send + Sync>, wide: StepPlan, decode: &mut DeviceMachine, chunk: StepCells,
 /// #     next: StepCells) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut weights = GraphWeights::new(device, weights);
 /// let mut prompts = weights.machine(wide, Some(decode.kv()), &mut |_, _| ())?;
@@ -166,20 +166,20 @@ impl GraphWeights {
         &self.kernels
     }
 
-    /// The plan of a program's machine, beside a decode machine's packed weights where there are
+    /// The plan of a step's machine, beside a decode machine's packed weights where there are
     /// any: they need not be on the device.
     ///
     /// # Errors
-    /// If no launches compute the program.
-    pub fn plan(&self, program: &Checked, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
-        one_device(program)?;
-        self.plan_of(program, 0, packed)
+    /// If no launches compute the step.
+    pub fn plan(&self, step: &StepPlan, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
+        one_device(step)?;
+        self.plan_of(step, 0, packed)
     }
 
-    /// The plan of one of a program's devices.
+    /// The plan of one of a step's devices.
     pub(super) fn plan_of(
         &self,
-        program: &Checked,
+        step: &StepPlan,
         device: usize,
         packed: Option<&Packed>,
     ) -> Result<GraphPlan, Unsupported> {
@@ -187,7 +187,7 @@ impl GraphWeights {
         let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
         let target = GraphTarget { arch, multiprocessors: properties.sms };
         let options = GraphOptions { attention: self.tuning, products: &self.products, exchange: self.exchange };
-        GraphPlan::of_device(program, device, target, packed, options)
+        GraphPlan::of_device(step, device, target, packed, options)
     }
 
     pub(super) fn weights(&self) -> &dyn Weights {
@@ -200,35 +200,35 @@ impl GraphWeights {
     /// called where they are on the device already.
     ///
     /// # Errors
-    /// If no launches compute the program, a weight is missing, the pools are not those that the
-    /// program wants, or the device fails or has too little memory.
+    /// If no launches compute the step, a weight is missing, the pools are not those that the
+    /// step wants, or the device fails or has too little memory.
     pub fn machine(
         &mut self,
-        program: Checked,
+        step: StepPlan,
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphMachine, LoadError> {
-        let plan = self.plan(&program, self.packed())?;
-        let bound = BoundWeights::new(&program, &*self.weights)?;
-        self.machine_of(program, plan, &bound, kv, progress)
+        let plan = self.plan(&step, self.packed())?;
+        let bound = BoundWeights::new(&step, &*self.weights)?;
+        self.machine_of(step, plan, &bound, kv, progress)
     }
 
     /// A machine of a plan.
     pub(super) fn machine_of(
         &mut self,
-        program: Checked,
+        step: StepPlan,
         plan: GraphPlan,
         bound: &BoundWeights,
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphMachine, LoadError> {
-        self.room(&plan, &program, kv)?;
+        self.room(&plan, &step, kv)?;
         let stream = self.device.stream()?;
         // The driver compiles what prompts need while the weights are on their way, and the rest
         // when it is launched.
         let device = &self.device;
         let kernels = LazyKernels::new(&self.kernels, &plan.kernels)?;
-        let bound_plan = BoundPlan { plan: &plan, program: &program, weights: bound };
+        let bound_plan = BoundPlan { plan: &plan, program: &step, weights: bound };
         let (compiled, matrices) = std::thread::scope(|scope| {
             let compiled = scope.spawn(|| kernels.compile(plan.of_prompts()));
             let matrices = matrices(device, &stream, &mut self.matrices, bound_plan, progress);
@@ -236,15 +236,15 @@ impl GraphWeights {
         });
         compiled?;
         for &part in &plan.codes {
-            let key = program::Buffer { id: BufferId(0), ..program.buffers[part.index()].clone() };
+            let key = program::Buffer { id: BufferId(0), ..step.buffers[part.index()].clone() };
             if let (false, Some(matrix)) = (self.codes.iter().any(|(known, _)| *known == key), bound.codes(part)) {
                 self.codes.push((key, Codes::send(&stream, matrix)?));
             }
         }
         let prepacked = self.packed.as_ref().map(|(_, prepacked)| prepacked.clone());
-        let sent = Sent { matrices: matrices?, codes: self.codes_of(&plan, &program), prepacked };
+        let sent = Sent { matrices: matrices?, codes: self.codes_of(&plan, &step), prepacked };
         let memory = GraphMemory::new(&self.device, &stream, bound_plan, sent, kv)?;
-        GraphMachine::new(program, plan, kernels, memory, self.device.clone(), stream)
+        GraphMachine::new(step, plan, kernels, memory, self.device.clone(), stream)
     }
 
     /// The quantised matrices of a plan.

@@ -1,19 +1,18 @@
-//! The graph machine: a program of many rows as a graph of launches.
+//! The graph machine: a step of many rows as a graph of launches.
 //!
 //! A step of hundreds of rows is bound by arithmetic: a level of it keeps every SM busy for tens of
-//! microseconds, and what a launch costs between two levels is small beside that. So the tasks of a
-//! level become one product, one attention, one norm over all rows, by the library's standalone
-//! kernels, in the order of the program's levels on one stream. Keys and values are those of the
-//! [device machine](super::device): a prompt comes in by this one, and tokens are decoded by that
-//! one.
+//! microseconds, and what a launch costs between two levels is small beside that. So each level of
+//! the [plan](crate::lower::StepPlan) becomes one product, one attention, one norm over all rows, by
+//! the library's standalone kernels, in the order of the levels on one stream. Keys and values are
+//! those of the [device machine](super::device): a prompt comes in by this one, and tokens are
+//! decoded by that one.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `op` | the graph's side of an op's row |
-//! | `level` | tasks that make a level together, and the order of levels |
 //! | `planner`, `norms`, `products`, `heads`, `choice`, `exchange` | what rows of ops ask: activations; norms; products; heads; the choice of tokens; sums of the parts of several devices |
 //! | `launch` | a launch as data: kernel, grid, what its arguments name |
-//! | `plan` | a program as launches |
+//! | `plan` | a step as launches |
 //! | `tuning` | what may be chosen of attention, products and exchanges |
 //! | `kernels` | its kernels, compiled when they are first launched |
 //! | `sequence` | rows that are consecutive tokens of a sequence |
@@ -40,7 +39,6 @@ mod fault;
 mod heads;
 mod kernels;
 mod launch;
-mod level;
 mod machine;
 mod meetings;
 mod memory;

@@ -14,7 +14,7 @@ use super::machine::{Counts, EachLogits, GraphMachine, between};
 use super::nccl::NcclSums;
 use super::run::{FedSteps, run_by_host};
 use super::{GraphPlan, GraphWeights, meetings};
-use crate::validate::Checked;
+use crate::lower::StepPlan;
 use crate::vm::device::load::BoundWeights;
 use crate::vm::device::{AbortHandle, DeviceKv, LaunchError, LoadError, Unsupported, check_count, end_ids};
 use crate::vm::reference::StepCells;
@@ -70,36 +70,36 @@ impl PeerPart {
 }
 
 impl GraphWeights {
-    /// Makes a machine of a program of as many devices as these are the weights of, which reach
+    /// Makes a machine of a step of as many devices as these are the weights of, which reach
     /// each other's memory ([`open_peers`](tilewright_codegen::device::open_peers)). It uses the
     /// pools `kv`, or new ones. Each device has its shard of the weights, row by row or packed.
     ///
     /// # Errors
     /// As [`GraphWeights::machine`]; [`LoadError::Devices`] where there are not as many as the
-    /// program is for, or it is for one.
+    /// step is for, or it is for one.
     pub fn peers(
         all: &mut [GraphWeights],
-        program: Checked,
+        step: StepPlan,
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphPeers, LoadError> {
-        let wanted = program.devices;
+        let wanted = step.devices;
         let found = all.len();
         let Some(first) = all.first().filter(|_| found == wanted && wanted > 1) else {
             return Err(LoadError::Devices { wanted, found });
         };
-        let bound = BoundWeights::new(&program, first.weights())?;
+        let bound = BoundWeights::new(&step, first.weights())?;
         let kv = match kv {
             Some(kv) => kv.clone(),
             None => {
                 let streams = all.iter().map(|weights| weights.device().stream()).collect::<Result<Vec<_>, _>>()?;
                 let on: Vec<_> = all.iter().zip(&streams).map(|(weights, stream)| (weights.device(), stream)).collect();
-                let kv = DeviceKv::allocate(&program, &on)?;
+                let kv = DeviceKv::allocate(&step, &on)?;
                 streams.iter().try_for_each(|stream| stream.wait())?;
                 kv
             }
         };
-        let plan = |(device, weights): (usize, &GraphWeights)| weights.plan_of(&program, device, weights.packed());
+        let plan = |(device, weights): (usize, &GraphWeights)| weights.plan_of(&step, device, weights.packed());
         let plans = all.iter().enumerate().map(plan).collect::<Result<Vec<GraphPlan>, Unsupported>>()?;
         let parts = [PeerPart::Step(Counts::NONE), PeerPart::Choice];
         let held = |plan: &GraphPlan| parts.map(|part| part.of(plan).iter().filter(|l| plan.is_meeting(l)).count());
@@ -110,7 +110,7 @@ impl GraphWeights {
             return Err(Unsupported::Launch { what: "devices that do not add up as often as each other" }.into());
         }
         let of = |(weights, plan): (&mut GraphWeights, GraphPlan)| {
-            weights.machine_of(program.clone(), plan, &bound, Some(&kv), progress)
+            weights.machine_of(step.clone(), plan, &bound, Some(&kv), progress)
         };
         let machines = all.iter_mut().zip(plans).map(of).collect::<Result<Vec<_>, LoadError>>()?;
         Ok(GraphPeers::new(machines)?)

@@ -1,4 +1,4 @@
-//! A program as launches.
+//! A step as launches.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,10 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::Scratch;
 use super::launch::{AllReduce, Launch};
-use super::level::levels;
 use super::planner::GraphPlanner;
 use super::tuning::GraphOptions;
-use crate::program::{BufferId, Program};
-use crate::validate::Checked;
+use crate::lower::StepPlan;
+use crate::program::BufferId;
 use crate::vm::device::{Packed, RotationTable, Unsupported, one_device};
 
 /// The device that launches are planned for.
@@ -22,9 +21,9 @@ pub struct GraphTarget {
     pub multiprocessors: u32,
 }
 
-/// A program as launches: what a machine loads.
+/// A step as launches: what a machine loads.
 ///
-/// Lengths, positions and page tables are in no kernel, so programs that differ in these have the
+/// Lengths, positions and page tables are in no kernel, so steps that differ in these have the
 /// same.
 #[derive(Debug)]
 pub struct GraphPlan {
@@ -95,21 +94,21 @@ impl GraphPlan {
         self.meet == Some(launch.kernel)
     }
 
-    /// Plans a program for a device.
+    /// Plans a step for a device.
     ///
     /// # Errors
-    /// Ops, types and shapes that no launch computes; tasks that no order of launches serves.
-    pub fn new(program: &Checked, target: GraphTarget) -> Result<GraphPlan, Unsupported> {
-        GraphPlan::beside(program, target, None)
+    /// Ops, types and shapes that no launch computes.
+    pub fn new(step: &StepPlan, target: GraphTarget) -> Result<GraphPlan, Unsupported> {
+        GraphPlan::beside(step, target, None)
     }
 
-    /// Plans a program beside machines that stream packed weights: products of up to 64 rows read
+    /// Plans a step beside machines that stream packed weights: products of up to 64 rows read
     /// these in place.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].
-    pub fn beside(program: &Checked, target: GraphTarget, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
-        GraphPlan::tuned(program, target, packed, GraphOptions::default())
+    pub fn beside(step: &StepPlan, target: GraphTarget, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
+        GraphPlan::tuned(step, target, packed, GraphOptions::default())
     }
 
     /// Numbers of the kernels that a prompt's step and a row's logits are launched with.
@@ -119,21 +118,21 @@ impl GraphPlan {
         layers.chain(logits).map(|launch| launch.kernel).collect()
     }
 
-    /// Plans a program of one device with the given settings.
+    /// Plans a step of one device with the given settings.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].
     pub fn tuned(
-        program: &Checked,
+        step: &StepPlan,
         target: GraphTarget,
         packed: Option<&Packed>,
         options: GraphOptions<'_>,
     ) -> Result<GraphPlan, Unsupported> {
-        one_device(program)?;
-        GraphPlan::of_device(program, 0, target, packed, options)
+        one_device(step)?;
+        GraphPlan::of_device(step, 0, target, packed, options)
     }
 
-    /// Plans the launches of one of a program's devices. Where there are several, parts of sums are
+    /// Plans the launches of one of a step's devices. Where there are several, parts of sums are
     /// exchanged where the devices [meet](GraphPlan::meet): each adds the parts to a share of the
     /// rows, reading those of its peers, and stores the norm of these on all.
     /// [`GraphOptions::exchange`] sets another exchange.
@@ -141,23 +140,18 @@ impl GraphPlan {
     /// # Errors
     /// As [`GraphPlan::new`].
     pub fn of_device(
-        program: &Checked,
+        step: &StepPlan,
         device: usize,
         target: GraphTarget,
         packed: Option<&Packed>,
         options: GraphOptions<'_>,
     ) -> Result<GraphPlan, Unsupported> {
-        let program: &Program = program;
-        let levels = levels(program, device)?;
-        let mut planner = GraphPlanner::new(program, device, target, packed, options)?;
+        let mut planner = GraphPlanner::new(step, device, target, packed, options)?;
         planner.enter()?;
-        for level in &levels {
-            let Some(row) = level.op.launches() else { continue };
-            row.launch(&mut planner).map_err(|source| Unsupported::Task {
-                task: level.first.id,
-                label: level.first.label.clone(),
-                source: Box::new(source),
-            })?;
+        for level in step.levels().iter().filter(|level| level.is_of(device)) {
+            let row = level.op.launches().ok_or(Unsupported::Launch { what: "such an op" });
+            row.and_then(|row| row.launch(&mut planner))
+                .map_err(|source| Unsupported::Level { level: level.name.clone(), source: Box::new(source) })?;
         }
         planner.finish()
     }

@@ -251,10 +251,14 @@ fn values(buffer: &Buffer, values: &[f32]) -> Result<WeightTensor, BindError> {
     })
 }
 
-/// Finds the cells, and what they are to be checked against.
+/// Finds the cells of a program, and what they are to be checked against.
 pub(in crate::vm) fn cells(program: &Program) -> Result<(CellRoles, CellLimits), BindError> {
+    cells_of(program, roles::cells(program))
+}
+
+/// Finds what cells are to be checked against.
+pub(in crate::vm) fn cells_of(program: &Program, cells: CellRoles) -> Result<(CellRoles, CellLimits), BindError> {
     let name = |id: BufferId| program.buffers.get(id.index()).map_or_else(|| id.to_string(), |b| b.name.clone());
-    let cells = roles::cells(program);
     let shape = |id: BufferId| program.buffers.get(id.index()).map(|b| b.shape.clone()).unwrap_or_default();
     let entries = |role: &'static str, list: &[BufferId]| {
         let Some(&first) = list.first() else { return Ok(0) };

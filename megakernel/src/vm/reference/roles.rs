@@ -22,14 +22,17 @@ pub(in crate::vm) struct CellRoles {
     pub pagings: Vec<Paging>,
 }
 
-/// Finds the cells of a valid program. A buffer has one role: the validator refuses others.
+/// Finds the cells of a valid program.
 pub(in crate::vm) fn cells(program: &Program) -> CellRoles {
     let operands = Operands::new(&program.buffers);
+    used_as(program.tasks.iter().filter_map(|task| task.op.footprint(&operands).ok()).flat_map(|f| f.cells))
+}
+
+/// Finds the cells by what ops read them as. A buffer has one role: the validator refuses others.
+pub(in crate::vm) fn used_as(uses: impl IntoIterator<Item = (BufferId, CellUse)>) -> CellRoles {
     let mut roles = BTreeMap::new();
     let mut cells = CellRoles::default();
-    for (buffer, used) in
-        program.tasks.iter().filter_map(|task| task.op.footprint(&operands).ok()).flat_map(|f| f.cells)
-    {
+    for (buffer, used) in uses {
         roles.insert(buffer, used.role());
         match used {
             CellUse::Token { vocab } => cells.vocab = Some(cells.vocab.map_or(vocab, |least| least.min(vocab))),
