@@ -153,6 +153,8 @@ fn exchanged(
     };
     let name = format!("layers.{layer}.{}", added.product.projection());
     let joint = e.joint(&name);
+    // What no device adds up and no norm follows is added as it is made.
+    let is_apart = e.devices() > 1 || added.post_norm.is_some();
     let done = e.each_device(|e, device| {
         open.iter().try_for_each(|node| on_device(e, values, layer, node))?;
         let input = match values.location(added.x)? {
@@ -160,7 +162,7 @@ fn exchanged(
             Location::Inner => LinearInput::Plain { x: e.state().mlp },
             Location::Residual(_) => return Err(LowerError::Value { value: added.x.index() }),
         };
-        let output = match e.destinations(|parts| parts_of(parts, to)) {
+        let output = match e.destinations(|parts| parts_of(parts, to)).filter(|_| is_apart) {
             None => LinearOutput::Add { residual: buffer(e, from), out: buffer(e, to) },
             Some((out, sent)) => LinearOutput::Store { out, sent },
         };
@@ -169,6 +171,9 @@ fn exchanged(
         linear(e, LinearLevel { name: &name, joint, input, projection, features, output, ready })
     })?;
     let done = sum(e, &format!("{name}.sum"), done, |e| {
+        if !is_apart {
+            return None;
+        }
         // The first device gives the stream to another stage.
         let parts = e.parts().filter(|_| e.device == 0 || to != ResidualBuffer::Output)?;
         let norm = added.post_norm.map(|norm| NormWeight { weight: e.weights().get(norm.weight), eps: norm.eps });
