@@ -5,7 +5,7 @@ use tilewright_layout::Layout;
 
 use super::Strip;
 use super::codes::{BLOCK, Codes};
-use crate::quant::Code;
+use crate::quant::{Code, minifloat};
 use crate::tile::{Array, Float, Index, place};
 
 impl Strip {
@@ -24,11 +24,8 @@ impl Strip {
         let code = (word >> (element % of_word * bits)) & ((1u32 << bits) - 1);
         let group = column / self.span() * Strip::ROWS + row;
         let factor = |at: u32, float: Float| Array::new(stage.at(at), float).load(group);
-        let number = match codes.code {
-            Code::U4 | Code::I4 | Code::U8 | Code::I8 => code.cast::<f32>(),
-            Code::E4m3 => minifloat(code, [8, 3, 7]),
-            Code::E2m1 => minifloat(code, [4, 1, 1]),
-        };
+        // Integers are stored unsigned.
+        let number = minifloat(codes.code, code);
         let zero = match (codes.zeros, codes.code.is_integer()) {
             (true, _) => Some(factor(self.zeros_at(), Float::Bf16)),
             (false, true) => Some(code.builder().lit(f32::from(codes.code.middle()))),
@@ -39,18 +36,10 @@ impl Strip {
             let block = column / BLOCK;
             let [rows, blocks] = [0, 1].map(|mode| Layout::constant(blocks.mode(mode)));
             let at = (place(&rows, Index::below(row, Strip::ROWS)) + place(&blocks, block.into())).get(code.builder());
-            minifloat(stage.at(at + self.tile_bytes()).load().cast(), [8, 3, 7])
+            minifloat(Code::E4m3, stage.at(at + self.tile_bytes()).load().cast())
         };
         let scale = factor(self.scales_at(), codes.scale);
         let scale = if codes.blocks { of_block() * scale } else { scale };
         zero.map_or(number, |zero| number - zero) * scale
     }
-}
-
-/// The exact value of a minifloat, given its bits, the bits of its mantissa and its bias. Exponent
-/// and mantissa go to the places of an f32, times the power of two by which the biases differ.
-fn minifloat(code: Val<u32>, [bits, mantissa, bias]: [u32; 3]) -> Val<f32> {
-    let sign = 1u32 << (bits - 1);
-    let magnitude = (code & (sign - 1)) << (23 - mantissa);
-    (magnitude | ((code & sign) << (32 - bits))).bits::<f32>() * f32::from_bits((254 - bias) << 23)
 }

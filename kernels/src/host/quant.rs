@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::isa::Isa;
-use crate::quant::{Code, QuantMatrix};
+use crate::quant::{CodeFormat, QuantMatrix};
 
 /// `out[r, i] = Σ_c x[r, c] · w[features.start + i, c]` for `x: [rows, k]`,
 /// `out: [rows, features]`, row-major.
@@ -86,11 +86,11 @@ pub fn row_quantized(w: &QuantMatrix, row: usize) -> Vec<f32> {
 /// `code − zero` of a row, exact.
 fn unpack(w: &QuantMatrix, row: usize, values: &[f32], wide: &mut [f32]) {
     let codes = w.row(row);
-    match w.code() {
-        Code::U8 => wide.iter_mut().zip(codes).for_each(|(wide, &code)| *wide = f32::from(code)),
-        Code::I8 => wide.iter_mut().zip(codes).for_each(|(wide, &code)| *wide = f32::from(code as i8)),
-        Code::E4m3 => wide.iter_mut().zip(codes).for_each(|(wide, &code)| *wide = values[usize::from(code)]),
-        Code::U4 | Code::I4 | Code::E2m1 => {
+    match (w.code().bits(), w.code().format()) {
+        (8, CodeFormat::Unsigned) => wide.iter_mut().zip(codes).for_each(|(wide, &code)| *wide = f32::from(code)),
+        (8, CodeFormat::Signed) => wide.iter_mut().zip(codes).for_each(|(wide, &code)| *wide = f32::from(code as i8)),
+        (8, _) => wide.iter_mut().zip(codes).for_each(|(wide, &code)| *wide = values[usize::from(code)]),
+        _ => {
             for (pair, &code) in wide.chunks_mut(2).zip(codes) {
                 pair[0] = values[usize::from(code & 15)];
                 if let [_, high] = pair {
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
     use crate::naive;
-    use crate::quant::{drawn, shuffled};
+    use crate::quant::{Code, drawn, shuffled};
     use tilewright_codegen::trial::Draw;
 
     /// A matrix of random codes, scales, zeros and order.

@@ -26,6 +26,28 @@ pub enum Code {
     E2m1,
 }
 
+/// What the bits of a code spell. Whoever widens codes matches on this, and on no [`Code`].
+///
+/// ```
+/// use tilewright_kernels::quant::{Code, CodeFormat};
+/// assert_eq!(Code::I8.format(), CodeFormat::Signed);
+/// assert_eq!(Code::E4m3.format(), CodeFormat::Float { mantissa: 3, bias: 7 });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CodeFormat {
+    /// An unsigned integer.
+    Unsigned,
+    /// An integer in two's complement.
+    Signed,
+    /// A sign, an exponent with this bias, and bits of mantissa; subnormal where the exponent is 0.
+    Float {
+        /// Bits of the mantissa.
+        mantissa: u32,
+        /// What is subtracted from the exponent's bits.
+        bias: u32,
+    },
+}
+
 /// The magnitudes of e2m1.
 const E2M1: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 
@@ -63,18 +85,33 @@ impl Code {
         Code::ALL.into_iter().find(|code| code.name() == name)
     }
 
+    /// What its bits spell.
+    pub const fn format(self) -> CodeFormat {
+        match self {
+            Code::U4 | Code::U8 => CodeFormat::Unsigned,
+            Code::I4 | Code::I8 => CodeFormat::Signed,
+            Code::E4m3 => CodeFormat::Float { mantissa: 3, bias: 7 },
+            Code::E2m1 => CodeFormat::Float { mantissa: 1, bias: 1 },
+        }
+    }
+
+    /// Whether blocks of it may have scales of e4m3 beside the tensor's own, as NVFP4's have: then a
+    /// code times its block's scale is exact as f16.
+    pub const fn takes_block_scales(self) -> bool {
+        matches!(self, Code::E2m1)
+    }
+
     /// The zero point of symmetric schemes: the middle of unsigned integers, else 0.
     pub const fn middle(self) -> i16 {
-        match self {
-            Code::U4 => 8,
-            Code::U8 => 128,
-            Code::I4 | Code::I8 | Code::E4m3 | Code::E2m1 => 0,
+        match self.format() {
+            CodeFormat::Unsigned => 1 << (self.bits() - 1),
+            CodeFormat::Signed | CodeFormat::Float { .. } => 0,
         }
     }
 
     /// Whether the code is an integer; only integers have zero points.
     pub const fn is_integer(self) -> bool {
-        matches!(self, Code::U4 | Code::I4 | Code::U8 | Code::I8)
+        matches!(self.format(), CodeFormat::Unsigned | CodeFormat::Signed)
     }
 
     /// Least and greatest number of it.

@@ -127,7 +127,7 @@ impl QuantMatrix {
             (whole - x).abs() <= x * (2.0 * f32::EPSILON)
         };
         let QuantParts { code, group, order, scales, .. } = &self.parts;
-        let blocks = *code == Code::E2m1 && *group == BLOCK && self.groups() > 1;
+        let blocks = code.takes_block_scales() && *group == BLOCK && self.groups() > 1;
         let blocks = blocks && order.is_none() && !self.has_zeros() && scale > 0.0 && scale.is_finite();
         let tensor_scale = (blocks && scales.iter().all(|&x| near(x))).then_some(scale);
         QuantMatrix { tensor_scale, ..self }

@@ -28,7 +28,7 @@ mod part;
 mod trials;
 mod widen;
 
-pub use code::Code;
+pub use code::{Code, CodeFormat};
 pub use matrix::{QuantError, QuantMatrix, QuantParts, Zeros};
 pub use nearest::{Rounding, nearest};
 pub use part::{PartError, common_divisor, group_of_part};
@@ -36,3 +36,4 @@ pub use trials::shipped;
 #[cfg(test)]
 pub(crate) use trials::{drawn, shuffled};
 pub use widen::Widen;
+pub(crate) use widen::minifloat;

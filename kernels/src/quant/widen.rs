@@ -9,7 +9,7 @@ use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Global, Ptr, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel, Ty};
 
-use super::{Code, QuantMatrix};
+use super::{Code, CodeFormat, QuantMatrix};
 
 /// The shapes and types that the kernel is specialised for.
 ///
@@ -139,21 +139,21 @@ impl Widen {
         let bits = || (word >> shift) & ((1 << self.code.bits()) - 1);
         let signed =
             || (word << (32 - self.code.bits() as u32 - shift)).bits::<i32>() >> (32 - self.code.bits() as u32);
-        // Exponent and mantissa at the places of an f32, times the power of two by which the biases
-        // differ.
-        let float = |mantissa: u32, bias: i32| {
-            let (bits, sign) = (bits(), 1u32 << (self.code.bits() - 1));
-            let magnitude = (bits & (sign - 1)) << (23 - mantissa);
-            let sign = (bits & sign) << (32 - self.code.bits() as u32);
-            (magnitude | sign).bits::<f32>() * 2f32.powi(127 - bias)
-        };
-        match self.code {
-            Code::U4 | Code::U8 => bits().cast(),
-            Code::I4 | Code::I8 => signed().cast(),
-            Code::E4m3 => float(3, 7),
-            Code::E2m1 => float(1, 1),
+        match self.code.format() {
+            CodeFormat::Unsigned => bits().cast(),
+            CodeFormat::Signed => signed().cast(),
+            CodeFormat::Float { .. } => minifloat(self.code, bits()),
         }
     }
+}
+
+/// The exact value of a code that is a float; of another its bits as a number. Exponent and mantissa
+/// go to the places of an f32, times the power of two by which the biases differ.
+pub(crate) fn minifloat(code: Code, bits: Val<u32>) -> Val<f32> {
+    let CodeFormat::Float { mantissa, bias } = code.format() else { return bits.cast() };
+    let sign = 1u32 << (code.bits() - 1);
+    let magnitude = (bits & (sign - 1)) << (23 - mantissa);
+    (magnitude | ((bits & sign) << (32 - code.bits() as u32))).bits::<f32>() * f32::from_bits((254 - bias) << 23)
 }
 
 /// Scale and zero of a group of a row.

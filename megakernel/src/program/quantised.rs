@@ -66,8 +66,8 @@ impl Quantised {
     /// # Errors
     /// What of it a device does not have.
     pub fn codes(self) -> Result<Codes, CodesError> {
-        if let Quantised { code: Code::E2m1, group: Some(16), zeros: false, scale: DType::F8E4M3, ordered: false } =
-            self
+        if let Quantised { code, group: Some(16), zeros: false, scale: DType::F8E4M3, ordered: false } = self
+            && code.takes_block_scales()
         {
             return Ok(Codes::of_blocks());
         }

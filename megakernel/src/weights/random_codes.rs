@@ -7,7 +7,7 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use rayon::prelude::*;
 use tilewright_codegen::frozen::fnv1a;
-use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
+use tilewright_kernels::quant::{Code, CodeFormat, QuantMatrix, QuantParts, Zeros};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
@@ -118,20 +118,17 @@ impl Weights for RandomCodes {
 /// Drawn codes whose mean is zero: the NaNs of e4m3 become their neighbours, an integer without a
 /// counterpart the middle. A mean that is not zero would grow with every layer, until logits tell
 /// nothing of the rest.
-fn symmetric(code: Code, drawn: u8) -> u8 {
-    let halves = |from: u8, to: u8| {
-        [0x0f, 0xf0]
-            .into_iter()
-            .fold(drawn, |byte, half| if byte & half == from & half { byte & !half | to & half } else { byte })
+/// By the byte that is drawn.
+fn symmetric(code: Code) -> Vec<u8> {
+    let sign = 1u8 << (code.bits() - 1);
+    let one = |bits: u8| match code.format() {
+        CodeFormat::Unsigned if bits == 0 => sign,
+        CodeFormat::Signed if bits == sign => 0,
+        CodeFormat::Float { .. } if code.value(bits).is_nan() => bits ^ 1,
+        CodeFormat::Unsigned | CodeFormat::Signed | CodeFormat::Float { .. } => bits,
     };
-    match code {
-        Code::U4 => halves(0x00, 0x88),
-        Code::I4 => halves(0x88, 0x00),
-        Code::U8 if drawn == 0 => 0x80,
-        Code::I8 if drawn == 0x80 => 0,
-        Code::E4m3 if drawn & 0x7f == 0x7f => drawn ^ 1,
-        Code::U8 | Code::I8 | Code::E4m3 | Code::E2m1 => drawn,
-    }
+    let byte = |drawn: u8| if code.bits() == 4 { one(drawn & 15) | one(drawn >> 4) << 4 } else { one(drawn) };
+    (0..=u8::MAX).map(byte).collect()
 }
 
 /// Numbers that a name and a seed stand for, one for each counter.
@@ -158,11 +155,12 @@ fn random_codes(tensor: &TensorSpec, seed: u64, form: Quantised) -> Result<Quant
     let code = form.code;
     let word = numbers(&tensor.name, seed);
     let mut codes = vec![0u8; n * k.div_ceil(8 / code.bits())];
+    let symmetric = symmetric(code);
     codes.par_chunks_mut(TILE_BYTES).enumerate().for_each(|(chunk, codes)| {
         for (at, bytes) in codes.chunks_mut(8).enumerate() {
             let drawn = word((chunk * TILE_BYTES / 8 + at) as u64).to_le_bytes();
             for (byte, drawn) in bytes.iter_mut().zip(drawn) {
-                *byte = symmetric(code, drawn);
+                *byte = symmetric[usize::from(drawn)];
             }
         }
     });
@@ -238,7 +236,7 @@ mod tests {
                 };
                 numbers.into_iter().map(|number| values[usize::from(number)] - f32::from(code.middle())).sum()
             };
-            let sum: f32 = (0..=255u8).map(|drawn| value(symmetric(code, drawn))).sum();
+            let sum: f32 = symmetric(code).into_iter().map(value).sum();
             assert_eq!(sum, 0.0, "{code:?}");
         }
     }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::Quantised;
@@ -33,7 +32,7 @@ impl StoredModule {
         };
         let scale = match (self.scheme.scale_type, self.scheme.global) {
             // One of a block, and the tensor's.
-            (ScaleType::E4m3, Some(_)) if self.scheme.code == Code::E2m1 => DType::F8E4M3,
+            (ScaleType::E4m3, Some(_)) if self.scheme.code.takes_block_scales() => DType::F8E4M3,
             // Two scales become one.
             (_, Some(_)) => DType::F32,
             (ScaleType::Float | ScaleType::E8m0 | ScaleType::E4m3, None) => DType::BF16,

@@ -7,7 +7,7 @@ use crate::gemm::GemmBuffer;
 use crate::gemv::{CodePacker, Codes, Epilogue, Strip, pack};
 use crate::kv::{PoolType, swizzled};
 use crate::norm::SLOT;
-use crate::quant::Code;
+use crate::quant::{Code, CodeFormat};
 use crate::shipped::ShippedEntry;
 use crate::stored;
 use crate::tile::Float;
@@ -207,7 +207,8 @@ impl HopperCase {
 
 /// Codes of any kind in groups that this product takes.
 fn codes(draw: &mut Draw) -> Codes {
-    let code = [Code::U4, Code::U8, Code::E4m3, Code::E2m1][draw.between(0..=3) as usize];
+    let stored: Vec<Code> = Code::ALL.into_iter().filter(|code| code.format() != CodeFormat::Signed).collect();
+    let code = stored[draw.between(0..=stored.len() as u32 - 1) as usize];
     let group = [None, Some(32), Some(64), Some(96), Some(128)][draw.between(0..=4) as usize];
     let scale = [Float::Bf16, Float::F16, Float::F32][draw.between(0..=2) as usize];
     Codes { code, group, zeros: code.is_integer() && draw.between(0..=1) == 1, scale, blocks: false }
