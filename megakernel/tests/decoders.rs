@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use half::bf16;
 use proptest::prelude::*;
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::target::Target;
@@ -245,7 +246,20 @@ fn referenced(spec: &ModelSpec, weights: &RandomWeights, prompts: &Prompts, opti
     let target = Target::host(1 + prompts.seed as usize % 5);
     let program = lower(spec, &|_| DType::BF16, target, options).expect("a decoder that is lowered");
     let placed = schedule(program, PAGE * PAGES).expect("a valid program");
+    let machine = Machine::new(placed, weights, 1).expect("weights that fit");
+    stepped(machine, prompts)
+}
+
+/// By the reference machine with the operands of products rounded to bf16, as launches have them.
+fn rounded(spec: &ModelSpec, weights: &RandomWeights, prompts: &Prompts, options: &LowerOptions) -> Logits {
+    let program = lower(spec, &|_| DType::BF16, Target::host(1), options).expect("a decoder that is lowered");
+    let placed = schedule(program, PAGE * PAGES).expect("a valid program");
     let mut machine = Machine::new(placed, weights, 1).expect("weights that fit");
+    machine.set_operands(Some(|x| bf16::from_f32(x).to_f32()));
+    stepped(machine, prompts)
+}
+
+fn stepped(mut machine: Machine, prompts: &Prompts) -> Logits {
     let mut kv = KvState::new(machine.program()).expect("pools");
     let mut all = Vec::new();
     for cells in prompts.steps(prompts.rows()) {
@@ -377,14 +391,17 @@ proptest! {
 proptest! {
     #![proptest_config(cases(3, 500))]
 
-    /// Launches, whose activations are bf16.
+    /// Launches, whose activations are bf16: they are off by a few times what that rounding alone
+    /// changes.
     #[test]
     fn launches_agree_with_the_reference(decoder in decoder(), prompts in prompts(1..=3)) {
         let decoder = Decoder { head_dim: 32, ..decoder };
         let spec = decoder.model();
         let weights = RandomWeights::new(&spec, DType::BF16, prompts.seed).expect("random weights");
-        let expected = referenced(&spec, &weights, &prompts, &options(&prompts, DType::BF16));
+        let options = options(&prompts, DType::BF16);
+        let expected = referenced(&spec, &weights, &prompts, &options);
+        let rounding = worst(&rounded(&spec, &weights, &prompts, &options), &expected);
         let error = worst(&launched(&spec, &weights, &prompts), &expected);
-        prop_assert!(error < 4e-2, "{error}");
+        prop_assert!(error < 2e-2 + 4.0 * rounding, "{error}, and rounding changes {rounding}");
     }
 }
