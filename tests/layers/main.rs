@@ -1,0 +1,123 @@
+//! Which source file of the libraries uses which: never in circles, and never across layers that
+//! are closed to each other.
+//!
+//! A file uses another where it imports or names an item that the other defines; a re-export is no
+//! use. Tests and doc comments are not read. `circles.txt` and `closed.txt` list what is left to
+//! open: an entry that is no longer needed must be removed.
+
+mod module;
+mod tokens;
+mod tree;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use tree::{Arrows, SourceTree, circles};
+
+/// A layer that must not use another, by the folders of both.
+struct Closed {
+    from: &'static str,
+    to: &'static str,
+    reason: &'static str,
+}
+
+const CLOSED: [Closed; 9] = [
+    Closed {
+        from: "megakernel/src/ops/",
+        to: "megakernel/src/vm/device/",
+        reason: "an op states facts, from which the persistent back end chooses",
+    },
+    Closed {
+        from: "megakernel/src/ops/",
+        to: "megakernel/src/vm/graph/",
+        reason: "an op states facts, from which the launch back end chooses",
+    },
+    Closed {
+        from: "megakernel/src/vm/graph/",
+        to: "megakernel/src/vm/device/",
+        reason: "what back ends share has a module of its own",
+    },
+    Closed {
+        from: "megakernel/src/vm/device/",
+        to: "megakernel/src/vm/graph/",
+        reason: "what back ends share has a module of its own",
+    },
+    Closed {
+        from: "megakernel/src/vm/device/",
+        to: "megakernel/src/vm/reference/",
+        reason: "what back ends share has a module of its own",
+    },
+    Closed {
+        from: "megakernel/src/vm/graph/",
+        to: "megakernel/src/vm/reference/",
+        reason: "what back ends share has a module of its own",
+    },
+    Closed {
+        from: "megakernel/src/program/",
+        to: "megakernel/src/ops/",
+        reason: "a program is data; ops are rows over it",
+    },
+    Closed {
+        from: "megakernel/src/vm/device/",
+        to: "kernels/src/gemv/linear/",
+        reason: "a back end calls a product by its front page, not by its parts",
+    },
+    Closed {
+        from: "megakernel/src/vm/graph/",
+        to: "kernels/src/gemv/linear/",
+        reason: "a back end calls a product by its front page, not by its parts",
+    },
+];
+
+static ARROWS: LazyLock<Arrows> = LazyLock::new(|| SourceTree::read(&root()).arrows());
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The lines of a list beside this file, comments left out.
+fn list(name: &str) -> Vec<String> {
+    let path = Path::new("tests/layers").join(name);
+    let text = std::fs::read_to_string(root().join(&path)).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
+}
+
+/// The arrows inside a circle, one a line.
+fn text(circle: &BTreeSet<String>) -> String {
+    let inside = ARROWS.iter().filter(|((from, to), _)| circle.contains(from) && circle.contains(to));
+    inside.map(|((from, to), names)| format!("\n  {from} -> {to}: {}", joined(names))).collect()
+}
+
+fn joined(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn files_do_not_use_one_another_in_circles() {
+    assert!(ARROWS.len() > 5000, "the trees are where they were");
+    let found = circles(&ARROWS);
+    let allowed: Vec<BTreeSet<String>> =
+        list("circles.txt").iter().map(|line| line.split(' ').map(str::to_owned).collect()).collect();
+    for circle in &found {
+        let known = allowed.iter().any(|allowed| circle.is_subset(allowed));
+        assert!(known, "these files use one another in a circle:{}", text(circle));
+    }
+    let turning: BTreeSet<&String> = found.iter().flatten().collect();
+    let open: Vec<&String> = allowed.iter().flatten().filter(|file| !turning.contains(file)).collect();
+    assert!(open.is_empty(), "these files are in no circle any more, remove them from circles.txt: {open:#?}");
+}
+
+#[test]
+fn closed_layers_are_not_used() {
+    let mut allowed: BTreeSet<String> = list("closed.txt").into_iter().collect();
+    for ((from, to), names) in &*ARROWS {
+        let mut closed = CLOSED.iter().filter(|closed| from.starts_with(closed.from) && to.starts_with(closed.to));
+        if let Some(closed) = closed.next()
+            && !allowed.remove(&format!("{from} -> {to}"))
+        {
+            panic!("{from} uses {} of {to}: {}", joined(names), closed.reason);
+        }
+    }
+    assert!(allowed.is_empty(), "these arrows are gone, remove them from closed.txt: {allowed:#?}");
+}
