@@ -1,6 +1,6 @@
 //! Coordinates to offsets, and back.
 
-use crate::layout::{product, sum};
+use crate::int_tuple::{product, sum};
 use crate::profile::TreePosition;
 use crate::{IntTuple, Layout, LayoutError, Profile, laws};
 

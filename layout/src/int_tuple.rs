@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use crate::layout::{product, sum};
 use crate::profile::TreePosition;
 use crate::{LayoutError, MAX_LEAVES, Message, Profile};
 
@@ -198,5 +197,28 @@ impl fmt::Display for IntTuple {
 impl fmt::Debug for IntTuple {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// The product, or an error where 64 bits do not hold it.
+pub(crate) const fn product(left: i64, right: i64, what: &'static str) -> Result<i64, LayoutError> {
+    match left.checked_mul(right) {
+        Some(product) => Ok(product),
+        None => Err(LayoutError::Overflow { what, left, right }),
+    }
+}
+
+/// The sum, or an error where 64 bits do not hold it.
+pub(crate) const fn sum(left: i64, right: i64, what: &'static str) -> Result<i64, LayoutError> {
+    match left.checked_add(right) {
+        Some(sum) => Ok(sum),
+        None => Err(LayoutError::Overflow { what, left, right }),
+    }
+}
+
+impl Message {
+    /// The message followed by a tuple in the notation `((2,3),4)`.
+    pub const fn tuple(self, tuple: &IntTuple) -> Message {
+        self.tree(&tuple.profile, &tuple.values)
     }
 }

@@ -241,22 +241,6 @@ pub(crate) const fn times(left: i64, right: i64, what: &'static str) -> Result<i
     }
 }
 
-/// The product, or an error where 64 bits do not hold it.
-pub(crate) const fn product(left: i64, right: i64, what: &'static str) -> Result<i64, LayoutError> {
-    match left.checked_mul(right) {
-        Some(product) => Ok(product),
-        None => Err(LayoutError::Overflow { what, left, right }),
-    }
-}
-
-/// The sum, or an error where 64 bits do not hold it.
-pub(crate) const fn sum(left: i64, right: i64, what: &'static str) -> Result<i64, LayoutError> {
-    match left.checked_add(right) {
-        Some(sum) => Ok(sum),
-        None => Err(LayoutError::Overflow { what, left, right }),
-    }
-}
-
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(Message::new().layout(self).as_str())
@@ -266,5 +250,12 @@ impl fmt::Display for Layout {
 impl fmt::Debug for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+impl Message {
+    /// The message followed by a layout in the notation `shape:stride`.
+    pub const fn layout(self, layout: &Layout) -> Message {
+        self.tree(&layout.profile, &layout.shape).text(":").tree(&layout.profile, &layout.stride)
     }
 }

@@ -3,8 +3,6 @@
 //! A `const fn` can neither allocate nor format. [`Message`] is a byte buffer that both a `const`
 //! panic and `Display` write through, so an error reads the same from the compiler and at run time.
 
-use crate::{IntTuple, Layout, MAX_LEAVES, MAX_NODES, Profile};
-
 /// Bytes that a [`Message`] holds: more than the longest layout. Longer text is cut, and ends with
 /// `...`.
 pub const MESSAGE_CAPACITY: usize = 2048;
@@ -68,50 +66,12 @@ impl Message {
         self
     }
 
-    /// The message followed by a layout in the notation `shape:stride`.
-    pub const fn layout(self, layout: &Layout) -> Message {
-        self.tree(&layout.profile, &layout.shape).text(":").tree(&layout.profile, &layout.stride)
+    /// Whether the text ends with that byte.
+    pub(crate) const fn ends_with(&self, byte: u8) -> bool {
+        self.len > 0 && self.bytes[self.len - 1] == byte
     }
 
-    /// The message followed by a tuple in the notation `((2,3),4)`.
-    pub const fn tuple(self, tuple: &IntTuple) -> Message {
-        self.tree(&tuple.profile, &tuple.values)
-    }
-
-    const fn tree(mut self, profile: &Profile, values: &[i64; MAX_LEAVES]) -> Message {
-        // For every open tuple: how many of its modes are still to come.
-        let mut open = [0usize; MAX_NODES];
-        let mut depth = 0;
-        let mut leaf = 0;
-        let mut node = 0;
-        while node < profile.nodes() {
-            if depth > 0 {
-                if self.bytes[self.len - 1] != b'(' {
-                    self.push(b',');
-                }
-                open[depth - 1] -= 1;
-            }
-            match profile.arity(node) {
-                Some(arity) => {
-                    self.push(b'(');
-                    open[depth] = arity;
-                    depth += 1;
-                }
-                None => {
-                    self = self.number(values[leaf]);
-                    leaf += 1;
-                }
-            }
-            while depth > 0 && open[depth - 1] == 0 {
-                self.push(b')');
-                depth -= 1;
-            }
-            node += 1;
-        }
-        self
-    }
-
-    const fn push(&mut self, byte: u8) {
+    pub(crate) const fn push(&mut self, byte: u8) {
         if self.len < MESSAGE_CAPACITY {
             self.bytes[self.len] = byte;
             self.len += 1;

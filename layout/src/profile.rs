@@ -1,6 +1,7 @@
 //! The nesting of a tuple, without its numbers.
 
 use crate::LayoutError;
+use crate::Message;
 
 /// The most integers that a shape, a stride or a coordinate holds.
 ///
@@ -256,5 +257,41 @@ impl Profile {
         self.kinds[self.nodes()] = node;
         self.nodes += 1;
         Ok(())
+    }
+}
+
+impl Message {
+    /// The message followed by the values of a tuple's leaves, in its parentheses.
+    pub(crate) const fn tree(mut self, profile: &Profile, values: &[i64; MAX_LEAVES]) -> Message {
+        // For every open tuple: how many of its modes are still to come.
+        let mut open = [0usize; MAX_NODES];
+        let mut depth = 0;
+        let mut leaf = 0;
+        let mut node = 0;
+        while node < profile.nodes() {
+            if depth > 0 {
+                if !self.ends_with(b'(') {
+                    self.push(b',');
+                }
+                open[depth - 1] -= 1;
+            }
+            match profile.arity(node) {
+                Some(arity) => {
+                    self.push(b'(');
+                    open[depth] = arity;
+                    depth += 1;
+                }
+                None => {
+                    self = self.number(values[leaf]);
+                    leaf += 1;
+                }
+            }
+            while depth > 0 && open[depth - 1] == 0 {
+                self.push(b')');
+                depth -= 1;
+            }
+            node += 1;
+        }
+        self
     }
 }

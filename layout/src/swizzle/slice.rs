@@ -1,6 +1,6 @@
 //! Slices of swizzled layouts, which often need no swizzle any more.
 
-use crate::layout::sum;
+use crate::int_tuple::sum;
 use crate::swizzle::swizzled::enumerable;
 use crate::{Composed, Coord, Layout, LayoutError, Swizzle, Swizzled};
 

@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use crate::layout::{LIMIT, sum};
+use crate::int_tuple::sum;
+use crate::layout::LIMIT;
 use crate::profile::TreePosition;
 use crate::{IntTuple, Layout, LayoutError, Swizzle, Tiler, laws::MAX_ENUMERATION};
 

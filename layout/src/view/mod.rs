@@ -25,6 +25,7 @@
 //! [`TensorView::split`], [`PartIter`]), or tiles clipped at the edge
 //! ([`TensorView::clipped_tile`]).
 
+mod cut;
 mod distribute;
 mod error;
 mod fixed;

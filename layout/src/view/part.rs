@@ -5,6 +5,7 @@
 
 use core::ops::Range;
 
+use crate::view::cut::cut_mode;
 use crate::view::distribute::place_along;
 use crate::view::{OffsetMap, PartIter, Space, TensorView, ViewError};
 use crate::{Layout, LayoutError, Swizzled};
@@ -203,27 +204,6 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         let (origin, part) = cut_mode(&layout.mode(mode)?, mode, start, step, count)?;
         Ok(self.value_part(layout.replace(mode, &part)?, origin))
     }
-}
-
-/// Where `count` indices of a mode begin, from `start` on and `step` apart, and their layout from
-/// there.
-pub(super) fn cut_mode(
-    whole: &Layout,
-    mode: usize,
-    start: usize,
-    step: usize,
-    count: usize,
-) -> Result<(usize, Layout), ViewError> {
-    let torn = ViewError::Torn { mode, start, step, count };
-    let origin = whole.at(start as i64);
-    let part = match count {
-        1 => Layout::ONE,
-        _ => whole.composition(&Layout::leaf(count as i64, step as i64)?).map_err(|_| torn)?,
-    };
-    // The composition starts at index 0. A single stride is the same from any index; of a nested
-    // mode it need not be.
-    let moved = |i: usize| whole.at((start + i * step) as i64) - origin == part.at(i as i64);
-    if whole.is_leaf() || (0..count).all(moved) { Ok((origin as usize, part)) } else { Err(torn) }
 }
 
 fn positive(operation: &'static str, argument: &'static str, value: usize) -> Result<usize, LayoutError> {

@@ -1,6 +1,6 @@
 //! Parts along a mode, once or in a circle, their extent known at run time.
 
-use crate::view::part::cut_mode;
+use crate::view::cut::cut_mode;
 use crate::view::round::Round;
 use crate::view::{Space, TensorView, ViewError};
 use crate::{Layout, Swizzled};
