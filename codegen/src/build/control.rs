@@ -1,15 +1,12 @@
 //! Control flow: branches, loops, the end of a thread, machine control.
 
 use super::ptr::Counter;
+use super::recorder::Body;
 use super::{Builder, IntoVal, Scalar, Val, Var};
 use crate::ir::attr::{RegChange, RegCount, Remark};
 use crate::ir::{ControlOp, Operand, StmtKind, ValueId};
 use core::cell::Cell;
 use core::panic::Location;
-
-/// What records a block. As an object: code that is generic over closures is compiled anew for each
-/// of them, with their own code in it as often as it calls them.
-pub(super) type Body<'b> = &'b mut dyn FnMut();
 
 /// What is called once, as something that might be called often.
 fn once(body: impl FnOnce()) -> impl FnMut() {

@@ -184,6 +184,22 @@ impl<T> Ptr<'_, Global, T> {
 }
 
 impl Builder {
+    /// Marks a value as zero where a mask says that there is no element: taking the maximum or the
+    /// minimum of such values is refused. For libraries that load under masks.
+    ///
+    /// ```
+    /// use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
+    /// let kernel = record("hasty", Arch::Sm80, block(32), |k| {
+    ///     let x = k.padded(k.global::<f32>("x").at(k.lane()).load());
+    ///     k.global::<f32>("y").store(x.max(x.shfl_bfly(1)));
+    /// });
+    /// assert!(verify(kernel).unwrap_err().to_string().contains("maximum or minimum of a masked load"));
+    /// ```
+    pub fn padded<'k, T: Scalar>(&'k self, value: Val<'k, T>) -> Val<'k, T> {
+        self.mark_padded(value.operand());
+        value
+    }
+
     /// An access policy of L2 that treats every access alike.
     #[track_caller]
     pub fn policy(&self, eviction: Eviction) -> Val<'_, u64> {

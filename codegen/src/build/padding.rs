@@ -5,7 +5,6 @@
 //! masked load is wrong where all elements are below zero, a minimum where all are above. Such a
 //! reduction is refused while it is recorded.
 
-use super::{Builder, Scalar, Val};
 use crate::ir::{ArithOp, Inst, Operand, ValueId, ValueOp};
 
 /// What is known of the values of a kernel, by their numbers.
@@ -79,23 +78,5 @@ impl Padding {
         let (a, b) = (self.source(*a), self.source(*b));
         let padded = a == ValueOrigin::Padded || b == ValueOrigin::Padded;
         padded && a != ValueOrigin::Elsewhere && b != ValueOrigin::Elsewhere
-    }
-}
-
-impl Builder {
-    /// Marks a value as zero where a mask says that there is no element: taking the maximum or the
-    /// minimum of such values is refused. For libraries that load under masks.
-    ///
-    /// ```
-    /// use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
-    /// let kernel = record("hasty", Arch::Sm80, block(32), |k| {
-    ///     let x = k.padded(k.global::<f32>("x").at(k.lane()).load());
-    ///     k.global::<f32>("y").store(x.max(x.shfl_bfly(1)));
-    /// });
-    /// assert!(verify(kernel).unwrap_err().to_string().contains("maximum or minimum of a masked load"));
-    /// ```
-    pub fn padded<'k, T: Scalar>(&'k self, value: Val<'k, T>) -> Val<'k, T> {
-        self.mark_padded(value.operand());
-        value
     }
 }

@@ -349,3 +349,10 @@ macro_rules! counters {
 }
 
 counters!(u32, i32, u64, i64);
+
+impl<'k, S, T> Ptr<'k, S, T> {
+    /// The recorder that it belongs to.
+    pub fn builder(self) -> &'k Builder {
+        self.k
+    }
+}

@@ -1,6 +1,5 @@
 //! The recorder: open blocks, fresh values, hash-consing of pure values.
 
-use super::control::Body;
 use super::fold::fold;
 use super::padding::Padding;
 use crate::ir::{
@@ -11,6 +10,10 @@ use crate::ir::{
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::panic::Location;
+
+/// What records a block. As an object: code that is generic over closures is compiled anew for each
+/// of them, with their own code in it as often as it calls them.
+pub(super) type Body<'b> = &'b mut dyn FnMut();
 
 /// The recorder of a kernel: methods append instructions and return values that record what is done
 /// with them.

@@ -1,7 +1,7 @@
 //! Typed values: `Val` with its operators, the Rust types that stand for IR types, literals as
 //! arguments.
 
-use super::{Builder, Ptr, Var};
+use super::Builder;
 use crate::ir::{Const, Operand, Ty};
 use core::marker::PhantomData;
 use half::{bf16, f16};
@@ -10,7 +10,7 @@ use half::{bf16, f16};
 /// record instructions.
 ///
 /// `T` is the Rust type of the number: `u32`, `f32`, `half::bf16`, `bool` and so on. A value is
-/// written once and is `Copy`; a register that changes is a [`Var`]. Literals stand wherever values
+/// written once and is `Copy`; a register that changes is a [`Var`](super::Var). Literals stand wherever values
 /// may.
 ///
 /// | Rust | kernel |
@@ -63,13 +63,6 @@ impl<'k, T: Scalar> Val<'k, T> {
     /// The operand that the recorded kernel names it by.
     pub fn operand(self) -> Operand {
         self.op
-    }
-}
-
-impl<'k, S, T> Ptr<'k, S, T> {
-    /// The recorder that it belongs to.
-    pub fn builder(self) -> &'k Builder {
-        self.k
     }
 }
 
@@ -161,13 +154,6 @@ pub trait IntoVal<'k, T: Scalar> {
 impl<'k, T: Scalar> IntoVal<'k, T> for Val<'k, T> {
     fn val(self, _: &'k Builder) -> Val<'k, T> {
         self
-    }
-}
-
-impl<'k, T: Scalar> IntoVal<'k, T> for Var<'k, T> {
-    #[track_caller]
-    fn val(self, _: &'k Builder) -> Val<'k, T> {
-        self.get()
     }
 }
 

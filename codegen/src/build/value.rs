@@ -320,3 +320,10 @@ impl<'k, T: Scalar> Var<'k, T> {
         k.emit(ValueOp::Set { ty: T::TY, r, a });
     }
 }
+
+impl<'k, T: Scalar> IntoVal<'k, T> for Var<'k, T> {
+    #[track_caller]
+    fn val(self, _: &'k Builder) -> Val<'k, T> {
+        self.get()
+    }
+}

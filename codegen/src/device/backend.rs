@@ -5,7 +5,7 @@
 //! once for every kind of device; it moves bytes, runs work in order, and answers for the handles
 //! that it gave out. A handle frees what it stands for when its last clone is dropped.
 
-use super::{DeviceError, End, KernelSource, Properties, Signature, TensorShape};
+use super::{DeviceError, KernelSource, Properties, Signature, TensorShape};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -431,4 +431,13 @@ pub enum AtomicWords<'m> {
     Bits32(&'m [AtomicU32]),
     /// Of 64 bits.
     Bits64(&'m [AtomicU64]),
+}
+
+/// Which end of a way a process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It sends.
+    Sends,
+    /// It takes what comes.
+    Takes,
 }

@@ -119,3 +119,13 @@ impl<T> std::fmt::Debug for Buffer<T> {
         write!(f, "Buffer<{}>({} at {address:#x})", std::any::type_name::<T>(), self.len)
     }
 }
+
+impl Device {
+    /// Device memory for `len` elements, uninitialised, aligned to 256 bytes.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`]; when the device fails.
+    pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>, DeviceError> {
+        Buffer::new(self, len)
+    }
+}

@@ -225,3 +225,21 @@ impl<W> std::fmt::Debug for Mapped<W> {
         write!(f, "Mapped<{}>({})", std::any::type_name::<W>(), self.len)
     }
 }
+
+impl Device {
+    /// Page-locked host memory for `len` elements, zeroed.
+    ///
+    /// # Errors
+    /// [`DeviceError::HostMemory`]; when the device fails.
+    pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>, DeviceError> {
+        Pinned::new(self, len)
+    }
+
+    /// Host memory of `len` words that kernels use in place, zeroed.
+    ///
+    /// # Errors
+    /// [`DeviceError::HostMemory`]; when the device fails.
+    pub fn mapped<W: Word>(&self, words: usize) -> Result<Mapped<W>, DeviceError> {
+        Mapped::new(self, words)
+    }
+}

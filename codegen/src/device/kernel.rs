@@ -154,3 +154,14 @@ fn check_grid(signature: &Signature, grid: [u32; 3]) -> Result<(), DeviceError> 
     }
     Ok(())
 }
+
+impl Device {
+    /// Makes a kernel ready to launch.
+    ///
+    /// # Errors
+    /// [`DeviceError::Arch`], [`DeviceError::Jit`], [`DeviceError::Layout`],
+    /// [`DeviceError::LaunchTooLarge`], [`DeviceError::NotCooperative`]; when the device fails.
+    pub fn load(&self, source: &dyn KernelSource) -> Result<Kernel, DeviceError> {
+        Kernel::load(self, source)
+    }
+}

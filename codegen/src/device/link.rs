@@ -3,7 +3,7 @@
 
 use bytemuck::Pod;
 
-use super::backend::Handle;
+use super::backend::{End, Handle};
 use super::{Buffer, Device, DeviceError, Stream};
 
 /// The end of a way between two devices that is this process's. What is sent on it has a stream of
@@ -25,15 +25,6 @@ pub struct DeviceLink {
 
 /// Bytes of the first word.
 const FIRST: usize = 256;
-
-/// Which end of a way a process has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// It sends.
-    Sends,
-    /// It takes what comes.
-    Takes,
-}
 
 impl DeviceLink {
     /// Whether the device can have ways to others.

@@ -268,3 +268,21 @@ impl Graph {
         self.device.backend().submit_graph(&stream.handle, &self.handle)
     }
 }
+
+impl Device {
+    /// A new stream.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn stream(&self) -> Result<Stream, DeviceError> {
+        Stream::new(self)
+    }
+
+    /// A list of work made ready to be launched as one.
+    ///
+    /// # Errors
+    /// [`DeviceError::Foreign`]; when the device fails.
+    pub fn graph(&self, work: &[Work]) -> Result<Graph, DeviceError> {
+        Graph::new(self, work)
+    }
+}

@@ -1,11 +1,8 @@
 //! The recorded kernel: parameters, shared memory, registers, and a tree of statements.
 
+use super::source::{Src, caller};
 use super::{Arch, IndexBounds, Inst, Limit, Operand, ParamId, SharedId, StmtId, Ty, ValueId};
 use core::fmt;
-use core::panic::Location;
-
-/// The line of Rust that recorded something.
-pub type Src = &'static Location<'static>;
 
 /// A kernel as recorded, not yet checked.
 ///
@@ -319,12 +316,6 @@ impl Kernel {
     }
 }
 
-/// The author's line for a line of a library: that of the innermost enclosing statement in another
-/// file.
-pub(crate) fn caller(around: &[Src], src: Src) -> Option<Src> {
-    around.iter().rev().copied().find(|outer| outer.file() != src.file())
-}
-
 fn walk<'a>(block: &'a [Stmt], see: &mut dyn FnMut(&'a Stmt)) {
     for stmt in block {
         see(stmt);
@@ -351,11 +342,4 @@ fn edit(block: &mut Block, change: &mut dyn FnMut(&mut Block)) {
         }
     }
     change(block);
-}
-
-impl fmt::Display for Kernel {
-    /// The text form: the same bytes for the same recording, without source lines.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        super::text::write(self, f, &mut |_, _| Ok(()))
-    }
 }

@@ -12,6 +12,7 @@
 //! | `inst` | instructions, one row each, by family |
 //! | `kernel` | the kernel, its statements, how it is launched |
 //! | `known` | what is known of values while they are recorded |
+//! | `source` | where a kernel was recorded |
 //! | `text` | the text form |
 //!
 //! # What a kernel is
@@ -46,6 +47,7 @@ mod inst;
 mod kernel;
 mod known;
 mod operand;
+mod source;
 pub(crate) mod text;
 mod ty;
 
@@ -57,11 +59,10 @@ pub use inst::{
     Access, ArithOp, BitsOp, ChoiceSource, ControlOp, ConvertOp, CopyOp, Flag, Inst, InstRow, MemOp, MmaOp,
     OperandSlot, OperandSpec, Role, Rule, SyncOp, ValueOp, WarpOp, rows,
 };
-pub(crate) use kernel::caller;
 pub(crate) use kernel::one_of;
-pub use kernel::{
-    Block, Kernel, LaunchBounds, Param, ParamKind, SharedAllocation, SharedKind, Src, Stmt, StmtKind, Var,
-};
+pub use kernel::{Block, Kernel, LaunchBounds, Param, ParamKind, SharedAllocation, SharedKind, Stmt, StmtKind, Var};
 pub(crate) use known::{Knowledge, KnownBits};
 pub use operand::{Addr, Const, Operand, Regs};
+pub use source::Src;
+pub(crate) use source::caller;
 pub use ty::{Space, Ty, TyClass};

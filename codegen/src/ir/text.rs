@@ -3,6 +3,13 @@
 use super::{Addr, Block, Inst, Kernel, OperandSlot, ParamKind, Regs, SharedKind, Stmt, StmtId, StmtKind, Ty};
 use core::fmt::{self, Write};
 
+impl fmt::Display for Kernel {
+    /// The text form: the same bytes for the same recording, without source lines.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(self, f, &mut |_, _| Ok(()))
+    }
+}
+
 /// Writes the kernel; `after` may add lines after a statement's.
 pub(crate) fn write(
     kernel: &Kernel,

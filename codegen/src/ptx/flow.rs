@@ -1,6 +1,6 @@
 //! Control flow: labels and predicated branches.
 
-use super::emit_instruction;
+use super::instruction::emit_instruction;
 use super::writer::{Writer, type_name};
 use crate::ir::{Block, Stmt, StmtKind, Ty};
 

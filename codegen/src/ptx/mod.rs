@@ -17,6 +17,7 @@ mod convert;
 mod copies;
 mod copy;
 mod flow;
+mod instruction;
 mod mem;
 mod mma;
 mod read;
@@ -25,7 +26,7 @@ mod value;
 mod warp;
 mod writer;
 
-use crate::ir::{Inst, Kernel, ParamKind};
+use crate::ir::{Kernel, ParamKind};
 use crate::verify::Verified;
 use core::fmt::Write as _;
 use writer::Writer;
@@ -81,20 +82,5 @@ fn parameter(kernel: &str, index: u32, kind: ParamKind) -> String {
             let (bytes, align) = kind.layout();
             format!("\n    .param .align {align} .b8 {kernel}_p{index}[{bytes}]")
         }
-    }
-}
-
-fn emit_instruction(w: &mut Writer<'_>, inst: &Inst) {
-    match inst {
-        Inst::Arith(op) => arith::emit_arith(w, op),
-        Inst::Bits(op) => bits::emit_bits(w, op),
-        Inst::Convert(op) => convert::emit_convert(w, op),
-        Inst::Value(op) => value::emit_value(w, op),
-        Inst::Mem(op) => mem::emit_mem(w, op),
-        Inst::Warp(op) => warp::emit_warp(w, op),
-        Inst::Sync(op) => sync::emit_sync(w, op),
-        Inst::Copy(op) => copy::emit_copy(w, op),
-        Inst::Mma(op) => mma::emit_mma(w, op),
-        Inst::Control(op) => control::emit_control(w, op),
     }
 }

@@ -32,6 +32,7 @@ mod number;
 mod order;
 #[warn(clippy::wildcard_enum_match_arm)]
 mod program;
+mod run;
 #[warn(clippy::wildcard_enum_match_arm)]
 mod step;
 #[cfg(test)]
@@ -41,7 +42,8 @@ pub use count::{Counters, SiteCounts};
 pub use fault::{ByteRange, Fault, FaultKind, HostWhy, Other, StuckWarp, ThreadAt};
 pub use host::{Answers, HostOrder, OnLoss, Opens};
 pub(crate) use launch::PATIENCE;
-pub use launch::{Arg, Checks, Interrupt, Launch, Left, Loss, Outcome, SimError, run};
+pub use launch::{Arg, Checks, Interrupt, Launch, Left, Loss};
 pub use memory::{Memory, MemoryElement, MemoryError, Why};
 pub use program::DecodeError;
+pub use run::{Outcome, SimError, run};
 pub use step::{OutOfBoundsFill, TensorElem, TensorMapDescriptor, TensorMapError, TensorSwizzle};

@@ -1,8 +1,8 @@
 //! Faults of registers and `wgmma`: `verify` leaves no kernel that has them, so the machine runs
 //! kernels here that it never sees elsewhere.
 
-use super::launch::run_unverified;
 use super::mutate::mutants;
+use super::run::run_unverified;
 use super::{Arg, Fault, Launch, Memory, Outcome, TensorElem, TensorMapDescriptor, TensorSwizzle};
 use crate::gallery;
 use crate::ir::{Arch, Const, Kernel};

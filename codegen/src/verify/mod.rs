@@ -21,6 +21,7 @@
 mod arith;
 mod copy;
 mod error;
+mod faults;
 mod flight;
 mod launch;
 mod mem;
@@ -31,7 +32,8 @@ mod uniform;
 
 pub use error::{ErrorKind, VerifyError, VerifyErrors};
 
-use crate::ir::{Flag, Inst, Kernel, Knowledge, Stmt, StmtKind, text};
+use crate::ir::{Flag, Inst, Kernel, Knowledge, StmtKind};
+use faults::Faults;
 
 /// A kernel that passed every rule. Only [`verify`] makes one, and it cannot be changed.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,39 +93,6 @@ pub fn verify(kernel: Kernel) -> Result<Verified, VerifyErrors> {
     let mut errors = faults.errors;
     errors.sort_by_key(|error| error.at);
     if errors.is_empty() { Ok(Verified { kernel }) } else { Err(VerifyErrors { kernel: Box::new(kernel), errors }) }
-}
-
-/// The kernel being checked, and what was found.
-struct Faults<'a> {
-    kernel: &'a Kernel,
-    errors: Vec<VerifyError>,
-}
-
-impl<'a> Faults<'a> {
-    /// Notes an error at a statement.
-    fn at(&mut self, stmt: &Stmt, kind: ErrorKind) {
-        let inst = text::line(self.kernel, stmt);
-        self.errors.push(VerifyError { kind, at: Some(stmt.id), inst, src: Some(stmt.src) });
-    }
-
-    /// Notes an error of the kernel as a whole.
-    fn whole(&mut self, kind: ErrorKind) {
-        self.errors.push(VerifyError { kind, at: None, inst: String::new(), src: None });
-    }
-
-    /// Notes an error at a statement unless the condition holds.
-    fn require(&mut self, holds: bool, stmt: &Stmt, kind: impl FnOnce() -> ErrorKind) {
-        if !holds {
-            self.at(stmt, kind());
-        }
-    }
-
-    /// Every statement, in the order of the text.
-    fn statements(&self) -> Vec<&'a Stmt> {
-        let mut all = Vec::new();
-        self.kernel.walk(&mut |stmt| all.push(stmt));
-        all
-    }
 }
 
 /// No library refused what its caller asked for.

@@ -5,11 +5,10 @@
 //! context nor this one reset, whether it is the primary one or not (seen on an H100). So nothing
 //! here tries.
 
-use super::module::Module;
 use super::probe::{self, check};
 use crate::device::{DeviceError, Properties};
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUdevice_attribute as Attribute, CUresult};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -19,8 +18,6 @@ pub(super) struct CudaContext {
     device: CUdevice,
     raw: CUcontext,
     properties: Properties,
-    /// Modules that are loaded, by their PTX.
-    modules: Mutex<HashMap<Box<str>, Weak<Module>>>,
     /// Contexts whose kernels reach this device's memory.
     readers: Mutex<Vec<Weak<CudaContext>>>,
 }
@@ -59,7 +56,7 @@ impl CudaContext {
         let mut raw: CUcontext = std::ptr::null_mut();
         // SAFETY: the device is valid and the pointer live. `Drop` releases what is retained.
         check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut raw, device) })?;
-        Ok(CudaContext { device, raw, properties, modules: Mutex::default(), readers: Mutex::default() })
+        Ok(CudaContext { device, raw, properties, readers: Mutex::default() })
     }
 
     pub(super) fn properties(&self) -> &Properties {
@@ -69,10 +66,6 @@ impl CudaContext {
     /// The device's number.
     pub(super) fn ordinal(&self) -> c_int {
         self.device
-    }
-
-    pub(super) fn modules(&self) -> MutexGuard<'_, HashMap<Box<str>, Weak<Module>>> {
-        lock(&self.modules)
     }
 
     /// Makes the context the thread's own, as every call on its memory and kernels needs.

@@ -75,7 +75,8 @@ impl Backend for CudaDevice {
     }
 
     fn load(&self, source: &dyn KernelSource, signature: &Signature) -> Result<Loaded, DeviceError> {
-        let (function, facts) = Function::load(&self.context, &source.ptx(), signature)?;
+        let (function, mut facts) = Function::load(&self.context, &source.ptx(), signature)?;
+        (facts.blocks_per_sm, facts.resident_blocks) = super::launch::resident(&function)?;
         Ok(Loaded { kernel: Handle::new(function), facts })
     }
 

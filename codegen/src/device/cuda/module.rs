@@ -6,14 +6,14 @@
 //! second cache would repeat it.
 
 use super::context::{CudaContext, ignore};
-use super::launch;
 use super::probe::check;
 use crate::device::backend::Facts;
 use crate::device::source::declared_params;
 use crate::device::{DeviceError, Signature};
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, CUresult};
+use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 /// Room for what the compiler says, bytes.
@@ -21,6 +21,16 @@ const LOG_BYTES: usize = 64 << 10;
 /// Percent of a multiprocessor's memory that is shared where a kernel is granted more than usual:
 /// as much as there can be.
 const MOST_SHARED: u32 = 100;
+
+/// Modules that are loaded, by the number of their device and their PTX. A module keeps its device's
+/// context, of which there is one while it is open.
+static LOADED: LazyLock<Mutex<LoadedModules>> = LazyLock::new(Mutex::default);
+
+type LoadedModules = HashMap<(c_int, Box<str>), Weak<Module>>;
+
+fn loaded() -> MutexGuard<'static, LoadedModules> {
+    LOADED.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A loaded module.
 #[derive(Debug)]
@@ -38,15 +48,16 @@ unsafe impl Sync for Module {}
 impl Module {
     /// The module of a text, and whether it was loaded before.
     fn of(context: &Arc<CudaContext>, kernel: &str, ptx: &str) -> Result<(Arc<Module>, bool), DeviceError> {
-        if let Some(module) = context.modules().get(ptx).and_then(std::sync::Weak::upgrade) {
+        let key = (context.ordinal(), Box::from(ptx));
+        if let Some(module) = loaded().get(&key).and_then(Weak::upgrade) {
             return Ok((module, true));
         }
         // Not under the lock: compilation takes long, and other kernels need not wait. Two loads of
         // one text at once make two modules, of which the later one is shared from then on.
         let module = Arc::new(Module::compile(context, kernel, ptx)?);
-        let mut modules = context.modules();
+        let mut modules = loaded();
         modules.retain(|_, module| module.strong_count() > 0);
-        modules.insert(ptx.into(), Arc::downgrade(&module));
+        modules.insert(key, Arc::downgrade(&module));
         Ok((module, false))
     }
 
@@ -151,7 +162,6 @@ impl Function {
         function.check_params(declared_params(ptx, &signature.name))?;
         let mut facts = function.facts()?;
         function.grant_shared(facts.static_shared)?;
-        (facts.blocks_per_sm, facts.resident_blocks) = launch::resident(&function)?;
         facts.cached = cached;
         facts.load_time = start.elapsed();
         Ok((function, facts))

@@ -1,6 +1,7 @@
 //! A launch: parameters back to arguments, how many blocks are resident, the run, its outcome.
 
 use super::memory::SimStore;
+use super::options::DEVICE;
 use crate::device::backend::Facts;
 use crate::device::{DeviceError, Properties, Signature};
 use crate::ir::{Const, ParamKind, Ty};
@@ -43,7 +44,7 @@ fn arguments(signature: &Signature, params: &[u8]) -> Result<Vec<Arg>, DeviceErr
             ParamKind::Bytes { .. } => Arg::Bytes(bytes.to_vec()),
             ParamKind::TensorMap => {
                 let map = bytes.try_into().ok().and_then(TensorMapDescriptor::decode);
-                Arg::TensorMap(map.ok_or(DeviceError::Foreign { what: "tensor map", device: super::DEVICE.into() })?)
+                Arg::TensorMap(map.ok_or(DeviceError::Foreign { what: "tensor map", device: DEVICE.into() })?)
             }
         })
     };

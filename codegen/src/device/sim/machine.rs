@@ -2,7 +2,7 @@
 
 use super::launch::{self, Setting, SimKernel};
 use super::memory::{CompletedCopy, Memorised, SharedStore, SimMapped, SimPinned, device_error, lock};
-use super::{DEVICE, Options};
+use super::options::{DEVICE, Options, properties};
 use crate::device::backend::{
     Allocation, Backend, Handle, InFlight, Loaded, MappedWords, PinnedBytes, Span, WordWidth, Work,
 };
@@ -34,7 +34,7 @@ impl SimDevice {
     /// A machine with this memory, of that number among those that share it.
     pub fn on(options: Options, store: SharedStore, number: u32) -> SimDevice {
         SimDevice {
-            properties: super::properties(&options),
+            properties: properties(&options),
             options,
             store,
             number,

@@ -1,6 +1,6 @@
 //! Memory of the simulated device, and the host's memory that it reaches.
 
-use super::DEVICE;
+use super::options::DEVICE;
 use crate::device::DeviceError;
 use crate::device::backend::{AtomicWords, InFlight, MappedWords, PinnedBytes, WordWidth};
 use crate::sim::{Left, Memory, MemoryError};

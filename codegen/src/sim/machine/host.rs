@@ -2,54 +2,12 @@
 
 use super::{Address, Home, Simulation, Trouble, Try};
 use crate::ir::attr::Scope;
+use crate::sim::OnLoss;
 use crate::sim::fault::{FaultKind, HostWhy};
+use crate::sim::machine::Host;
+use crate::sim::machine::host_words::WORD;
 use crate::sim::memory::{Judge, PendingAccess, Stamp};
 use crate::sim::order::ThreadView;
-use crate::sim::program::Program;
-use crate::sim::{Arg, HostOrder, Launch, OnLoss};
-use core::ops::Range;
-
-/// The host's end of the words that it shares with this launch.
-pub(crate) struct Host {
-    order: HostOrder,
-    /// Where they are: buffer and offset.
-    home: Home,
-    base: u64,
-    /// What it knows once it has acquired the flag's last value, and the bytes that it reads then.
-    view: ThreadView,
-    open: Range<u64>,
-}
-
-/// Bytes of an atomic word: none is wider.
-const WORD: u64 = 8;
-
-impl Host {
-    /// Of a launch that has one, on a kernel that has the parameter.
-    pub(super) fn of(program: &Program, launch: &Launch, memory: &crate::sim::Memory) -> Option<Host> {
-        let order = launch.host.clone()?;
-        let param = program.params.iter().position(|param| param.name == order.param)?;
-        let Some(Arg::Ptr(address)) = launch.args.get(param) else { return None };
-        let (buffer, base) = memory.find(*address, 0).ok()?;
-        Some(Host {
-            order,
-            home: Home::Buffer(buffer as u32),
-            base: base as u64,
-            view: ThreadView::default(),
-            open: 0..0,
-        })
-    }
-
-    /// Offsets from the parameter of bytes of a region; nothing where they are of another.
-    fn offsets(&self, at: Address, bytes: u32) -> Option<Range<u64>> {
-        let start = (at.offset as u64).checked_sub(self.base).filter(|_| at.home == self.home)?;
-        Some(start..start + u64::from(bytes))
-    }
-
-    /// A word, by its offset from the parameter.
-    fn word(&self, offset: u64) -> Address {
-        Address { home: self.home, offset: (self.base + offset) as usize }
-    }
-}
 
 impl Simulation<'_> {
     /// Looks whether the host may use bytes at the moment of this access.

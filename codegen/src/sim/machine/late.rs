@@ -8,48 +8,10 @@
 //! that takes a relaxed counter for their arrival reads what was there before.
 
 use super::{Address, Home, Simulation};
-use crate::ir::attr::Scope;
-use crate::sim::order::{Released, ThreadView};
+use crate::sim::machine::on_the_way::Late;
+use crate::sim::machine::on_the_way::Told;
+use crate::sim::order::Released;
 use std::collections::VecDeque;
-
-/// What the value that a lane stores carries, and to whom.
-pub(crate) type Told = Option<(Scope, ThreadView)>;
-
-/// A store on its way.
-#[derive(Debug)]
-pub(crate) struct Late {
-    /// The block that stored.
-    pub block: u32,
-    pub to: Address,
-    /// Bytes of an element, and the elements.
-    pub bytes: usize,
-    pub values: Vec<u64>,
-    pub told: Told,
-    due: u64,
-}
-
-/// The stores on their way, oldest first.
-#[derive(Debug)]
-pub(crate) struct OnTheWay {
-    stores: VecDeque<Late>,
-    /// When the first of them arrives, or before.
-    first_due: u64,
-    /// One store in this many is late; 0: none.
-    one_in: usize,
-    /// The longest time, in steps.
-    span: usize,
-}
-
-impl OnTheWay {
-    /// For a launch on `devices` devices.
-    pub(super) fn new(rng: &mut super::rng::Rng, devices: u32) -> OnTheWay {
-        let (one_in, span) = match devices {
-            1 => (0, 1),
-            _ => ([0, 1, 1, 3][rng.below(4)], [60, 1000, 20_000][rng.below(3)]),
-        };
-        OnTheWay { stores: VecDeque::new(), first_due: u64::MAX, one_in, span }
-    }
-}
 
 impl Simulation<'_> {
     /// Whether a relaxed store of a block to a place arrives late.

@@ -4,88 +4,45 @@
 //! warp, and when an asynchronous operation completes are throws of the seed's dice. Time is the
 //! number of steps run.
 
+pub(crate) mod address;
 mod block;
 mod engine;
+mod flight;
 pub(crate) mod flow;
 mod host;
+mod host_words;
 mod know;
 mod late;
 mod loss;
+mod on_the_way;
 pub(crate) mod reach;
 mod report;
 mod rng;
 mod schedule;
 mod spin;
+mod trouble;
 mod warp;
 
+pub(crate) use address::{Address, Home};
 pub(crate) use block::{Bar, BlockState, ClusterBar, MbarrierState};
-pub(crate) use engine::{BulkDestination, EngineWork, Flight};
-pub(crate) use reach::{Address, Home};
-pub(crate) use warp::{FULL, GroupState, Mask, Ticket, Warp, lanes};
+pub(crate) use flight::{BulkDestination, EngineWork, Flight, Reduction, TensorCopy};
+pub(crate) use trouble::{Cur, Next, Trouble, Try};
+pub(crate) use warp::{FULL, GroupState, Mask, MbarrierAt, Ticket, Warp, lanes};
 
 use super::count::Counters;
-use super::fault::{Fault, FaultKind};
-use super::memory::{Memory, OpState, Region, Stamp};
+use super::fault::Fault;
+use super::memory::{Memory, OpState, Region};
 use super::order::{Geometry, Released};
 use super::program::Program;
 use super::{Checks, Launch};
 use crate::ir::Operand;
 use crate::sim::number::{LANES, LaneValues};
-use engine::Engine;
-use host::Host;
-use late::OnTheWay;
+use flight::Engine;
+use host_words::Host;
+use on_the_way::OnTheWay;
 use rng::Rng;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeSet, BinaryHeap};
-
-/// Why a step cannot be made: the kernel's fault, before it is told with names.
-#[derive(Debug)]
-pub(crate) struct Trouble {
-    pub kind: FaultKind,
-    pub lane: Option<u32>,
-    /// The other access, and whether it wrote.
-    pub other: Option<(Stamp, bool)>,
-    /// Where, if not at the step that runs.
-    pub place: Option<(u32, u32)>,
-}
-
-impl Trouble {
-    pub(crate) fn new(kind: FaultKind) -> Box<Trouble> {
-        Box::new(Trouble { kind, lane: None, other: None, place: None })
-    }
-
-    pub(crate) fn lane(kind: FaultKind, lane: usize) -> Box<Trouble> {
-        Box::new(Trouble { kind, lane: Some(lane as u32), other: None, place: None })
-    }
-}
-
-/// The result of something that the kernel may have done wrong.
-pub(crate) type Try<T> = Result<T, Box<Trouble>>;
-
-/// Who runs: a group of lanes of a warp at a step.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cur {
-    /// Warp of the grid.
-    pub warp: usize,
-    pub group: usize,
-    pub mask: Mask,
-    pub pc: u32,
-}
-
-/// What follows a step.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Next {
-    /// The next step.
-    Go,
-    /// Another step.
-    To(u32),
-    /// The group waits; the step is made again when it wakes.
-    Wait(GroupState),
-    /// The group waits and continues after the step when it wakes.
-    Pass(GroupState),
-    /// The group is no more, or was changed by the step.
-    Switch,
-}
 
 /// The machine.
 pub(crate) struct Simulation<'a> {

@@ -4,6 +4,8 @@ use super::{BlockState, Cur, Simulation, Trouble, Try};
 use crate::ir::Space;
 use crate::ir::attr::Scope;
 use crate::sim::fault::{ByteRange, FaultKind};
+use crate::sim::machine::Address;
+use crate::sim::machine::Home;
 use crate::sim::memory::{Conflict, Judge, Memory, OP, PendingAccess, Region, Site, Stamp};
 use crate::sim::order::ThreadView;
 use crate::sim::program::SHARED_BASE;
@@ -13,49 +15,6 @@ use core::ops::Range;
 pub(crate) const PARAM_BASE: u64 = 0x4000;
 /// Rank of a block in an address of `Cluster` space.
 const RANK: u32 = 24;
-
-/// A region of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Home {
-    /// A buffer of the host.
-    Buffer(u32),
-    /// The shared memory of a block.
-    Shared(u32),
-    /// The parameters of a device's launch.
-    Params(u32),
-}
-
-/// A byte of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Address {
-    /// The region.
-    pub home: Home,
-    /// Bytes from its start.
-    pub offset: usize,
-}
-
-impl Address {
-    /// The key of a word in the table of released values.
-    pub(crate) fn key(self) -> (u32, u32) {
-        (self.home.key(), self.offset as u32)
-    }
-}
-
-impl Home {
-    /// 0 for global, 1 for shared memory: the side of a proxy fence.
-    pub(crate) fn side(self) -> usize {
-        usize::from(matches!(self, Home::Shared(_)))
-    }
-
-    /// A number of its own.
-    pub(crate) fn key(self) -> u32 {
-        match self {
-            Home::Buffer(index) => index,
-            Home::Shared(block) => 1 << 31 | block,
-            Home::Params(device) => 1 << 30 | device,
-        }
-    }
-}
 
 /// An asynchronous operation's access: the operation, who issued it, with what in view.
 pub(crate) struct OpAccess<'v> {

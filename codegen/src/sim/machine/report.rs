@@ -2,8 +2,8 @@
 
 use super::{GroupState, Simulation, Trouble};
 use crate::sim::fault::{Fault, FaultKind, Other, StuckWarp, ThreadAt};
+use crate::sim::machine::MbarrierAt;
 use crate::sim::memory::{OP, Stamp};
-use crate::sim::step::MbarrierAt;
 
 impl Simulation<'_> {
     /// A thread at a step.

@@ -3,7 +3,6 @@
 use crate::ir::attr::Scope;
 use crate::sim::number::{LANES, LaneValues};
 use crate::sim::order::{Released, ThreadView};
-use crate::sim::step::MbarrierAt;
 use std::collections::VecDeque;
 
 /// A set of lanes.
@@ -256,4 +255,11 @@ impl Warp {
         self.groups[group].mask = mask;
         mask
     }
+}
+
+/// An mbarrier of the grid: its block and its index there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MbarrierAt {
+    pub block: u32,
+    pub index: u32,
 }

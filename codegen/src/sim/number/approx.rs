@@ -6,7 +6,7 @@
 
 use super::float::{f32_of, of_f32};
 use super::format::{BF16, F16, decode, encode_f64};
-use super::{Alu, Pure, lanes, pure};
+use super::lanes::{Alu, Pure, lanes, pure};
 use crate::ir::attr::Round;
 use crate::ir::{ArithOp, Ty};
 

@@ -1,7 +1,7 @@
 //! Exact floating-point arithmetic: one rounding to nearest even, canonical NaNs.
 
 use super::format::{BF16, Exact, F16, FloatFormat, decode, encode, encode_f64, exact};
-use super::{Alu, Pure, lanes, pure};
+use super::lanes::{Alu, Pure, lanes, pure};
 use crate::ir::attr::{Cmp, Round};
 use crate::ir::{ArithOp, Ty};
 

@@ -1,6 +1,6 @@
 //! Integer arithmetic and bits: everything wraps.
 
-use super::{Alu, Pure, lanes, pure};
+use super::lanes::{Alu, Pure, lanes, pure};
 use crate::ir::attr::Cmp;
 use crate::ir::{ArithOp, BitsOp, Ty};
 

@@ -9,41 +9,14 @@ mod convert;
 mod float;
 mod format;
 mod integer;
+mod lanes;
 
 pub(crate) use convert::{cvt, round_int};
 pub(crate) use format::{BF16, E4M3, E5M2, F16, FloatFormat, decode, encode_f64};
 pub(crate) use integer::{field, insert, lop3};
+pub(crate) use lanes::{Alu, LANES, LaneValues, Pure};
 
-use crate::ir::{ArithOp, BitsOp, Operand, Ty};
-
-/// Lanes of a warp.
-pub(crate) const LANES: usize = 32;
-/// One value of every lane.
-pub(crate) type LaneValues = [u64; LANES];
-/// A function of up to three values, for a whole warp.
-pub(crate) type Alu = fn(&LaneValues, &LaneValues, &LaneValues, &mut LaneValues);
-
-/// A function of lanes `a`, `b`, `c` as a function of rows.
-macro_rules! lanes {
-    (|$a:ident, $b:ident, $c:ident| $body:expr) => {{
-        #[allow(unused_variables, clippy::unnecessary_cast, reason = "not every function has three operands")]
-        fn run(x: &super::LaneValues, y: &super::LaneValues, z: &super::LaneValues, out: &mut super::LaneValues) {
-            for lane in 0..super::LANES {
-                let ($a, $b, $c): (u64, u64, u64) = (x[lane], y[lane], z[lane]);
-                out[lane] = $body as u64;
-            }
-        }
-        run as super::Alu
-    }};
-}
-use lanes;
-
-/// A pure instruction, ready to run: what it writes, what it reads, the function.
-pub(crate) struct Pure {
-    pub dest: crate::ir::ValueId,
-    pub reads: [Option<Operand>; 3],
-    pub run: Alu,
-}
+use crate::ir::{ArithOp, BitsOp, Ty};
 
 /// The function of an arithmetic instruction; `None` for a type that the row does not have.
 pub(crate) fn arith(op: &ArithOp) -> Option<Pure> {
@@ -53,11 +26,6 @@ pub(crate) fn arith(op: &ArithOp) -> Option<Pure> {
 /// The function of an instruction on bits.
 pub(crate) fn bits(op: &BitsOp) -> Option<Pure> {
     integer::bits(op)
-}
-
-/// `d = f(a, b, c)`.
-fn pure(dest: crate::ir::ValueId, reads: [Option<Operand>; 3], run: Option<Alu>) -> Option<Pure> {
-    run.map(|run| Pure { dest, reads, run })
 }
 
 /// The value of the low `ty.bits()` bits, sign-extended for signed types.
@@ -73,7 +41,7 @@ pub(crate) fn signed(ty: Ty, bits: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{Addr, ArithOp, BitsOp, ChoiceSource, Const, Regs, Space, ValueId, VarId};
+    use crate::ir::{Addr, ArithOp, BitsOp, ChoiceSource, Const, Operand, Regs, Space, ValueId, VarId};
 
     /// Random choices; operands that are not read.
     struct Dice(u64);

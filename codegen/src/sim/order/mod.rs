@@ -6,63 +6,15 @@
 //! happens before its generic accesses, and, not always as much, what happens before its accesses
 //! by the async proxy.
 
+mod agent;
 mod clock;
 mod released;
 
+pub(crate) use agent::{Agent, Geometry, Thread};
 pub(crate) use clock::Clock;
 pub(crate) use released::{Released, includes};
 
 use std::rc::Rc;
-
-/// A thread: warp of the grid · 32 + lane.
-pub(crate) type Thread = u32;
-
-/// Where things are in the grid and in the clocks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Geometry {
-    /// Warps of a block.
-    pub warps: u32,
-    /// Components of a block: its warps, its warpgroups, its mbarriers.
-    pub components: u32,
-    /// Blocks of a cluster.
-    pub cluster: u32,
-    /// Blocks of a device.
-    pub device: u32,
-}
-
-impl Geometry {
-    pub(crate) fn new(threads: u32, cluster: u32, mbarriers: u32) -> Geometry {
-        let warps = threads.div_ceil(32);
-        Geometry { warps, components: warps + warps.div_ceil(4) + mbarriers, cluster, device: u32::MAX }
-    }
-
-    /// Divides the blocks over devices, `each` to one.
-    pub(crate) fn on_devices(self, blocks: u32) -> Geometry {
-        Geometry { device: blocks.max(1), ..self }
-    }
-
-    pub(crate) fn block_of(self, thread: Thread) -> u32 {
-        thread / 32 / self.warps
-    }
-
-    pub(crate) fn cluster_of(self, block: u32) -> u32 {
-        block / self.cluster
-    }
-
-    pub(crate) fn device_of(self, block: u32) -> u32 {
-        block / self.device
-    }
-
-    /// The component of a warpgroup's `wgmma`.
-    pub(crate) fn warpgroup(self, group: u32) -> u32 {
-        self.warps + group
-    }
-
-    /// The component of an mbarrier's completions.
-    pub(crate) fn mbarrier(self, index: u32) -> u32 {
-        self.warps + self.warps.div_ceil(4) + index
-    }
-}
 
 /// What a thread knows: before its generic accesses, and before its accesses by the async proxy to
 /// global and to shared memory.
@@ -103,14 +55,6 @@ impl ThreadView {
     pub(crate) fn learn_generic(&mut self, geometry: Geometry, agent: Agent) {
         raise(&mut self.seen, geometry, agent);
     }
-}
-
-/// A component at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Agent {
-    pub block: u32,
-    pub component: u32,
-    pub time: u32,
 }
 
 fn raise(clock: &mut Rc<Clock>, geometry: Geometry, agent: Agent) {

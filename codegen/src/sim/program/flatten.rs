@@ -26,8 +26,8 @@ struct Flatten<'k> {
     around: Vec<Src>,
 }
 
-/// The program of a kernel.
-pub(crate) fn flatten(kernel: &Kernel) -> Result<Program, DecodeError> {
+/// Decodes a kernel: its program.
+pub(crate) fn decode(kernel: &Kernel) -> Result<Program, DecodeError> {
     let (value_rows, values) = place(&lives(kernel));
     let mut var_rows = Vec::new();
     let mut rows = values;

@@ -5,15 +5,17 @@
 //! constants stand in a pool of rows. Pure instructions are resolved to functions of whole warps;
 //! the others stay as they are and are run by family.
 
+mod error;
 mod flatten;
 mod live;
 mod place;
 
-pub(crate) use flatten::flatten;
+pub use error::DecodeError;
+pub(crate) use flatten::decode;
 
 use super::number::{Alu, LaneValues};
 use crate::ir::attr::{LdCache, LdOrder, StOrder};
-use crate::ir::{BoundId, IndexBounds, Inst, Kernel, LaunchBounds, Operand, Param, Space, Src, StmtId, Ty, ValueId};
+use crate::ir::{BoundId, IndexBounds, Inst, LaunchBounds, Operand, Param, Space, Src, StmtId, Ty, ValueId};
 
 /// A row to read: of the warp's registers, or of the pool of constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,47 +210,4 @@ impl Program {
 /// Whether a load goes through the path that requires memory that is not written.
 pub(crate) fn is_read_only(cache: LdCache) -> bool {
     matches!(cache, LdCache::Nc | LdCache::NcNoAllocate)
-}
-
-/// A kernel that cannot be run as it stands.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// A statement uses a value that no statement before it writes, or that the kernel does not
-    /// have.
-    #[error("{stmt} `{text}` uses {value}, which nothing before it writes; write it first")]
-    NoValue {
-        /// The statement.
-        stmt: StmtId,
-        /// Its text.
-        text: String,
-        /// The value.
-        value: ValueId,
-    },
-    /// An instruction has a type that its row does not have.
-    #[error("{stmt} `{text}` has no meaning for its types; see the row of the instruction")]
-    Type {
-        /// The statement.
-        stmt: StmtId,
-        /// Its text.
-        text: String,
-    },
-    /// A `break` outside of a loop.
-    #[error("{stmt} `break` stands outside of every loop; put it in one")]
-    Break {
-        /// The statement.
-        stmt: StmtId,
-    },
-    /// A register run beyond its array, a parameter or an allocation that the kernel does not have.
-    #[error("{stmt} `{text}` names something that the kernel does not have; declare it")]
-    NoThing {
-        /// The statement.
-        stmt: StmtId,
-        /// Its text.
-        text: String,
-    },
-}
-
-/// Decodes a kernel.
-pub(crate) fn decode(kernel: &Kernel) -> Result<Program, DecodeError> {
-    flatten(kernel)
 }

@@ -2,6 +2,7 @@
 
 use crate::ir::attr::{AtomOp, AtomOrder, RedOrder, Round, Scope};
 use crate::ir::{Addr, MemOp, Operand, Space, Ty, ValueId};
+use crate::sim::machine::Reduction;
 use crate::sim::machine::{Address, Cur, Next, Simulation, Try, lanes};
 use crate::sim::number::{BF16, F16, FloatFormat, LANES, LaneValues, decode, encode_f64};
 use crate::sim::order::ThreadView;
@@ -37,13 +38,6 @@ fn parts(op: &MemOp) -> Option<Rmw> {
         }
         MemOp::Ld { .. } | MemOp::St { .. } | MemOp::PrefetchL2 { .. } | MemOp::CreatePolicy { .. } => None,
     }
-}
-
-/// What an asynchronous reduction does to each element.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reduction {
-    pub op: AtomOp,
-    pub ty: Ty,
 }
 
 /// A half or a double of two: sums round to nearest; of a number and a NaN, the number is the

@@ -1,10 +1,10 @@
 //! Bulk copies: contiguous bytes, by the async proxy.
 
-use super::atomic::Reduction;
-use super::mbarrier::MbarrierAt;
 use crate::ir::attr::Scope;
 use crate::ir::{Addr, Operand, Space};
 use crate::sim::fault::FaultKind;
+use crate::sim::machine::MbarrierAt;
+use crate::sim::machine::Reduction;
 use crate::sim::machine::reach::OpAccess;
 use crate::sim::machine::{
     Address, BulkDestination, Cur, EngineWork, Flight, Home, Next, Simulation, Ticket, Trouble, Try, lanes,

@@ -1,11 +1,11 @@
 //! `cp.async` and its groups; the rows of the family `copy`, by mechanism.
 
-use super::atomic::Reduction;
 use super::bulk::BulkLoad;
 use super::tensor::{TensorLoad, TensorStore};
 use crate::ir::attr::{BulkDone, NoInc};
 use crate::ir::{Addr, CopyOp, Operand};
 use crate::sim::fault::FaultKind;
+use crate::sim::machine::Reduction;
 use crate::sim::machine::reach::OpAccess;
 use crate::sim::machine::{Address, Cur, EngineWork, Flight, Home, Next, Simulation, Ticket, Trouble, Try, lanes};
 

@@ -3,6 +3,7 @@
 use crate::ir::attr::BarScope;
 use crate::ir::{Addr, Operand, Space, SyncOp, Ty};
 use crate::sim::fault::{ByteRange, FaultKind};
+use crate::sim::machine::MbarrierAt;
 use crate::sim::machine::{
     Address, BulkDestination, Cur, FULL, Flight, GroupState, Home, MbarrierState, Next, Simulation, Trouble, Try, lanes,
 };
@@ -13,13 +14,6 @@ use crate::sim::program::SHARED_BASE;
 
 /// The largest pending count of arrivals and of bytes.
 const LIMIT: i64 = (1 << 20) - 1;
-
-/// An mbarrier of the grid: its block and its index there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MbarrierAt {
-    pub block: u32,
-    pub index: u32,
-}
 
 impl Simulation<'_> {
     /// The addresses in the lanes of a warp, and their space.

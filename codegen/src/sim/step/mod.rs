@@ -17,12 +17,10 @@ mod tensor;
 mod tensor_map;
 mod value;
 mod warpgroup;
+mod wgmma;
 
-pub(crate) use atomic::Reduction;
-pub(crate) use mbarrier::MbarrierAt;
-pub(crate) use multiply::Multiply;
-pub(crate) use tensor::TensorCopy;
 pub use tensor_map::{OutOfBoundsFill, TensorElem, TensorMapDescriptor, TensorMapError, TensorSwizzle};
+pub(crate) use wgmma::Multiply;
 
 use super::machine::flow::nonzero;
 use super::machine::{Cur, Next, Simulation, Trouble, Try, lanes};

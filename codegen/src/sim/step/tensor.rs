@@ -1,32 +1,18 @@
 //! Copies of boxes of a tensor: from global to shared memory and back, swizzled on the way.
 
-use super::atomic::Reduction;
 use super::bulk::{BulkEnd, LaneAddress, SharedCopy};
 use super::tensor_map::{Lie, MAGIC, TensorMapDescriptor};
 use crate::ir::attr::AtomOp;
 use crate::ir::{Addr, Operand, Space};
 use crate::sim::fault::FaultKind;
+use crate::sim::machine::Reduction;
+use crate::sim::machine::TensorCopy;
 use crate::sim::machine::{Address, BulkDestination, Cur, EngineWork, Home, Simulation, Trouble, Try};
 use crate::sim::number::signed;
 use crate::sim::program::SHARED_BASE;
 
 /// Bytes that a swizzle leaves together.
 const UNIT: usize = 16;
-
-/// A box on its way.
-#[derive(Debug)]
-pub(crate) struct TensorCopy {
-    pub map: TensorMapDescriptor,
-    pub at: Vec<i64>,
-    /// What is done to the tensor's elements, if they are not overwritten.
-    pub reduction: Option<Reduction>,
-}
-
-impl TensorCopy {
-    pub(crate) fn bytes(&self) -> usize {
-        self.map.box_bytes() as usize
-    }
-}
 
 /// The operands of a copy of a box to shared memory.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! `wgmma`: four warps issue together, the tensor core works asynchronously.
 
-use super::multiply::{Descriptor, Left, Multiply, SharedOperand};
+use super::wgmma::{Descriptor, Left, Multiply, SharedOperand};
 use crate::ir::attr::{Major, Sign};
 use crate::ir::{MmaOp, Operand, Regs, Space, WgmmaAtom};
 use crate::sim::fault::FaultKind;

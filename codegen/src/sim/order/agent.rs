@@ -1,0 +1,59 @@
+//! Agents, whose order clocks record, and where they are on the machine.
+
+/// Where things are in the grid and in the clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    /// Warps of a block.
+    pub warps: u32,
+    /// Components of a block: its warps, its warpgroups, its mbarriers.
+    pub components: u32,
+    /// Blocks of a cluster.
+    pub cluster: u32,
+    /// Blocks of a device.
+    pub device: u32,
+}
+
+impl Geometry {
+    pub(crate) fn new(threads: u32, cluster: u32, mbarriers: u32) -> Geometry {
+        let warps = threads.div_ceil(32);
+        Geometry { warps, components: warps + warps.div_ceil(4) + mbarriers, cluster, device: u32::MAX }
+    }
+
+    /// Divides the blocks over devices, `each` to one.
+    pub(crate) fn on_devices(self, blocks: u32) -> Geometry {
+        Geometry { device: blocks.max(1), ..self }
+    }
+
+    pub(crate) fn block_of(self, thread: Thread) -> u32 {
+        thread / 32 / self.warps
+    }
+
+    pub(crate) fn cluster_of(self, block: u32) -> u32 {
+        block / self.cluster
+    }
+
+    pub(crate) fn device_of(self, block: u32) -> u32 {
+        block / self.device
+    }
+
+    /// The component of a warpgroup's `wgmma`.
+    pub(crate) fn warpgroup(self, group: u32) -> u32 {
+        self.warps + group
+    }
+
+    /// The component of an mbarrier's completions.
+    pub(crate) fn mbarrier(self, index: u32) -> u32 {
+        self.warps + self.warps.div_ceil(4) + index
+    }
+}
+
+/// A component at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agent {
+    pub block: u32,
+    pub component: u32,
+    pub time: u32,
+}
+
+/// A thread: warp of the grid · 32 + lane.
+pub(crate) type Thread = u32;
