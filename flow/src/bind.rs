@@ -8,7 +8,7 @@ use tilewright_layout::tensor::{ShapeError, TensorId, TensorPlace, VTensor};
 use crate::declare::Declarations;
 use crate::dim::{Dim, InnerShape};
 use crate::error::BindError;
-use crate::flow::Traced;
+use crate::flow::{FlowPass, Traced};
 use crate::graph::{PassGraph, ValueId};
 use crate::op::{Effect, FlowOp, SourceOp};
 use crate::shape::ModelShape;
@@ -28,6 +28,16 @@ pub struct FlowExtents {
     pub states: Vec<[usize; 2]>,
     /// Of the parameters.
     pub parameters: Vec<[usize; 2]>,
+}
+
+impl FlowExtents {
+    /// Of the values of a pass.
+    pub fn of(&self, pass: FlowPass) -> &[[usize; 2]] {
+        match pass {
+            FlowPass::Cache => &self.cache,
+            FlowPass::Indexer => &self.indexer,
+        }
+    }
 }
 
 /// Values of parameters by name: row-major `[key heads, d0, d1]`, for one layer.

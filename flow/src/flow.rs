@@ -87,6 +87,15 @@ pub struct Traced {
     pub report: FlowReport,
 }
 
+/// A pass of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowPass {
+    /// A block becomes complete.
+    Cache,
+    /// A decode step.
+    Indexer,
+}
+
 /// Notices for the author of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowReport {
@@ -179,6 +188,14 @@ pub fn trace<F: Flow + ?Sized>(flow: &F) -> Result<Traced, FlowErrors> {
 }
 
 impl Traced {
+    /// The graph of a pass.
+    pub const fn graph(&self, pass: FlowPass) -> &PassGraph {
+        match pass {
+            FlowPass::Cache => &self.cache,
+            FlowPass::Indexer => &self.indexer,
+        }
+    }
+
     /// The tokens of a block that the flow takes: `preferred` where its ops allow it, else 16, else
     /// 1; `preferred` where none of them fits, so that binding says why.
     ///

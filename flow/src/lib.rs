@@ -28,9 +28,8 @@
 //! |---|---|
 //! | [`dim`], [`format`](mod@format), [`declare`], [`trace`](mod@trace) | what a flow is written with |
 //! | [`op`], [`graph`] | what it becomes: ops, edges, reports of what was removed |
-//! | [`plan`] | fused groups under a budget of registers and shared memory, with their bytes |
 //! | [`memory`] | pages of keys, values and fields; requests with their states; budgets; selections |
-//! | [`run`] | two executions: the oracle op by op in f64, the fused groups on padded tiles |
+//! | [`run`] | execution on the host, op by op: the oracle of programs and devices |
 //! | [`program`](mod@program) | a flow as ops of a program: summaries, scores, selection; the lowering's hook |
 //! | [`algorithms`] | the flows that are known by name |
 //! | [`picture`] | a flow as text, DOT, SVG |
@@ -49,7 +48,6 @@ pub mod graph;
 pub mod memory;
 pub mod op;
 pub mod picture;
-pub mod plan;
 pub mod program;
 mod real;
 pub mod run;
@@ -59,7 +57,7 @@ pub mod trace;
 pub use bind::{BoundFlow, FlowExtents, Parameters};
 pub use dim::{Dim, InnerShape};
 pub use error::{BindError, FlowErrors, FlowProblem, RunError, TraceError};
-pub use flow::{Flow, FlowReport, RecordedFlow, Traced, record, trace};
+pub use flow::{Flow, FlowPass, FlowReport, RecordedFlow, Traced, record, trace};
 pub use real::Real;
 pub use shape::ModelShape;
 

@@ -7,8 +7,7 @@
 //! | [`RowOp`] | all blocks of a row of the batch | in a group of its own |
 //! | [`Effect`] | selection, stored fields, saved states | at the end of a group; a selection in a group of its own |
 //!
-//! Every family has its names here, its shapes in `infer`, its arithmetic in `run::tile` (the
-//! oracle) and `run::lanes` (padded tiles).
+//! Every family has its names here, its shapes in `infer`, its arithmetic in `run::tile`.
 
 mod elementwise;
 mod infer;

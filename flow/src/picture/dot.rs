@@ -1,10 +1,9 @@
-//! A flow as a graph for Graphviz: a cluster for each group, a colour for each format.
+//! A flow as a graph for Graphviz: a cluster for each task, a colour for each format.
 
 use std::fmt;
 
-use super::{FlowView, colour};
+use super::{FlowView, TaskView, colour, pass_name};
 use crate::graph::{EdgeKind, PassGraph, ValueId};
-use crate::plan::PassPlan;
 
 /// A flow in the DOT language.
 #[derive(Clone, Copy, Debug)]
@@ -19,14 +18,14 @@ impl FlowDot<'_> {
         writeln!(f, "    {pass}_{id} [label=\"{text}\\n{kind}\", fillcolor=\"{}\"];", colour(node.format))
     }
 
-    fn pass(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &PassGraph, plan: &PassPlan) -> fmt::Result {
+    fn pass(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &PassGraph, tasks: &[TaskView]) -> fmt::Result {
         for id in graph.ids().filter(|id| graph.node(*id).op.is_source()) {
             self.node(f, pass, graph, id)?;
         }
-        for (index, group) in plan.groups().iter().enumerate() {
-            writeln!(f, "  subgraph cluster_{pass}_{index} {{")?;
-            writeln!(f, "    label=\"{pass} {index}: {}\";", group.domain)?;
-            group.ops.iter().try_for_each(|id| self.node(f, pass, graph, *id))?;
+        for task in tasks {
+            writeln!(f, "  subgraph cluster_{} {{", task.name)?;
+            writeln!(f, "    label=\"{}\";", task.name)?;
+            task.ops.iter().try_for_each(|id| self.node(f, pass, graph, *id))?;
             writeln!(f, "  }}")?;
         }
         for edge in graph.edges() {
@@ -45,8 +44,8 @@ impl fmt::Display for FlowDot<'_> {
         let name = self.0.traced.name.replace('\\', "\\\\").replace('"', "\\\"");
         writeln!(f, "digraph \"{name}\" {{")?;
         writeln!(f, "  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"monospace\"];")?;
-        for (pass, graph, plan) in self.0.passes() {
-            self.pass(f, pass, graph, plan)?;
+        for (pass, graph, tasks) in self.0.passes() {
+            self.pass(f, pass_name(pass), graph, &tasks)?;
         }
         writeln!(f, "}}")
     }

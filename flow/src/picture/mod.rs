@@ -1,5 +1,5 @@
 //! A flow as a person looks at it: text, DOT, SVG. All three show values with formats and shapes,
-//! fused groups, bytes.
+//! by the tasks that run them in a program, and the text has the bytes that tasks move.
 
 mod dot;
 mod svg;
@@ -12,40 +12,110 @@ pub use text::FlowText;
 use tilewright_layout::tensor::Format;
 
 use crate::bind::FlowExtents;
-use crate::flow::Traced;
+use crate::flow::{FlowPass, Traced};
 use crate::graph::{Described, PassGraph, ValueId};
-use crate::op::{Effect, FlowOp};
-use crate::plan::{FlowPass, Fusion, PassPlan};
+use crate::op::{Effect, FlowOp, RowOp, SourceOp};
 
-/// A flow for a model, with the plans of both passes.
+/// A flow for a model, by the tasks of a program.
 #[derive(Clone, Debug)]
 pub struct FlowView<'f> {
     traced: &'f Traced,
     extents: FlowExtents,
-    cache: PassPlan,
-    indexer: PassPlan,
+}
+
+/// Ops that a task of a program runs.
+#[derive(Clone, Debug)]
+struct TaskView {
+    /// The name of the task's op.
+    name: &'static str,
+    ops: Vec<ValueId>,
+    /// How often the candidates are read.
+    sweeps: usize,
+    traffic: Traffic,
+}
+
+/// Bytes that a task moves to and from memory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Traffic {
+    read_per_block: usize,
+    written_per_block: usize,
+    read_per_row: usize,
+}
+
+impl Traffic {
+    /// The bytes of a row of `candidates` candidate blocks.
+    fn total(self, candidates: usize) -> u64 {
+        (self.read_per_block + self.written_per_block) as u64 * candidates as u64 + self.read_per_row as u64
+    }
 }
 
 impl<'f> FlowView<'f> {
     /// A view of a flow.
     ///
     /// ```
-    /// use tilewright_flow::{ModelShape, algorithms, picture::{FlowText, FlowView}, plan::Fusion};
+    /// use tilewright_flow::{ModelShape, algorithms, picture::{FlowText, FlowView}};
     /// let traced = algorithms::named("moba")?.trace()?;
     /// let model = ModelShape { kv_heads: 8, group: 4, head_dim: 128, block_tokens: 16 };
-    /// let view = FlowView::new(&traced, traced.extents(&model)?, &Fusion::default());
+    /// let view = FlowView::new(&traced, traced.extents(&model)?);
     /// assert!(FlowText::new(&view, 1, 2048).to_string().contains("gemm(q, centroid)"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn new(traced: &'f Traced, extents: FlowExtents, fusion: &Fusion) -> FlowView<'f> {
-        let plan = |pass| PassPlan::new(traced, &extents, pass, fusion);
-        let cache = plan(FlowPass::Cache);
-        let indexer = plan(FlowPass::Indexer);
-        FlowView { traced, extents, cache, indexer }
+    pub const fn new(traced: &'f Traced, extents: FlowExtents) -> FlowView<'f> {
+        FlowView { traced, extents }
     }
 
-    fn passes(&self) -> [(&'static str, &PassGraph, &PassPlan); 2] {
-        [("cache", &self.traced.cache, &self.cache), ("indexer", &self.traced.indexer, &self.indexer)]
+    fn passes(&self) -> [(FlowPass, &PassGraph, Vec<TaskView>); 2] {
+        [FlowPass::Cache, FlowPass::Indexer].map(|pass| (pass, self.traced.graph(pass), self.tasks(pass)))
+    }
+
+    /// The tasks of a pass that have something to do.
+    fn tasks(&self, pass: FlowPass) -> Vec<TaskView> {
+        let graph = self.traced.graph(pass);
+        let ops = graph.ids().filter(|id| !graph.node(*id).op.is_source());
+        let (select, ops): (Vec<_>, Vec<_>) = ops.partition(|id| graph.node(*id).op == FlowOp::Effect(Effect::Select));
+        if pass == FlowPass::Cache {
+            let task = TaskView { name: "flow_summarise", ops, sweeps: 1, traffic: self.traffic(pass).1 };
+            return if task.ops.is_empty() { Vec::new() } else { vec![task] };
+        }
+        let (sweeps, traffic) = self.traffic(pass);
+        let scores = Traffic { read_per_block: SCORE_BYTES, ..Traffic::default() };
+        let score = TaskView { name: "flow_score", ops, sweeps, traffic };
+        let select = TaskView { name: "flow_select", ops: select, sweeps: 1, traffic: scores };
+        vec![score, select]
+    }
+
+    /// How often a pass reads its blocks, and the bytes that it moves: once for its effects, and for each op across
+    /// blocks as often as the op reads its operand.
+    fn traffic(&self, pass: FlowPass) -> (usize, Traffic) {
+        let graph = self.traced.graph(pass);
+        let mut reads = vec![graph.effects()];
+        for id in graph.ids() {
+            let FlowOp::Row(op) = &graph.node(id).op else { continue };
+            let times = match op {
+                RowOp::Reduce(_) | RowOp::Normalize(_) => 1,
+                RowOp::Softmax(_) => 2,
+                RowOp::Conv1d(_) => 0,
+            };
+            reads.extend(std::iter::repeat_n(graph.node(id).operands.clone(), times));
+        }
+        let mut traffic = Traffic::default();
+        for sources in reads.iter().map(|roots| sources(graph, roots)) {
+            traffic.read_per_block +=
+                sources.iter().filter(|id| is_per_block(graph, **id)).map(|id| self.bytes(pass, *id)).sum::<usize>();
+        }
+        let all = graph.ids().filter(|id| graph.node(*id).op.is_source() && !is_per_block(graph, *id));
+        traffic.read_per_row = all.map(|id| self.bytes(pass, id)).sum();
+        traffic.written_per_block = graph.effects().into_iter().map(|id| self.bytes(pass, id)).sum();
+        (reads.len(), traffic)
+    }
+
+    /// Bytes of one row of a source or an effect in memory.
+    fn bytes(&self, pass: FlowPass, id: ValueId) -> usize {
+        match &self.traced.graph(pass).node(id).op {
+            FlowOp::Source(SourceOp::Positions | SourceOp::Fill(..)) => 0,
+            FlowOp::Effect(Effect::Select) => SCORE_BYTES,
+            op => self.extents.of(pass)[id.index()].iter().product::<usize>() * self.traced.dtype(op).bits() / 8,
+        }
     }
 
     /// `gemm(v0, centroid)`, `save(v3 → score)`.
@@ -70,6 +140,35 @@ impl<'f> FlowView<'f> {
         let node = graph.node(id);
         format!("{} {}", node.format, node.shape)
     }
+}
+
+/// Bytes of a score between the tasks.
+const SCORE_BYTES: usize = 4;
+
+/// The name of a pass.
+const fn pass_name(pass: FlowPass) -> &'static str {
+    match pass {
+        FlowPass::Cache => "cache",
+        FlowPass::Indexer => "indexer",
+    }
+}
+
+fn is_per_block(graph: &PassGraph, id: ValueId) -> bool {
+    matches!(graph.node(id).format, Format::Ragged | Format::Paged)
+}
+
+/// The sources that values are computed from, each once. What an op across blocks gives for the whole row is known by
+/// then.
+fn sources(graph: &PassGraph, roots: &[ValueId]) -> Vec<ValueId> {
+    let mut is_needed = vec![false; graph.nodes().len()];
+    roots.iter().for_each(|id| is_needed[id.index()] = true);
+    for id in graph.ids().collect::<Vec<_>>().into_iter().rev() {
+        let node = graph.node(id);
+        if is_needed[id.index()] && !matches!(node.op, FlowOp::Row(RowOp::Reduce(_))) {
+            node.operands.iter().for_each(|operand| is_needed[operand.index()] = true);
+        }
+    }
+    graph.ids().filter(|id| is_needed[id.index()] && graph.node(*id).op.is_source()).collect()
 }
 
 /// The colour of a format.

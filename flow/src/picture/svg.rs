@@ -1,4 +1,4 @@
-//! A flow as an SVG image: sources in a row on top of each pass, a frame for each group below,
+//! A flow as an SVG image: sources in a row on top of each pass, a frame for each task below,
 //! edges from value to reader.
 //!
 //! Colours follow the viewer's light or dark mode; the legend names the formats and both kinds of
@@ -9,9 +9,8 @@ use std::fmt;
 
 use tilewright_layout::tensor::Format;
 
-use super::FlowView;
+use super::{FlowView, TaskView};
 use crate::graph::{EdgeKind, PassGraph, ValueId};
-use crate::plan::PassPlan;
 
 /// A flow as an SVG image.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +51,7 @@ const fn class(format: Format) -> &'static str {
 struct Boxes {
     at: BTreeMap<ValueId, (usize, usize)>,
     /// Frames: left, top, width, height, title.
-    frames: Vec<(usize, usize, usize, usize, String)>,
+    frames: Vec<(usize, usize, usize, usize, &'static str)>,
     width: usize,
     bottom: usize,
 }
@@ -69,16 +68,16 @@ fn depths(graph: &PassGraph, ops: &[ValueId]) -> BTreeMap<ValueId, usize> {
 }
 
 impl Boxes {
-    fn new(graph: &PassGraph, plan: &PassPlan, pass: &str, top: usize) -> Boxes {
+    fn new(graph: &PassGraph, tasks: &[TaskView], top: usize) -> Boxes {
         let mut boxes = Boxes { at: BTreeMap::new(), frames: Vec::new(), width: 0, bottom: top };
         let sources: Vec<ValueId> = graph.ids().filter(|id| graph.node(*id).op.is_source()).collect();
         if !sources.is_empty() {
             boxes.row(&sources, top);
         }
-        for (index, group) in plan.groups().iter().enumerate() {
+        for task in tasks {
             let frame_top = boxes.bottom + GAP;
             let mut layers: Vec<Vec<ValueId>> = Vec::new();
-            for (id, depth) in depths(graph, &group.ops) {
+            for (id, depth) in depths(graph, &task.ops) {
                 layers.resize_with(layers.len().max(depth + 1), Vec::new);
                 layers[depth].push(id);
             }
@@ -91,13 +90,7 @@ impl Boxes {
             let width = widest * (WIDTH + GAP) + GAP;
             boxes.bottom = top;
             boxes.width = boxes.width.max(width + GAP);
-            boxes.frames.push((
-                GAP / 2,
-                frame_top,
-                width,
-                top - frame_top,
-                format!("{pass} {index}: {}", group.domain),
-            ));
+            boxes.frames.push((GAP / 2, frame_top, width, top - frame_top, task.name));
         }
         boxes
     }
@@ -178,8 +171,8 @@ impl fmt::Display for FlowSvg<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut top = 3 * GAP;
         let mut passes = Vec::new();
-        for (name, graph, plan) in self.0.passes() {
-            let boxes = Boxes::new(graph, plan, name, top);
+        for (_, graph, tasks) in self.0.passes() {
+            let boxes = Boxes::new(graph, &tasks, top);
             top = boxes.bottom + 2 * GAP;
             passes.push((graph, boxes));
         }

@@ -1,10 +1,9 @@
-//! A flow as text: declarations, groups, bytes of a step.
+//! A flow as text: declarations, tasks, bytes of a step.
 
 use std::fmt;
 
-use super::FlowView;
+use super::{FlowView, TaskView, pass_name};
 use crate::graph::PassGraph;
-use crate::plan::{OpGroup, PassPlan};
 
 /// A flow as text, with the bytes of a step of some rows.
 #[derive(Clone, Copy, Debug)]
@@ -38,37 +37,28 @@ impl<'v> FlowText<'v> {
         Ok(())
     }
 
-    fn group(&self, f: &mut fmt::Formatter<'_>, graph: &PassGraph, index: usize, group: &OpGroup) -> fmt::Result {
-        let OpGroup { domain, registers, shared, .. } = group;
-        writeln!(f, "  group {index}: {domain}; registers {registers} B, shared {shared} B{}", moved(group))?;
-        for &id in &group.ops {
+    fn task(&self, f: &mut fmt::Formatter<'_>, graph: &PassGraph, task: &TaskView) -> fmt::Result {
+        let sweeps = if task.sweeps == 1 { String::new() } else { format!("; {} sweeps over the blocks", task.sweeps) };
+        writeln!(f, "  {}{sweeps}{}", task.name, moved(task))?;
+        for &id in &task.ops {
             let call = self.view.call(graph, id);
             let name = if graph.node(id).op.is_effect() { String::new() } else { format!("{id} =") };
             writeln!(f, "    {name:>6} {call:<44} {}", self.view.kind(graph, id))?;
         }
         Ok(())
     }
-
-    fn pass(&self, f: &mut fmt::Formatter<'_>, name: &str, graph: &PassGraph, plan: &PassPlan) -> fmt::Result {
-        if plan.groups().is_empty() {
-            return writeln!(f, "{name}: nothing to do");
-        }
-        writeln!(f, "{name}:")?;
-        plan.groups().iter().enumerate().try_for_each(|(index, group)| self.group(f, graph, index, group))
-    }
 }
 
-/// `; a block reads 256 B and writes 4 B; a row reads 1024 B`.
-fn moved(group: &OpGroup) -> String {
-    let bytes = group.bytes;
+/// `; a block reads 256 B, writes 4 B; a row reads 1024 B`.
+fn moved(task: &TaskView) -> String {
+    let traffic = task.traffic;
     let part = |what: &str, read: usize, written: usize| match (read, written) {
         (0, 0) => String::new(),
         (read, 0) => format!("; a {what} reads {read} B"),
         (0, written) => format!("; a {what} writes {written} B"),
         (read, written) => format!("; a {what} reads {read} B, writes {written} B"),
     };
-    part("block", bytes.read_per_block, bytes.written_per_block)
-        + &part("row", bytes.read_per_row, bytes.written_per_row)
+    part("block", traffic.read_per_block, traffic.written_per_block) + &part("row", traffic.read_per_row, 0)
 }
 
 impl fmt::Display for FlowText<'_> {
@@ -76,10 +66,15 @@ impl fmt::Display for FlowText<'_> {
         let view = self.view;
         writeln!(f, "{}: {}", view.traced.name, view.extents.model)?;
         self.declarations(f)?;
-        for (name, graph, plan) in view.passes() {
-            self.pass(f, name, graph, plan)?;
+        let mut bytes = 0;
+        for (pass, graph, tasks) in view.passes() {
+            let name = pass_name(pass);
+            writeln!(f, "{name}:{}", if tasks.is_empty() { " nothing to do" } else { "" })?;
+            tasks.iter().try_for_each(|task| self.task(f, graph, task))?;
+            let of_row = tasks.iter().map(|task| task.traffic.total(self.candidates)).sum::<u64>();
+            // The last pass is that of a step.
+            bytes = of_row * self.rows as u64;
         }
-        let bytes = view.indexer.bytes(self.rows, self.candidates);
         let rows = self.rows;
         let candidates = self.candidates;
         writeln!(f, "a step of {rows} rows × {candidates} candidate blocks: {bytes} B")?;

@@ -1,26 +1,18 @@
-//! Two executions of a flow on the host.
+//! Execution of a flow on the host.
 //!
-//! | machine | what it does | what it is for |
-//! |---|---|---|
-//! | [`Interpreter`] | every op of the graph on every block of a row, by its definition, without tiles | the oracle, in f64 |
-//! | [`Fused`] | the groups of a [`PassPlan`](crate::plan::PassPlan) in order, chunk by chunk, on padded tiles of powers of two with NaN in the padding; states saved in place | what a device does, in f32 |
-//!
-//! They share the arithmetic of one element and nothing else. [`attend`] is the attention over a
-//! selection, [`kept`] what a flow's selections keep of dense attention.
+//! [`Interpreter`] runs every op of the graph on every block of a row, by its definition: the
+//! oracle of programs and devices. [`attend`] is the attention over a selection, [`kept()`] the share of
+//! dense attention that selections keep.
 
 mod attention;
-mod fused;
 mod interpreter;
 mod kept;
-mod lanes;
-mod products;
 mod rowwise;
 mod tile;
 
 use std::ops::Range;
 
 pub use attention::{AttendedHead, attend};
-pub use fused::Fused;
 pub use interpreter::Interpreter;
 pub use kept::{KeptAttention, LayerActivations, kept};
 

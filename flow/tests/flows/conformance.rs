@@ -3,9 +3,8 @@
 
 use tilewright_flow::memory::{Budget, Chunk, FlowPool, FlowRequest, PoolShape, RowTable, order_key, top_k};
 use tilewright_flow::op::{Comparison, Elementwise, FlowOp, InnerAxis};
-use tilewright_flow::plan::{Domain, FlowPass, Fusion, PassPlan};
 use tilewright_flow::prelude::*;
-use tilewright_flow::run::{FlowExecutor, Fused, Interpreter};
+use tilewright_flow::run::{FlowExecutor, Interpreter};
 use tilewright_flow::{BindError, FlowProblem, ModelShape, Parameters, RunError, Traced, trace};
 use tilewright_layout::DType;
 use tilewright_layout::tensor::Format;
@@ -84,33 +83,6 @@ fn c_sources_have_their_shapes_and_values_in_between_are_f32() {
         };
         assert_eq!(traced.vtensor(&extents, id).expect("a shape").dtype(), wanted);
     }
-}
-
-fn domains(traced: &Traced, fusion: &Fusion) -> Vec<(Domain, usize)> {
-    let extents = traced.extents(&ModelShape { head_dim: 128, block_tokens: 16, ..MODEL }).expect("fits");
-    let plan = PassPlan::new(traced, &extents, FlowPass::Indexer, fusion);
-    plan.groups().iter().map(|group| (group.domain, group.ops.len())).collect()
-}
-
-/// D: siblings fuse, an op across blocks is alone, nothing is computed for each block that is the
-/// same for all.
-#[test]
-fn d_groups_are_these() {
-    use Domain::{AcrossBlocks, Blocks, Rows};
-    let on = Fusion::default();
-    assert_eq!(domains(&known("centered"), &on), [(Blocks, 3), (AcrossBlocks, 1), (Blocks, 1), (AcrossBlocks, 1)]);
-    assert_eq!(
-        domains(&known("gqa-block-sparse"), &on),
-        [(Blocks, 1), (AcrossBlocks, 1), (Blocks, 1), (AcrossBlocks, 1)]
-    );
-    assert_eq!(domains(&known("quest"), &on), [(Blocks, 5), (AcrossBlocks, 1)]);
-    assert_eq!(domains(&known("block-sparse"), &on), [(Rows, 1), (Blocks, 1), (AcrossBlocks, 1)]);
-    // Blend and save of a state in one group; the mean of the query once for the row.
-    assert_eq!(domains(&known("running-average"), &on), [(Rows, 1), (Blocks, 3), (AcrossBlocks, 1)]);
-    assert_eq!(domains(&known("quest"), &Fusion::OFF).len(), 6);
-    // A tile of 5 × 128 numbers in f32 has 2,560 bytes; three of them live at once in Quest.
-    let tight = Fusion { registers: 2 * 2560, ..on };
-    assert!(domains(&known("quest"), &tight).len() > 2);
 }
 
 /// D: what is dead is removed and reported, with its line; what is repeated is one.
@@ -265,9 +237,8 @@ fn f_padding_never_wins_a_maximum_or_minimum() {
             let budget = Budget::new(1, 0.0, 0, 1).expect("a budget");
             let mut world = World::new(&mut Rng::new(group as u64), model, 1, budget, &[12]);
             world.queries.iter_mut().flatten().for_each(|x| *x = sign * (x.abs() + 0.5));
-            let fused = Fused::new(&bound, &Fusion::default(), 2).expect("f");
             let oracle = Interpreter::new(&bound).expect("f");
-            let found = world.play::<f32>(&fused, 3).outcomes;
+            let found = world.play::<f32>(&oracle, 3).outcomes;
             let wanted = world.play::<f64>(&oracle, 3).outcomes;
             for (found, wanted) in found.iter().flatten().zip(wanted.iter().flatten()) {
                 for (a, b) in found.scores.iter().zip(&wanted.scores) {

@@ -1,12 +1,10 @@
-//! Graphs and plans of random flows: nothing dead stays, nothing live goes, groups run in an order
-//! that every edge allows.
+//! Graphs of random flows: nothing dead stays, nothing live goes.
 
 use std::collections::HashSet;
 
-use tilewright_flow::graph::{Edge, PassGraph, RemovalReason, clean};
-use tilewright_flow::plan::{Domain, FlowPass, Fusion, PassPlan};
+use tilewright_flow::graph::{RemovalReason, clean};
+use tilewright_flow::record;
 use tilewright_flow::trace::Recording;
-use tilewright_flow::{ModelShape, record, trace};
 
 use crate::random_flow::RandomFlow;
 use crate::world::Rng;
@@ -75,42 +73,4 @@ fn what_reaches_no_effect_is_gone_and_nothing_else() {
 #[ignore = "40,000 flows: run it alone"]
 fn what_reaches_no_effect_is_gone_and_nothing_else_at_length() {
     check_graphs(0..40_000);
-}
-
-/// The group of each op, and that the groups are an order of the edges.
-fn check_plan(graph: &PassGraph, plan: &PassPlan, fusion: &Fusion) {
-    let group_of = |edge_end| plan.groups().iter().position(|group| group.ops.contains(&edge_end));
-    for id in graph.ids() {
-        let groups = plan.groups().iter().filter(|group| group.ops.contains(&id)).count();
-        assert_eq!(groups, usize::from(!graph.node(id).op.is_source()), "{id} is in {groups} groups");
-    }
-    for Edge { before, after, kind } in graph.edges() {
-        if let (Some(before), Some(after)) = (group_of(before), group_of(after)) {
-            assert!(before <= after, "{kind:?} goes back from group {before} to {after}");
-        }
-    }
-    for group in plan.groups() {
-        assert!(group.ops.len() == 1 || group.domain != Domain::AcrossBlocks);
-        assert!(group.ops.len() == 1 || (group.registers <= fusion.registers && group.shared <= fusion.shared));
-    }
-}
-
-#[test]
-fn groups_hold_every_op_once_in_an_order_that_edges_allow() {
-    let model = ModelShape { kv_heads: 2, group: 3, head_dim: 8, block_tokens: 4 };
-    let tight = Fusion { registers: 200, shared: 400, ..Fusion::default() };
-    let mut fused = 0;
-    let mut apart = 0;
-    for seed in 0..150 {
-        let traced = trace(&random(seed)).expect("a flow without errors");
-        let extents = traced.extents(&model).expect("a model that fits");
-        for fusion in [Fusion::OFF, Fusion::default(), tight] {
-            for (pass, graph) in [(FlowPass::Cache, &traced.cache), (FlowPass::Indexer, &traced.indexer)] {
-                let plan = PassPlan::new(&traced, &extents, pass, &fusion);
-                check_plan(graph, &plan, &fusion);
-                *(if fusion.is_on { &mut fused } else { &mut apart }) += plan.groups().len();
-            }
-        }
-    }
-    assert!(fused < apart, "two plans of fused groups have {fused} groups, one of single ops {apart}");
 }

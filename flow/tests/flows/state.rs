@@ -3,9 +3,8 @@
 
 use tilewright_flow::graph::{Edge, EdgeKind};
 use tilewright_flow::memory::{Budget, FlowPool, FlowRequest};
-use tilewright_flow::plan::{FlowPass, Fusion, PassPlan};
 use tilewright_flow::prelude::*;
-use tilewright_flow::run::{Complete, FlowExecutor, Fused, Interpreter, ScoredRow};
+use tilewright_flow::run::{Complete, FlowExecutor, Interpreter, ScoredRow};
 use tilewright_flow::{BoundFlow, ModelShape, Parameters, RunError, trace};
 
 use crate::sketch::{Handles, Sketch, scores, sketch};
@@ -46,7 +45,7 @@ fn states_after<M: FlowExecutor<f64>>(machine: &M, budget: Budget, tokens: usize
 }
 
 #[test]
-fn i_a_load_sees_the_step_before_in_every_schedule() {
+fn i_a_load_sees_the_step_before() {
     let traced = trace(&history()).expect("a flow without errors");
     let bound = bind(&mut Rng::new(1), &traced, &MODEL);
     let budget = Budget::new(1, 0.0, 1, 1).expect("a budget");
@@ -60,12 +59,6 @@ fn i_a_load_sees_the_step_before_in_every_schedule() {
     for (steps, wanted) in (1..).zip(&wanted) {
         let interpreter = Interpreter::new(&bound).expect("factors");
         assert_eq!(states_after(&interpreter, budget, 10, steps), *wanted);
-        for fusion in [Fusion::OFF, Fusion::default()] {
-            for chunk in [1, 2, 64] {
-                let fused = Fused::new(&bound, &fusion, chunk).expect("factors");
-                assert_eq!(states_after(&fused, budget, 10, steps), *wanted, "{fusion:?}, chunks of {chunk}");
-            }
-        }
     }
 }
 
@@ -87,11 +80,9 @@ fn i_two_states_change_places() {
     let traced = trace(&swap).expect("a flow without errors");
     let bound = bind(&mut Rng::new(1), &traced, &MODEL);
     let budget = Budget::new(1, 0.0, 0, 1).expect("a budget");
-    for fusion in [Fusion::OFF, Fusion::default()] {
-        let fused = Fused::new(&bound, &fusion, 2).expect("factors");
-        let states = states_after(&fused, budget, 6, 3);
-        assert_eq!(states, [[4.0, 4.0, 3.0], [3.0, 3.0, 4.0], [3.0, 3.0, 0.0]], "{fusion:?}");
-    }
+    let interpreter = Interpreter::new(&bound).expect("factors");
+    let states = states_after(&interpreter, budget, 6, 3);
+    assert_eq!(states, [[4.0, 4.0, 3.0], [3.0, 3.0, 4.0], [3.0, 3.0, 0.0]]);
 }
 
 #[test]
@@ -106,19 +97,6 @@ fn i_each_reader_of_a_state_has_an_edge_to_its_save() {
         assert!(!traced.indexer.node(edge.before).op.is_effect(), "a save that reads a state could close a cycle");
     }
     assert_eq!(traced.notices(), ["state `s2` is saved at every step and its value never used"]);
-}
-
-/// D: a state that is loaded and saved in one group is one input and one effect.
-#[test]
-fn d_load_and_save_of_a_state_share_a_group() {
-    let traced = trace(&history()).expect("a flow without errors");
-    let extents = traced.extents(&MODEL).expect("a model that fits");
-    let plan = PassPlan::new(&traced, &extents, FlowPass::Indexer, &Fusion::default());
-    assert_eq!(plan.groups().len(), 2, "the states, and the selection");
-    let saves = plan.groups().iter().find(|group| group.ops.len() > 1).expect("a group of saves");
-    assert_eq!(saves.inputs.len(), 2);
-    assert_eq!(saves.bytes.read_per_block, 8);
-    assert_eq!(saves.bytes.written_per_block, 12);
 }
 
 #[test]

@@ -12,7 +12,6 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use tilewright_flow::picture::{FlowDot, FlowSvg, FlowText, FlowView};
-use tilewright_flow::plan::Fusion;
 use tilewright_flow::{ModelShape, algorithms};
 
 use self::calibrate::CalibrateArgs;
@@ -27,7 +26,7 @@ use super::{Failure, number};
 pub enum FlowCommand {
     /// List the flows, with what they keep of a block.
     List,
-    /// Draw a flow: values with formats and shapes, fused groups, bytes of a step.
+    /// Draw a flow: values with formats and shapes, the tasks that run them, bytes of a step.
     Show(ShowArgs),
     /// Measure what each flow keeps of dense attention
     ///
@@ -66,9 +65,6 @@ pub struct ShowArgs {
     /// Requests of the step
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::count(0..=1 << 16))]
     batch: usize,
-    /// Leave every op in a group of its own
-    #[arg(long)]
-    unfused: bool,
     /// Print the graph in the DOT language instead
     #[arg(long)]
     dot: bool,
@@ -118,8 +114,7 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
     let ShowArgs { kv_heads, group, head_dim, block, .. } = *args;
     let block_tokens = block.unwrap_or_else(|| traced.block_tokens(DEFAULT_BLOCK));
     let extents = traced.extents(&ModelShape { kv_heads, group, head_dim, block_tokens })?;
-    let fusion = if args.unfused { Fusion::OFF } else { Fusion::default() };
-    let view = FlowView::new(&traced, extents, &fusion);
+    let view = FlowView::new(&traced, extents);
     match svg {
         Some(svg) => svg.write(|writer| write!(writer, "{}", FlowSvg(&view))),
         None if args.dot => Ok(write!(io::stdout(), "{}", FlowDot(&view))?),

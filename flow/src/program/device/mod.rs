@@ -39,7 +39,7 @@ use tilewright_megakernel::vm::device::{Planner, Unsupported, multiple};
 use self::recipe::PassRecipe;
 use self::spread::{Spread, VECTOR};
 use super::subject::{LayerFlow, Pools};
-use crate::plan::FlowPass;
+use crate::FlowPass;
 
 /// The pools that belong to a key pool.
 fn pools_of(plan: &Planner, k_pool: BufferId, block_tokens: usize) -> Result<Pools, Unsupported> {

@@ -10,12 +10,12 @@ use tilewright_layout::tensor::Format;
 use super::linear::{Finder, LinearValue};
 use super::product;
 use super::spread::Spread;
+use crate::FlowPass;
 use crate::bind::FlowExtents;
 use crate::error::BindError;
 use crate::flow::Traced;
 use crate::graph::{PassGraph, ValueId};
 use crate::op::{Effect, Elementwise, FieldId, FlowOp, InnerAxis, ProductOp, Rearrange, Reduction, RowOp, SourceOp};
-use crate::plan::FlowPass;
 
 /// A pass of a flow for a model.
 #[derive(Clone)]
@@ -61,10 +61,7 @@ impl PassRecipe {
         all: &FlowExtents,
         spread: Spread,
     ) -> Result<PassRecipe, BindError> {
-        let (graph, extents) = match pass {
-            FlowPass::Cache => (&traced.cache, &all.cache),
-            FlowPass::Indexer => (&traced.indexer, &all.indexer),
-        };
+        let (graph, extents) = (traced.graph(pass), all.of(pass));
         let scale = |op: &FlowOp| match op {
             FlowOp::Row(RowOp::Softmax(scale)) | FlowOp::Product(ProductOp::LearnedQuery(scale)) => {
                 scale.bind(&all.model)
@@ -73,7 +70,7 @@ impl PassRecipe {
         };
         let scales = graph.nodes().iter().map(|node| Ok(scale(&node.op)? as f32)).collect::<Result<_, _>>()?;
         let linear = Vec::new();
-        Ok(PassRecipe { traced: Arc::clone(traced), pass, extents: extents.clone(), scales, spread, linear })
+        Ok(PassRecipe { traced: Arc::clone(traced), pass, extents: extents.to_vec(), scales, spread, linear })
     }
 
     /// The recipe with its sums of products on tensor cores, if it has such; its rows lie in lanes
@@ -105,10 +102,7 @@ impl PassRecipe {
 
     /// The graph of the pass.
     pub fn graph(&self) -> &PassGraph {
-        match self.pass {
-            FlowPass::Cache => &self.traced.cache,
-            FlowPass::Indexer => &self.traced.indexer,
-        }
+        self.traced.graph(self.pass)
     }
 
     /// The inner extents of a value.

@@ -23,9 +23,9 @@ use super::spread::Spread;
 use super::stage::BlockStage;
 use super::values::{BlockRow, BlockValues, Sources};
 use super::{pools_of, recipe_of, subject_of};
+use crate::FlowPass;
 use crate::graph::ValueId;
 use crate::op::{Effect, FlowOp};
-use crate::plan::FlowPass;
 use crate::program::Score;
 
 /// Lanes that score a candidate together, at most: eight of them read 256 bytes of bf16 by two

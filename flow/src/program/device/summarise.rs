@@ -12,8 +12,8 @@ use super::recipe::PassRecipe;
 use super::spread::{Spread, WARP};
 use super::values::BlockValues;
 use super::{pools_of, recipe_of, subject_of};
+use crate::FlowPass;
 use crate::op::{Effect, FlowOp};
-use crate::plan::FlowPass;
 use crate::program::Summarise;
 
 impl DeviceOp for Summarise {
