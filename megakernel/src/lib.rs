@@ -48,6 +48,7 @@
 //! # Modules
 //! | module | what it holds |
 //! |---|---|
+//! | [`edges`] | data flow of a program: how producers hand results to consumers |
 //! | [`lower`] | model to program |
 //! | [`model`] | the architecture that is lowered |
 //! | [`ops`] | what tasks compute: one row an op |
@@ -63,6 +64,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::wildcard_enum_match_arm)]
 
+pub mod edges;
 pub mod lower;
 pub mod model;
 pub mod ops;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
 use tilewright_megakernel::ops::{
-    CellUse, Footprint, OperandError, Operands, RowCells, SLOT_WORDS, TaskOp, index, interval, multiple,
+    Access, CellUse, Footprint, OperandError, Operands, RowCells, SLOT_WORDS, TaskOp, index, interval, multiple,
 };
 use tilewright_megakernel::program::{BufferId, Region, Span};
 use tilewright_megakernel::vm::device::DeviceOp;
@@ -263,6 +263,11 @@ impl TaskOp for Score {
         subject.bound(on, &subject.traced.indexer, &self.parameters, self.kv_head, |bound| {
             self.rows.iter().try_for_each(|row| self.row(on, &subject, bound, row))
         })
+    }
+
+    fn accesses(&self) -> Vec<Access> {
+        let parameters = Access::weights(self.parameters.iter().copied());
+        [Access::input(self.q).relaxed()].into_iter().chain(parameters).collect()
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {

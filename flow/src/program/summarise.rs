@@ -1,7 +1,7 @@
 //! The op that keeps something of each block when its last token comes.
 
 use serde::{Deserialize, Serialize};
-use tilewright_megakernel::ops::{Footprint, OperandError, Operands, RowCells, TaskOp, index};
+use tilewright_megakernel::ops::{Access, Footprint, OperandError, Operands, RowCells, TaskOp, index};
 use tilewright_megakernel::program::{BufferId, Span};
 use tilewright_megakernel::vm::device::DeviceOp;
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
@@ -98,6 +98,10 @@ impl TaskOp for Summarise {
             }
             Ok(())
         })
+    }
+
+    fn accesses(&self) -> Vec<Access> {
+        Access::weights(self.parameters.iter().copied()).collect()
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {

@@ -74,7 +74,7 @@ impl Level {
     /// Whether a device takes part: each looks at the choice of tokens, which is the first's, since
     /// all have logits.
     pub(crate) fn is_of(&self, device: usize) -> bool {
-        self.device.index() == device || self.op.device().is_some_and(|row| row.choice().is_some())
+        self.device.index() == device || self.op.choice().is_some()
     }
 }
 

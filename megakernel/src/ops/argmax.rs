@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use tilewright_kernels::sample::tiles;
 use tilewright_layout::DType;
 
-use super::{Check, Footprint, Operands, TaskOp, interval};
+use super::{Check, Choice, Footprint, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::{Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, WeightStages, rows_of};
+use crate::vm::device::{Call, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, WeightStages, rows_of};
 use crate::vm::graph::{GraphPlanner, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
 
@@ -50,6 +50,10 @@ impl TaskOp for Argmax {
             .try_for_each(|row| on.write_i32(self.out, row, best_of_tiles(on, self.value, self.index, row)?))
     }
 
+    fn choice(&self) -> Option<Choice> {
+        Some(Choice { out: self.out, index: self.index, logits: None, request: None })
+    }
+
     fn device(&self) -> Option<&dyn DeviceOp> {
         Some(self)
     }
@@ -88,10 +92,6 @@ impl LaunchOp for Argmax {
 impl DeviceOp for Argmax {
     fn rows(&self) -> Span {
         self.rows
-    }
-
-    fn choice(&self) -> Option<Choice> {
-        Some(Choice { out: self.out, index: self.index, logits: None, request: None })
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

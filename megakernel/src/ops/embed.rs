@@ -8,11 +8,11 @@ use tilewright_kernels::embed;
 use tilewright_kernels::gemv::{Deal, Strip};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 
-use super::{CellUse, Check, Footprint, Operands, TaskOp, interval, positive};
+use super::{Access, CellUse, Check, Footprint, Operands, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, ScaledCode, Storage, Unsupported,
-    WeightStages, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, Rows, ScaledCode, Storage, Unsupported, WeightStages,
+    multiple, rows_of,
 };
 use crate::vm::graph::{Begun, Embedding, GraphPlanner, LaunchMemory, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
@@ -118,6 +118,12 @@ impl TaskOp for Embed {
         Ok(())
     }
 
+    fn accesses(&self) -> Vec<Access> {
+        let can_split = self.cols.is_in_steps_of(8) && self.sent.is_empty() && self.shard.is_none();
+        let sent = self.sent.iter().map(|&sent| Access::output(sent).flagged());
+        sent.chain([Access::output(self.out).flagged().splitting_if(can_split)]).collect()
+    }
+
     fn device(&self) -> Option<&dyn DeviceOp> {
         Some(self)
     }
@@ -155,14 +161,6 @@ impl LaunchOp for Embed {
 impl DeviceOp for Embed {
     fn rows(&self) -> Span {
         self.rows
-    }
-
-    fn packets(&self) -> Packets {
-        Packets { output: Some(self.out), sent: self.sent.clone(), ..Packets::default() }
-    }
-
-    fn writes_terms(&self) -> Option<BufferId> {
-        (self.cols.is_in_steps_of(8) && self.sent.is_empty() && self.shard.is_none()).then_some(self.out)
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

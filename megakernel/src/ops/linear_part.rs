@@ -10,11 +10,13 @@ use tilewright_kernels::gemv::linear::{self, AOperand, Early, HeldForm, LinearEp
 use tilewright_layout::DType;
 
 use super::linear::{InputFields, TileCode, Waits, plan_a_operand};
-use super::{Check, Footprint, InputCode, LinearInput, OperandError, Operands, TaskOp, interval};
+use super::{
+    Access, Check, Footprint, InputCode, LinearInput, OperandError, Operands, SplitAccess, SplitRead, TaskOp, interval,
+};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, SharedBytes, Storage, Stretch, Taken,
-    TermsRead, Unsupported, WeightStages, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, Rows, SharedBytes, Storage, Stretch, Taken,
+    Unsupported, WeightStages, multiple, rows_of,
 };
 use crate::vm::reference::{Context, Done};
 
@@ -70,6 +72,15 @@ impl TaskOp for LinearPart {
         Ok(())
     }
 
+    fn accesses(&self) -> Vec<Access> {
+        let (weights, along, rows) = (vec![self.weight], Some(self.along), self.rows.len() as u32);
+        let split = SplitAccess::Read(SplitRead { norm: None, weights, along, rows });
+        vec![
+            Access::input(self.x).relaxed().split(split),
+            Access::output(self.out).flagged_if(self.cols.is_in_steps_of(2)),
+        ]
+    }
+
     fn device(&self) -> Option<&dyn DeviceOp> {
         Some(self)
     }
@@ -78,19 +89,6 @@ impl TaskOp for LinearPart {
 impl DeviceOp for LinearPart {
     fn rows(&self) -> Span {
         self.rows
-    }
-
-    fn packets(&self) -> Packets {
-        let even = self.cols.is_in_steps_of(2);
-        Packets { output: even.then_some(self.out), ..Packets::default() }
-    }
-
-    fn relaxed(&self) -> Vec<BufferId> {
-        vec![self.x, self.out]
-    }
-
-    fn reads_terms(&self) -> Option<TermsRead> {
-        Some(TermsRead { x: self.x, norm: None, weights: vec![self.weight], along: Some(self.along) })
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

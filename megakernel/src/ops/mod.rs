@@ -6,6 +6,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `row` | the trait, and an op of any type |
+//! | `access` | the representations of operands that device functions support |
 //! | `registry` | ops by name, JSON |
 //! | `footprint` | what a task does to memory |
 //! | `operand` | checked access to buffers |
@@ -21,6 +22,7 @@
 //!
 //! `docs/program.md`, *To add an op*, lists the places that a new op touches.
 
+mod access;
 mod argmax;
 mod attention;
 mod combine;
@@ -40,6 +42,7 @@ mod rope;
 mod row;
 mod sample;
 
+pub use access::{Access, AccessRole, Choice, Partial, SplitAccess, SplitRead, Written};
 pub use argmax::Argmax;
 pub use attention::{Attention, Selection};
 pub use combine::Combine;

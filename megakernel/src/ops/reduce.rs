@@ -9,11 +9,11 @@ use tilewright_kernels::gemv::linear::{PartSums, PostNorm};
 use tilewright_kernels::naive;
 use tilewright_kernels::tile::Float;
 
-use super::{Check, Footprint, NormWeight, OperandError, Operands, TaskOp, interval, positive};
+use super::{Access, AccessRole, Check, Footprint, NormWeight, OperandError, Operands, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, ScaledCode, Storage, Unsupported,
-    WeightStages, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, ScaledCode, Storage, Unsupported, WeightStages,
+    multiple, rows_of,
 };
 use crate::vm::graph::{GraphPlanner, LaunchOp, NormOf};
 use crate::vm::reference::{Context, Done};
@@ -102,6 +102,14 @@ impl TaskOp for Reduce {
         Ok(())
     }
 
+    fn accesses(&self) -> Vec<Access> {
+        let parts = self.parts.iter().map(|&part| Access::new(part, AccessRole::Part).flagged());
+        let residual = self.residual.map(|residual| Access::new(residual, AccessRole::Residual).flagged());
+        let out = Access::output(self.out).flagged().splitting_if(self.cols.is_in_steps_of(8));
+        let weights = Access::weights(self.norm.map(|norm| norm.weight));
+        parts.chain(residual).chain([out]).chain(weights).collect()
+    }
+
     fn device(&self) -> Option<&dyn DeviceOp> {
         Some(self)
     }
@@ -124,22 +132,8 @@ impl LaunchOp for Reduce {
 }
 
 impl DeviceOp for Reduce {
-    fn plain_weights(&self) -> Vec<BufferId> {
-        self.norm.iter().map(|norm| norm.weight).collect()
-    }
-
     fn rows(&self) -> Span {
         self.rows
-    }
-
-    fn packets(&self) -> Packets {
-        let (first, parts) = self.parts.split_first().map_or((None, &[][..]), |(&first, parts)| (Some(first), parts));
-        let Reduce { residual, out, .. } = *self;
-        Packets { input: first, parts: parts.to_vec(), residual, output: Some(out), sent: Vec::new() }
-    }
-
-    fn writes_terms(&self) -> Option<BufferId> {
-        self.cols.is_in_steps_of(8).then_some(self.out)
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

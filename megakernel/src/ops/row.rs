@@ -7,7 +7,7 @@ use std::ops::Deref;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Footprint, OperandError, Operands, registry};
+use super::{Access, Choice, Footprint, OperandError, Operands, registry};
 use crate::program::{BufferId, Region};
 use crate::vm::device::DeviceOp;
 use crate::vm::graph::LaunchOp;
@@ -85,6 +85,17 @@ pub trait TaskOp: OpValue {
     /// The graph's side of the row; `None` where no launch computes the op, and a graph of launches
     /// refuses it.
     fn launches(&self) -> Option<&dyn LaunchOp> {
+        None
+    }
+
+    /// The accesses of its device function: operands, and the representations of each that it
+    /// supports.
+    fn accesses(&self) -> Vec<Access> {
+        Vec::new()
+    }
+
+    /// Where it leaves the rows' next tokens; for ops that choose them.
+    fn choice(&self) -> Option<Choice> {
         None
     }
 

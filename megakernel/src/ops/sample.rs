@@ -9,10 +9,10 @@ use tilewright_kernels::sample::{Request, SampleScratch, tiles};
 use tilewright_layout::DType;
 
 use super::argmax::best_of_tiles;
-use super::{CellUse, Check, Footprint, Operands, TaskOp, interval};
+use super::{CellUse, Check, Choice, Footprint, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, SharedBytes, Unsupported, WeightStages, rows_of,
+    Call, DeviceFunction, DeviceOp, Planned, Planner, SharedBytes, Unsupported, WeightStages, rows_of,
 };
 use crate::vm::graph::{GraphPlanner, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
@@ -78,6 +78,10 @@ impl TaskOp for Sample {
         self.rows.iter().try_for_each(|row| on.write_i32(self.out, row, self.choose(on, row)?))
     }
 
+    fn choice(&self) -> Option<Choice> {
+        Some(Choice { out: self.out, index: self.index, logits: Some(self.logits), request: Some(self.request) })
+    }
+
     fn device(&self) -> Option<&dyn DeviceOp> {
         Some(self)
     }
@@ -119,10 +123,6 @@ impl LaunchOp for Sample {
 impl DeviceOp for Sample {
     fn rows(&self) -> Span {
         self.rows
-    }
-
-    fn choice(&self) -> Option<Choice> {
-        Some(Choice { out: self.out, index: self.index, logits: Some(self.logits), request: Some(self.request) })
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

@@ -127,7 +127,7 @@ pub use place::Location;
 pub use report::{Note, Report, Stats, Violation, Warning};
 pub use text::{Hazard, SAMPLES, TaskName};
 
-use crate::program::{BufferKind, Program};
+use crate::program::{BufferKind, Program, TaskId};
 use order::{Execution, HappensBefore, OrderGraph};
 
 /// Checks every rule on a program and reports all violations.
@@ -222,6 +222,12 @@ pub(crate) fn unordered(program: &Program, by: &Synchronisation) -> Vec<Violatio
     };
     report.errors.retain(|error| is_conflict(&error.kind));
     report.errors
+}
+
+/// The tasks of a program in one order of execution, up to where nothing more can start.
+pub(crate) fn execution_order(program: &Program) -> Vec<TaskId> {
+    let execution = Execution::new(&OrderGraph::new(program, program.queues.is_some()));
+    execution.sequence.into_iter().map(TaskId).collect()
 }
 
 fn stats(program: &Program) -> Stats {

@@ -41,14 +41,6 @@ impl DeviceOp for Score {
         self.rows
     }
 
-    fn relaxed(&self) -> Vec<tilewright_megakernel::program::BufferId> {
-        vec![self.q]
-    }
-
-    fn plain_weights(&self) -> Vec<tilewright_megakernel::program::BufferId> {
-        self.parameters.clone()
-    }
-
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let heads = plan.extent(self.q, 1)?;
         let dim = plan.extent(self.q, 0)?;

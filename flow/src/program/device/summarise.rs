@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use tilewright_megakernel::program::{BufferId, Span};
+use tilewright_megakernel::program::Span;
 use tilewright_megakernel::vm::device::{
     Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, Unsupported, WeightStages, rows_of,
 };
@@ -19,10 +19,6 @@ use crate::program::Summarise;
 impl DeviceOp for Summarise {
     fn rows(&self) -> Span {
         self.rows
-    }
-
-    fn plain_weights(&self) -> Vec<BufferId> {
-        self.parameters.clone()
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

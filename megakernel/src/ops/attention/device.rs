@@ -12,34 +12,15 @@ use tilewright_layout::DType;
 
 use super::stream::fill;
 use super::{Attention, Selection};
-use crate::program::{BufferId, Span};
+use crate::program::Span;
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, KvPools, NewestToken, Partial, Planned, Planner, RingFeed, ScaledCode,
-    SharedBytes, Storage, TokenFields, TokenStream, Unsupported, WeightStages, Written, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, KvPools, Planned, Planner, RingFeed, ScaledCode, SharedBytes, Storage,
+    TokenFields, TokenStream, Unsupported, WeightStages, multiple, rows_of,
 };
 
 impl DeviceOp for Attention {
     fn rows(&self) -> Span {
         self.rows
-    }
-
-    fn partial(&self) -> Option<Partial> {
-        let cells = [self.at.position, self.at.page_table];
-        let written = Written { kv_head: self.kv_head, split: self.split, pool: self.k_pool, cells };
-        Some(Partial { acc: self.acc, stats: self.stats, rows: self.rows, written: Some(written) })
-    }
-
-    fn relaxed(&self) -> Vec<BufferId> {
-        vec![self.q]
-    }
-
-    fn writes_terms(&self) -> Option<BufferId> {
-        Some(self.acc)
-    }
-
-    fn newest(&self) -> Option<NewestToken> {
-        let pools = [self.k_pool, self.v_pool];
-        self.selection.is_none().then_some(NewestToken { q: self.q, pools, written: false })
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use tilewright_kernels::attention::ScoreModifier;
 use tilewright_layout::DType;
 
-use super::{Check, Footprint, OperandError, Operands, RowCells, TaskOp, index, interval, multiple, positive};
+use super::{
+    Access, Check, Footprint, OperandError, Operands, Partial, RowCells, TaskOp, Written, index, interval, multiple,
+    positive,
+};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
 use crate::vm::graph::LaunchOp;
@@ -118,6 +121,15 @@ impl TaskOp for Attention {
 
     fn oracle(&self, on: &Context) -> Done {
         oracle::attention(self, on)
+    }
+
+    fn accesses(&self) -> Vec<Access> {
+        let cells = [self.at.position, self.at.page_table];
+        let partial = Partial { acc: self.acc, rows: self.rows, written: Some(Written { pool: self.k_pool, cells }) };
+        let q = Access::input(self.q).relaxed();
+        let q = if self.selection.is_none() { q.with_token([self.k_pool, self.v_pool]) } else { q };
+        let acc = Access::output(self.acc).of_partial(partial).splitting_if(true);
+        vec![q, acc, Access::output(self.stats).of_partial(partial)]
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {

@@ -15,68 +15,13 @@ use super::tile::{Waits, plan_a_operand};
 use super::{Linear, LinearInput, LinearOutput, TileCode};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Packets, Partial, Planned, Planner, Rows, ScaledCode, SharedBytes,
-    Storage, Stretch, TermsRead, Unsupported, WeightStages, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, Rows, ScaledCode, SharedBytes, Storage, Stretch,
+    Unsupported, WeightStages, multiple, rows_of,
 };
 
 impl DeviceOp for Linear {
     fn rows(&self) -> Span {
         self.rows
-    }
-
-    fn plain_weights(&self) -> Vec<BufferId> {
-        let up_bias = match self.output {
-            LinearOutput::Gated { up_bias, .. } => up_bias,
-            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => None,
-        };
-        self.bias.into_iter().chain(up_bias).chain(self.input.norm_weight()).collect()
-    }
-
-    fn packets(&self) -> Packets {
-        let even = self.cols.is_in_steps_of(2);
-        let (residual, output) = match self.output {
-            LinearOutput::Store { out, .. } | LinearOutput::Gated { out, .. } => (None, Some(out)),
-            LinearOutput::Add { residual, out } => (Some(residual), Some(out)),
-            LinearOutput::Logits { .. } => (None, None),
-        };
-        let sent = match &self.output {
-            LinearOutput::Store { sent, .. } if even => sent.clone(),
-            LinearOutput::Store { .. }
-            | LinearOutput::Add { .. }
-            | LinearOutput::Gated { .. }
-            | LinearOutput::Logits { .. } => Vec::new(),
-        };
-        Packets { input: self.input.rows_of(), residual, output: output.filter(|_| even), sent, ..Packets::default() }
-    }
-
-    fn relaxed(&self) -> Vec<BufferId> {
-        match &self.output {
-            LinearOutput::Store { out, sent } => sent.iter().chain([out]).copied().collect(),
-            LinearOutput::Gated { out, .. } | LinearOutput::Add { out, .. } => vec![*out],
-            LinearOutput::Logits { .. } => Vec::new(),
-        }
-    }
-
-    fn reads_terms(&self) -> Option<TermsRead> {
-        let up = match self.output {
-            LinearOutput::Gated { up, .. } => Some(up),
-            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => None,
-        };
-        Some(self.input.terms([self.weight].into_iter().chain(up)))
-    }
-
-    fn writes_terms(&self) -> Option<BufferId> {
-        match self.output {
-            LinearOutput::Add { out, .. } | LinearOutput::Gated { out, .. } if self.cols.is_in_steps_of(8) => Some(out),
-            LinearOutput::Store { .. }
-            | LinearOutput::Add { .. }
-            | LinearOutput::Gated { .. }
-            | LinearOutput::Logits { .. } => None,
-        }
-    }
-
-    fn partial(&self) -> Option<Partial> {
-        self.input.partial(self.rows)
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

@@ -16,9 +16,12 @@ pub(super) use oracle::{activations, product};
 pub use tile::TileCode;
 pub(super) use tile::{Waits, plan_a_operand};
 
-use super::{Check, Footprint, OperandError, Operands, TableShard, TaskOp, index, interval, positive};
+use super::{
+    Access, AccessRole, Check, Footprint, OperandError, Operands, Partial, SplitAccess, SplitRead, TableShard, TaskOp,
+    index, interval, positive,
+};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::{DeviceOp, Partial, TermsRead};
+use crate::vm::device::DeviceOp;
 use crate::vm::graph::LaunchOp;
 use crate::vm::reference::{Context, Done};
 
@@ -271,6 +274,30 @@ impl TaskOp for Linear {
         oracle::linear(self, on)
     }
 
+    fn accesses(&self) -> Vec<Access> {
+        let (even, whole_strips) = (self.cols.is_in_steps_of(2), self.cols.is_in_steps_of(8));
+        let (up, up_bias) = match self.output {
+            LinearOutput::Gated { up, up_bias, .. } => (Some(up), up_bias),
+            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => (None, None),
+        };
+        let mut all = self.input.accesses(self.rows, [self.weight].into_iter().chain(up));
+        all.extend(Access::weights(self.bias.into_iter().chain(up_bias).chain(self.input.norm_weight())));
+        match &self.output {
+            LinearOutput::Store { out, sent } => {
+                all.extend(sent.iter().chain([out]).map(|&out| Access::output(out).flagged_if(even)));
+            }
+            LinearOutput::Add { residual, out } => {
+                all.push(Access::new(*residual, AccessRole::Residual).flagged());
+                all.push(Access::output(*out).flagged_if(even).splitting_if(whole_strips));
+            }
+            LinearOutput::Gated { out, .. } => {
+                all.push(Access::output(*out).flagged_if(even).splitting_if(whole_strips));
+            }
+            LinearOutput::Logits { .. } => {}
+        }
+        all
+    }
+
     fn device(&self) -> Option<&dyn DeviceOp> {
         Some(self)
     }
@@ -298,28 +325,17 @@ impl LinearInput {
         }
     }
 
-    /// The activations that are read, for products with these weights.
-    pub(in crate::ops) fn terms(&self, weights: impl IntoIterator<Item = BufferId>) -> TermsRead {
-        let x = match *self {
-            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => x,
-            LinearInput::Combine { acc, .. } => acc,
-        };
-        TermsRead { x, norm: self.norm_weight(), weights: weights.into_iter().collect(), along: None }
-    }
-
-    /// The rows of activations, where they are not merged.
-    pub(in crate::ops) fn rows_of(&self) -> Option<BufferId> {
+    /// The accesses to the activations, for products of `rows` with these weights.
+    pub(in crate::ops) fn accesses(&self, rows: Span, weights: impl IntoIterator<Item = BufferId>) -> Vec<Access> {
+        let norm = self.norm_weight();
+        let weights = weights.into_iter().collect();
+        let split = SplitAccess::Read(SplitRead { norm, weights, along: None, rows: rows.len() as u32 });
         match *self {
-            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => Some(x),
-            LinearInput::Combine { .. } => None,
-        }
-    }
-
-    /// The partial results that it merges.
-    pub(in crate::ops) fn partial(&self, rows: Span) -> Option<Partial> {
-        match *self {
-            LinearInput::Combine { acc, stats } => Some(Partial { acc, stats, rows, written: None }),
-            LinearInput::Plain { .. } | LinearInput::RmsNorm { .. } => None,
+            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => vec![Access::input(x).flagged().split(split)],
+            LinearInput::Combine { acc, stats } => {
+                let partial = Partial { acc, rows, written: None };
+                vec![Access::input(acc).of_partial(partial).split(split), Access::input(stats).of_partial(partial)]
+            }
         }
     }
 }

@@ -10,49 +10,15 @@ use tilewright_kernels::tile::Float;
 
 use super::{KeyOutput, Qkv};
 use crate::ops::linear::{InputCode, InputFields, TileCode, Waits, plan_a_operand};
-use crate::program::{BufferId, Span};
+use crate::program::Span;
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, KvPools, NewestToken, Packets, Partial, Planned, Planner, RotationRows,
-    Rows, SharedBytes, Storage, Stretch, TermsRead, Unsupported, WeightStages, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, KvPools, Planned, Planner, RotationRows, Rows, SharedBytes, Storage,
+    Stretch, Unsupported, WeightStages, rows_of,
 };
 
 impl DeviceOp for Qkv {
     fn rows(&self) -> Span {
         self.rows
-    }
-
-    fn plain_weights(&self) -> Vec<BufferId> {
-        let biases = [&self.wq, &self.wk, &self.wv].into_iter().filter_map(|projection| projection.bias);
-        biases.chain(self.input.norm_weight()).collect()
-    }
-
-    fn packets(&self) -> Packets {
-        Packets { input: self.input.rows_of(), ..Packets::default() }
-    }
-
-    fn relaxed(&self) -> Vec<BufferId> {
-        let raw = match self.k {
-            KeyOutput::Raw { out } => Some(out),
-            KeyOutput::RopeAppend { .. } => None,
-        };
-        raw.into_iter().chain([self.q]).collect()
-    }
-
-    fn reads_terms(&self) -> Option<TermsRead> {
-        Some(self.input.terms([self.wq.weight, self.wk.weight, self.wv.weight]))
-    }
-
-    fn partial(&self) -> Option<Partial> {
-        self.input.partial(self.rows)
-    }
-
-    fn newest(&self) -> Option<NewestToken> {
-        match self.k {
-            KeyOutput::RopeAppend { pool, .. } => {
-                Some(NewestToken { q: self.q, pools: [pool, self.v_pool], written: true })
-            }
-            KeyOutput::Raw { .. } => None,
-        }
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

@@ -24,7 +24,8 @@ pub use device::QkvTile;
 pub use strips::{GroupShape, PAIRS_PER_STRIP, QkvProjection, StripRun};
 
 use super::{
-    Check, Footprint, LinearInput, OperandError, Operands, Rotation, RowCells, TaskOp, index, interval, multiple,
+    Access, Check, Footprint, LinearInput, OperandError, Operands, Rotation, RowCells, TaskOp, index, interval,
+    multiple,
 };
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
@@ -195,6 +196,19 @@ impl TaskOp for Qkv {
 
     fn oracle(&self, on: &Context) -> Done {
         oracle::qkv(self, on)
+    }
+
+    fn accesses(&self) -> Vec<Access> {
+        let projections = [&self.wq, &self.wk, &self.wv];
+        let biases = projections.into_iter().filter_map(|projection| projection.bias);
+        let mut all = self.input.accesses(self.rows, projections.map(|projection| projection.weight));
+        all.extend(Access::weights(biases.chain(self.input.norm_weight())));
+        let q = Access::output(self.q).relaxed();
+        match self.k {
+            KeyOutput::Raw { out } => all.extend([q, Access::output(out).relaxed()]),
+            KeyOutput::RopeAppend { pool, .. } => all.push(q.with_token([pool, self.v_pool])),
+        }
+        all
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {

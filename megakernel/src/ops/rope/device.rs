@@ -8,7 +8,7 @@ use tilewright_kernels::rope;
 use tilewright_kernels::tile::Float;
 
 use super::{HeadOutput, Rope};
-use crate::program::{BufferId, Span};
+use crate::program::Span;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RotationRows, Unsupported, WeightStages, rows_of,
 };
@@ -16,18 +16,6 @@ use crate::vm::device::{
 impl DeviceOp for Rope {
     fn rows(&self) -> Span {
         self.rows
-    }
-
-    fn relaxed(&self) -> Vec<BufferId> {
-        let out = match self.output {
-            HeadOutput::Store { out } => Some(out),
-            HeadOutput::Append { .. } => None,
-        };
-        out.into_iter().chain([self.x]).collect()
-    }
-
-    fn plain_weights(&self) -> Vec<BufferId> {
-        self.norm.iter().map(|norm| norm.weight).collect()
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

@@ -6,7 +6,9 @@ mod oracle;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, Footprint, NormWeight, OperandError, Operands, Rotation, RowCells, TaskOp, interval, positive};
+use super::{
+    Access, Check, Footprint, NormWeight, OperandError, Operands, Rotation, RowCells, TaskOp, interval, positive,
+};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
 use crate::vm::graph::LaunchOp;
@@ -114,6 +116,15 @@ impl TaskOp for Rope {
 
     fn oracle(&self, on: &Context) -> Done {
         oracle::rope(self, on)
+    }
+
+    fn accesses(&self) -> Vec<Access> {
+        let out = match self.output {
+            HeadOutput::Store { out } => Some(Access::output(out).relaxed()),
+            HeadOutput::Append { .. } => None,
+        };
+        let weights = Access::weights(self.norm.iter().map(|norm| norm.weight));
+        out.into_iter().chain([Access::input(self.x).relaxed()]).chain(weights).collect()
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {

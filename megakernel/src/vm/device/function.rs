@@ -10,8 +10,8 @@ use tilewright_kernels::gemv::linear::{HeldForm, WeightStages};
 use super::kernel::{Call, RingFeed};
 use super::record::{FIELDS, TaskRecord};
 use super::storage::KvPools;
-use super::{NewestToken, Planner, Unsupported};
-use crate::program::{BufferId, Span};
+use super::{Planner, Unsupported};
+use crate::program::Span;
 
 /// The device's side of an op's row.
 pub trait DeviceOp {
@@ -23,127 +23,6 @@ pub trait DeviceOp {
     /// # Errors
     /// What of it the device function does not do.
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported>;
-
-    /// The weights that the device function reads as they are: norms, biases. Others are prepacked,
-    /// or made into tables.
-    fn plain_weights(&self) -> Vec<BufferId> {
-        Vec::new()
-    }
-
-    /// The operands whose accesses know flag-in-word packets. What an op says nothing of is handed
-    /// on by releases.
-    fn packets(&self) -> Packets {
-        Packets::default()
-    }
-
-    /// The activations that the device function reads or writes with relaxed accesses only, besides
-    /// those of [`packets`](DeviceOp::packets). Other memory needs a release and an acquire between
-    /// conflicting accesses.
-    fn relaxed(&self) -> Vec<BufferId> {
-        Vec::new()
-    }
-
-    /// The activations that it multiplies, if its device function can take their terms instead.
-    fn reads_terms(&self) -> Option<TermsRead> {
-        None
-    }
-
-    /// The activations that it writes, if its device function can store their terms: of a norm
-    /// beside the stream, else instead.
-    fn writes_terms(&self) -> Option<BufferId> {
-        None
-    }
-
-    /// The partial results of attention that it writes, or reads merged.
-    fn partial(&self) -> Option<Partial> {
-        None
-    }
-
-    /// The queries, keys and values that its device function knows as packets where a program of
-    /// one row hands them on so ([`Newest`](super::Newest)).
-    fn newest(&self) -> Option<NewestToken> {
-        None
-    }
-
-    /// Where it leaves the rows' next tokens, for ops that choose them.
-    fn choice(&self) -> Option<Choice> {
-        None
-    }
-}
-
-/// The operands of an op whose accesses know packets: words of data that carry their own arrival.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Packets {
-    /// Activations read.
-    pub input: Option<BufferId>,
-    /// The residual read.
-    pub residual: Option<BufferId>,
-    /// What is written.
-    pub output: Option<BufferId>,
-    /// More of what is read, of the generation of `input`.
-    pub parts: Vec<BufferId>,
-    /// Where `output` is stored too, in the same generation.
-    pub sent: Vec<BufferId>,
-}
-
-impl Packets {
-    /// Whether reads of a buffer know packets.
-    pub(super) fn reads(&self, buffer: BufferId) -> bool {
-        self.input == Some(buffer) || self.residual == Some(buffer) || self.parts.contains(&buffer)
-    }
-}
-
-/// Activations that are read to be multiplied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TermsRead {
-    /// The activations; where they are attention's, the partial sums that are merged.
-    pub x: BufferId,
-    /// The weight of the norm, where they are a residual stream that is normalised.
-    pub norm: Option<BufferId>,
-    /// The weights that they are multiplied with, whose rows are streamed together.
-    pub weights: Vec<BufferId>,
-    /// Columns that the task multiplies, where these are not all.
-    pub along: Option<Span>,
-}
-
-/// The partial results of attention that a task writes or reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Partial {
-    /// Unnormalised sums.
-    pub acc: BufferId,
-    /// Maxima and sums of weights.
-    pub stats: BufferId,
-    /// Rows.
-    pub rows: Span,
-    /// What is written; `None`: all splits are read, merged.
-    pub written: Option<Written>,
-}
-
-/// A part of the partial results of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// The kv head.
-    pub kv_head: usize,
-    /// The split.
-    pub split: usize,
-    /// The pool whose tokens are split.
-    pub pool: BufferId,
-    /// The cells that say which tokens: positions, page table.
-    pub cells: [BufferId; 2],
-}
-
-/// A choice of next tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// The chosen ids.
-    pub out: BufferId,
-    /// The ids that it chooses from; what they are below, [`TaskOp::ids`](crate::ops::TaskOp::ids)
-    /// of their writers says.
-    pub index: BufferId,
-    /// The logits that it draws from, if it draws.
-    pub logits: Option<BufferId>,
-    /// What rows ask for.
-    pub request: Option<BufferId>,
 }
 
 /// A task as its op planned it.

@@ -16,8 +16,8 @@ use super::planner::Planner;
 use super::record::{PAIRS, PART, PHASES, TaskRecord};
 use super::storage::{KvPools, RotationRows, ScaledCode, Storage};
 use super::stream::{Rows, Stream};
-use super::writers::Writers;
-use super::{DeviceOptions, NormTerms, Planned, Stretch, Taken, Unsupported};
+use super::{DeviceOptions, Planned, Stretch, Taken, Unsupported};
+use crate::edges::SplitActivations;
 use crate::ops::{Rotation, RowCells};
 use crate::program::{Buffer, BufferId, BufferKind, Source, Span, Task, float_of};
 
@@ -81,7 +81,7 @@ impl Planner<'_> {
     /// # Errors
     /// If there is none that a device has.
     pub fn storage(&self, what: &'static str, id: BufferId) -> Result<Storage, Unsupported> {
-        let storage = Storage { float: self.float(what, id)?, period: self.packets.period(id) };
+        let storage = Storage { float: self.float(what, id)?, period: self.edges.period(id) };
         if storage.float != Float::F32 && storage.period == 0 {
             multiple(what, self.extent(id, 0)?, 4, "rows that are a multiple of 4, where they are of 16 bits")?;
         }
@@ -108,8 +108,9 @@ impl Planner<'_> {
     /// # Errors
     /// If there is none that a device has.
     pub fn merge(&self, acc: BufferId) -> Result<Storage, Unsupported> {
-        let merge = self.merges.get(acc).ok_or(Unsupported::Splits { buffer: acc, found: "are of no attention" })?;
-        Ok(Storage { float: merge.float, period: self.packets.period(acc) })
+        let merge =
+            self.edges.merge_of(acc).ok_or(Unsupported::Splits { buffer: acc, found: "are of no attention" })?;
+        Ok(Storage { float: merge.float, period: self.edges.period(acc) })
     }
 
     /// The type of an activation that is never packets.
@@ -290,9 +291,8 @@ impl Planner<'_> {
     /// has read it: every task that writes some of it waits until all signals of a counter of this
     /// task are there. A device function may [fill](super::DeviceFunction::fill) stages of the ring
     /// with it.
-    pub fn is_immutable(&mut self, buffer: BufferId) -> bool {
-        let placed = self.placed;
-        self.writers.get_or_insert_with(|| Writers::of(placed)).wait_for(placed, self.task, buffer)
+    pub fn is_immutable(&self, buffer: BufferId) -> bool {
+        self.edges.edges().is_immutable(self.placed, self.task, buffer)
     }
 
     /// What the codes of a pool are multiplied by, as records have it.
@@ -367,7 +367,7 @@ impl Planner<'_> {
     /// have it, and how many generations of them a step has; `None`: the task that is planned hands
     /// on none.
     pub fn newest(&self) -> Option<([u32; 3], u32)> {
-        (self.newest.task(self.task) > 0).then(|| (self.places.newest(), self.newest.period()))
+        (self.edges.token_generation(self.task) > 0).then(|| (self.places.newest(), self.edges.token_period()))
     }
 
     /// Where the merge of partial sums lies, and its arrivals or the packets of parts
@@ -381,7 +381,7 @@ impl Planner<'_> {
 
     /// Whether the parts of attention's splits are packets, for which the first split waits.
     pub fn merges_packets(&self) -> bool {
-        self.merges.by_packets()
+        self.edges.splits_are_flagged()
     }
 
     /// What the task that is planned reads instead of the activations that it multiplies: the form,
@@ -390,8 +390,8 @@ impl Planner<'_> {
     /// # Errors
     /// As [`Planner::operand`].
     pub fn scaled_input(&self) -> Result<Option<(ScaledForm, [u32; 2])>, Unsupported> {
-        let of = |(stream, terms): &(BufferId, NormTerms)| Ok((terms.form, self.places.scaled(*stream)?));
-        self.norms.read(self.task).map(of).transpose()
+        let of = |(stream, split): (BufferId, &SplitActivations)| Ok((split.form, self.places.scaled(stream)?));
+        self.edges.split_read(self.task).map(of).transpose()
     }
 
     /// What it stores of the activations that it writes: the form, the type of the norm's weight;
@@ -401,9 +401,8 @@ impl Planner<'_> {
     /// # Errors
     /// As [`Planner::operand`], [`Planner::float`] and [`Planner::order`].
     pub fn scaled_output(&mut self) -> Result<Option<(ScaledCode, [u32; 3])>, Unsupported> {
-        let Some((stream, NormTerms { form, weight, order })) = self.norms.written(self.task).cloned() else {
-            return Ok(None);
-        };
+        let Some((stream, split)) = self.edges.split_written(self.task) else { return Ok(None) };
+        let SplitActivations { form, weight, order } = split.clone();
         let [terms, squares] = self.places.scaled(stream)?;
         let float = weight.map(|weight| self.float("norm weight", weight)).transpose()?;
         let third = match order {
@@ -450,15 +449,8 @@ impl Planner<'_> {
             };
         }
         record.task = task.id.index() as u32;
-        let packets = self.packets.task(task.id);
+        let packets = self.edges.task(task.id);
         (record.input, record.residual, record.output) = (packets.input, packets.residual, packets.output);
-        // Who appends reads a stream and writes no packets else, who attends writes the merge and
-        // reads none else.
-        match device.newest().map(|token| (token.written, self.newest.task(task.id))) {
-            Some((true, generation @ 1..)) => record.output = generation,
-            Some((false, generation @ 1..)) => record.input = generation,
-            Some((_, 0)) | None => {}
-        }
         (record.releases, record.early) = (packets.release.into(), early.into());
         Ok(record)
     }

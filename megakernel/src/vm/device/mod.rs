@@ -17,11 +17,7 @@
 //! | `parts` | sums that are cut |
 //! | `plan` | a program as the kernel wants it |
 //! | `planner`, `lookup`, `tables` | how it is made: streams and memory, what rows of ops ask, queues |
-//! | `writers` | which tasks write a buffer, and whether they wait for a reader |
-//! | `packets` | which activations are flag-in-word packets |
-//! | `at_once` | which tasks look for these without waiting for signals |
-//! | `merges` | where the splits of attention are merged |
-//! | `norms` | residual streams that are stored as the readers of their norm multiply them |
+//! | `split` | the forms of split activations that products of a target can read |
 //! | `orders` | tables by which activations come in the order of weights with an act-order |
 //! | `status` | words that kernel and host share while it runs |
 //! | `kernel/` | the kernel |
@@ -38,7 +34,6 @@
 //! | `fault` | faults to inject, for tests |
 //! | `unsupported` | programs that it does not run |
 
-mod at_once;
 mod error;
 mod fault;
 mod function;
@@ -47,13 +42,9 @@ mod kernels;
 pub(in crate::vm) mod load;
 mod lookup;
 mod machine;
-mod merges;
-mod newest;
-mod norms;
 mod options;
 mod orders;
 mod packed;
-mod packets;
 mod part;
 mod place;
 mod plan;
@@ -61,6 +52,7 @@ mod planner;
 mod record;
 mod resident;
 mod run;
+mod split;
 mod status;
 mod storage;
 mod stream;
@@ -70,26 +62,20 @@ mod text;
 pub mod timeline;
 mod unsupported;
 mod watch;
-mod writers;
 
 pub use error::{LaunchError, LoadError};
 pub use fault::DeviceFault;
 pub use function::{
-    Choice, DeviceFunction, DeviceOp, FunctionValue, Opcode, Packets, Partial, Planned, SharedBytes, Stretch, Taken,
-    TermsRead, TokenFields, TokenStream, Written,
+    DeviceFunction, DeviceOp, FunctionValue, Opcode, Planned, SharedBytes, Stretch, Taken, TokenFields, TokenStream,
 };
 pub use kernel::{Call, Generation, RingFeed, record};
 pub use kernels::{Compilation, DeviceKernels};
 pub use lookup::{Destinations, multiple, pool_fits, rows_of};
 pub use machine::DeviceMachine;
-pub use merges::{Merge, Merges};
-pub use newest::{Newest, NewestToken};
-pub use norms::{NormTerms, Norms};
 pub use options::{Dealing, DeviceOptions};
 pub use orders::OrderTable;
 pub use packed::Packed;
 pub(super) use packed::PackedStrips;
-pub use packets::{PacketBuffers, TaskPackets};
 pub use place::{Places, Space, space};
 pub(super) use plan::one_device;
 pub use plan::{Feedback, Lengths, NoFeedback, Plan, RotationTable};

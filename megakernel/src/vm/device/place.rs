@@ -2,7 +2,8 @@
 
 use tilewright_kernels::attention::split::Merged;
 
-use super::{Merge, Merges, Newest, Norms, PacketBuffers, Unsupported};
+use super::Unsupported;
+use crate::edges::{ChosenEdges, Merge};
 use crate::program::{Buffer, BufferId, BufferKind, Program};
 use crate::vm::reference::roles::cells;
 
@@ -18,7 +19,7 @@ pub enum Space {
 }
 
 /// Every buffer's offset in its space, and the sizes of the spaces, bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     offsets: Vec<u64>,
     /// Of the buffers of partial sums: where their merge lies, and its arrivals or the packets of
@@ -45,14 +46,7 @@ impl Places {
     /// depend on the length of sequences.
     ///
     /// A buffer of packets takes twice its bytes.
-    pub fn new(
-        program: &Program,
-        packets: &PacketBuffers,
-        merges: &Merges,
-        norms: &Norms,
-        newest: &Newest,
-        plain: impl Fn(&Buffer) -> bool,
-    ) -> Places {
+    pub fn new(program: &Program, edges: &ChosenEdges, plain: impl Fn(&Buffer) -> bool) -> Places {
         let arena = program.buffers.iter().filter_map(|b| Some(b.arena? + bytes(b))).max().unwrap_or(0);
         let state = arena.next_multiple_of(ALIGN);
         let tables = cells(program).page_table;
@@ -81,18 +75,19 @@ impl Places {
             };
             places.offsets.push(buffer.arena.unwrap_or(*end));
             if buffer.arena.is_none() {
-                let is_packets = packets.period(buffer.id) > 0 && merges.get(buffer.id).is_none();
+                let is_packets = edges.period(buffer.id) > 0 && edges.merge_of(buffer.id).is_none();
                 let times = if is_packets { 2 } else { 1 };
                 *end = (*end + times * bytes(buffer)).next_multiple_of(ALIGN);
             }
         }
         places.pools = pools.into_iter().max().unwrap_or(0);
-        for (acc, merge) in merges.iter() {
-            let word = merge.float.bytes() * if packets.period(acc) > 0 { 2 } else { 1 };
+        for merge in edges.merges() {
+            let acc = merge.acc;
+            let word = merge.float.bytes() * if edges.period(acc) > 0 { 2 } else { 1 };
             let arrivals =
                 places.state + (u64::from(merge.rows * merge.width) * u64::from(word)).next_multiple_of(ALIGN);
             places.merged.push((acc, [places.state, arrivals]));
-            let parts = if merges.by_packets() {
+            let parts = if edges.splits_are_flagged() {
                 let Merge { rows, heads, splits, width, .. } = merge;
                 Merged::packet_bytes(rows * heads * splits, width / heads.max(1)).next_multiple_of(ALIGN)
             } else {
@@ -100,12 +95,12 @@ impl Places {
             };
             places.state = arrivals + parts;
         }
-        places.newest = newest.bytes().map(|bytes| {
+        places.newest = edges.token_bytes(program).map(|bytes| {
             let start = places.state;
             places.state = (start + bytes).next_multiple_of(ALIGN);
             start
         });
-        for (stream, bytes) in norms.iter() {
+        for (stream, bytes) in edges.split_buffers() {
             let [terms, squares] = bytes.map(|bytes| bytes.next_multiple_of(ALIGN));
             let start = places.state.next_multiple_of(ALIGN);
             places.scaled.push((stream, [start, start + terms]));

@@ -10,6 +10,7 @@ use super::planner::Planner;
 use super::record::SECTION_TASKS;
 use super::stream::TILE_BYTES;
 use super::{BlockRecord, DeviceOptions, Opcode, OrderTable, Places, Stream, Unsupported};
+use crate::edges::ChosenEdges;
 use crate::program::{BufferId, Program};
 use crate::validate::Placed;
 
@@ -43,6 +44,8 @@ pub struct Plan {
     pub deals: Vec<Deal>,
     /// Bytes of the largest device's packed weights.
     pub packed_bytes: u64,
+    /// How tasks hand results to each other.
+    pub edges: ChosenEdges,
     /// Where everything else lies.
     pub places: Places,
     /// Tables of rotations: frequencies, factor, positions, and where they begin in the plain

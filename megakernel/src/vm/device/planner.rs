@@ -5,19 +5,17 @@ use std::collections::HashMap;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemv::Deal;
 
-use super::at_once::{PacketFacts, at_once};
 use super::orders::OrderTable;
-use super::packets::PacketUse;
 use super::place::Places;
 use super::plan::{CellsPlan, Feedback, Lengths, NoFeedback, Plan, RotationTable};
 use super::record::{PART, PHASES, TaskRecord};
 use super::storage::KvPools;
 use super::stream::{Rows, Stream, TILE_BYTES};
 use super::tables::{Tables, plain_weights, tables};
-use super::writers::Writers;
-use super::{Choice, DeviceOptions, Merges, Newest, Norms, Opcode, PacketBuffers, Unsupported};
-use crate::ops::Role;
-use crate::program::{Buffer, BufferId, Task, TaskId};
+use super::{DeviceOptions, Opcode, Unsupported};
+use crate::edges::{ChosenEdges, EdgeRule, FlaggedUse, PartialError};
+use crate::ops::{Choice, Role};
+use crate::program::{BufferId, Task, TaskId};
 use crate::validate::Placed;
 use crate::vm::reference::roles;
 
@@ -28,10 +26,7 @@ pub struct Planner<'p> {
     pub(super) arch: Arch,
     /// Whether some weights are.
     pub(super) quantised: bool,
-    pub(super) packets: PacketBuffers,
-    pub(super) merges: Merges,
-    pub(super) norms: Norms,
-    pub(super) newest: Newest,
+    pub(super) edges: ChosenEdges,
     pub(super) places: Places,
     pub(super) streams: Vec<Stream>,
     pub(super) deals: Vec<Deal>,
@@ -48,8 +43,6 @@ pub struct Planner<'p> {
     pub(super) record_bytes: u32,
     cells: Option<CellsPlan>,
     pub(super) lengths: Option<Lengths>,
-    /// Made when an op first asks.
-    pub(super) writers: Option<Writers>,
 }
 
 impl<'p> Planner<'p> {
@@ -59,30 +52,13 @@ impl<'p> Planner<'p> {
         let quantised = placed.buffers.iter().any(|buffer| buffer.quantised.is_some());
         let options = options.within(arch).holding_factors(quantised);
         let plain = plain_weights(placed);
-        // A generation for every word doubles what is read of activations: with more rows that
-        // costs more than a release; parts of sums are read once.
-        let rows = rows(placed);
-        let merges = Merges::of(placed)?;
-        let is_all = options.packets && rows < options.held_rows;
-        let which = if is_all { PacketUse::All } else { PacketUse::Parts };
-        let packets =
-            if options.packets { PacketBuffers::of(placed, &merges, which) } else { PacketBuffers::none(placed) };
-        let all_packets = merges.iter().all(|(acc, _)| packets.period(acc) > 0);
-        let merges = if options.merge_packets > 0 && all_packets { merges.met_by_packets(placed) } else { merges };
-        let is_plain = |buffer: &Buffer| plain[buffer.id.index()];
-        let newest = if is_all { Newest::of(placed, &options) } else { Newest::default() };
-        let places = Places::new(placed, &packets, &merges, &Norms::default(), &newest, is_plain);
-        let plain_bytes = places.plain;
         let mut planner = Planner {
             placed,
             options,
             arch,
             quantised,
-            packets,
-            merges,
-            norms: Norms::default(),
-            newest,
-            places,
+            edges: ChosenEdges::default(),
+            places: Places::default(),
             streams: Vec::new(),
             deals: Vec::new(),
             by_rows: HashMap::new(),
@@ -90,20 +66,35 @@ impl<'p> Planner<'p> {
             task: TaskId::from(0),
             rotations: Vec::new(),
             orders: Vec::new(),
-            plain_bytes,
+            plain_bytes: 0,
             opcodes: Vec::new(),
             record_bytes: 0,
             cells: None,
             lengths: None,
-            writers: None,
         };
-        // Activations of few rows are packets.
-        if rows >= options.held_rows {
-            planner.norms = Norms::of(&planner);
-            planner.places =
-                Places::new(placed, &planner.packets, &planner.merges, &planner.norms, &planner.newest, is_plain);
-        }
+        planner.edges = planner.choose_edges()?;
+        planner.places = Places::new(placed, &planner.edges, |buffer| plain[buffer.id.index()]);
+        planner.plain_bytes = planner.places.plain;
         Ok(planner)
+    }
+
+    /// Chooses the edges of the program. Activations of few rows are flagged words: a generation for
+    /// every word doubles what is read of them, which costs more than a release with more rows.
+    fn choose_edges(&self) -> Result<ChosenEdges, Unsupported> {
+        let options = &self.options;
+        let few_rows = rows(self.placed) < options.held_rows;
+        let rule = EdgeRule {
+            flagged: match (options.packets, few_rows) {
+                (false, _) => FlaggedUse::None,
+                (true, true) => FlaggedUse::All,
+                (true, false) => FlaggedUse::Parts,
+            },
+            flagged_splits: options.merge_packets > 0,
+            token: options.early > 0 && self.placed.devices == 1,
+            split: if few_rows { None } else { Some(self) },
+        };
+        ChosenEdges::choose(self.placed, &rule)
+            .map_err(|PartialError { buffer, found }| Unsupported::Splits { buffer, found })
     }
 
     /// Plans.
@@ -119,11 +110,12 @@ impl<'p> Planner<'p> {
         }
         let parts = records.iter().any(|record: &TaskRecord| record.group & (PART | PHASES) > 0);
         let packed_bytes = self.streams.iter().map(|run| (run.start + run.tiles()) * TILE_BYTES).max().unwrap_or(0);
-        let at_once = self.at_once(&records);
-        if let Some(conflict) = self.unordered(&records, &at_once).into_iter().next() {
+        self.drop_semaphores(&records);
+        if let Some(conflict) = self.unordered(&records).into_iter().next() {
             return Err(Unsupported::Unordered { conflict: conflict.to_string() });
         }
-        let laid_out = tables(self.placed, &mut records, self.record_bytes, self.options.table_bytes, &at_once)?;
+        let laid_out =
+            tables(self.placed, &mut records, self.record_bytes, self.options.table_bytes, self.edges.polls())?;
         let table_bytes = laid_out.shared_bytes();
         let Tables { directory, bytes: tables, section_bytes } = laid_out;
         self.cells = self.common_cells();
@@ -162,21 +154,23 @@ impl<'p> Planner<'p> {
             rows,
             cells: self.cells,
             parts,
-            looks_at_once: at_once.contains(&true),
+            looks_at_once: self.edges.polls().contains(&true),
+            edges: self.edges,
             lengths: self.lengths.unwrap_or_default(),
             feedback,
         })
     }
 
-    /// For each task, whether it looks for its activations at once.
-    fn at_once(&self, records: &[TaskRecord]) -> Vec<bool> {
-        let columns = self.opcodes.iter().filter_map(|opcode| opcode.looks_at_once());
-        let few = columns.max().is_some_and(|columns| columns <= self.options.at_once);
-        let looks = |task: &Task| {
-            let opcode = records.get(task.id.index()).and_then(|record| self.opcodes.get(record.opcode as usize));
-            few && opcode.is_some_and(|opcode| opcode.looks_at_once().is_some())
-        };
-        at_once(self.placed, PacketFacts { packets: &self.packets, merges: &self.merges, newest: &self.newest }, looks)
+    /// Lets tasks poll flagged words without waiting for a semaphore, where these are few.
+    fn drop_semaphores(&mut self, records: &[TaskRecord]) {
+        let opcodes = &self.opcodes;
+        let columns = opcodes.iter().filter_map(|opcode| opcode.looks_at_once()).max();
+        if columns.is_none_or(|columns| columns > self.options.at_once) {
+            return;
+        }
+        let opcode = |task: &Task| opcodes.get(records.get(task.id.index())?.opcode as usize);
+        let can_poll = |task: &Task| opcode(task).is_some_and(|opcode| opcode.looks_at_once().is_some());
+        self.edges.drop_semaphores(self.placed, can_poll);
     }
 
     /// Positions and page tables, if all opcodes have the same.
@@ -206,7 +200,7 @@ impl<'p> Planner<'p> {
         };
         let token = one(Role::Token, &cells.token)?;
         let position = one(Role::Position, &cells.position)?;
-        let mut choices: Vec<Choice> = self.placed.tasks.iter().filter_map(|task| task.op.device()?.choice()).collect();
+        let mut choices: Vec<Choice> = self.placed.tasks.iter().filter_map(|task| task.op.choice()).collect();
         choices.dedup();
         let [choice] = choices[..] else { return Err(NoFeedback::Choices { found: choices.len() }) };
         let found = self.placed.tasks.iter().filter_map(|task| task.op.ids()).filter(|(ids, _)| *ids == choice.index);

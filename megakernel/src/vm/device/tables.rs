@@ -6,14 +6,16 @@ use super::Unsupported;
 use super::record::{
     BlockRecord, SECTION_TASKS, SECTIONS, SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE, TaskRecord, WaitRecord, sum,
 };
+use crate::ops::AccessRole;
 use crate::program::{CounterId, Task, TaskId, Wait};
 use crate::validate::Placed;
 
 /// Which weights are read as they are.
 pub(super) fn plain_weights(placed: &Placed) -> Vec<bool> {
     let mut plain = vec![false; placed.buffers.len()];
-    for buffer in placed.tasks.iter().filter_map(|task| task.op.device()).flat_map(|op| op.plain_weights()) {
-        if let Some(mark) = plain.get_mut(buffer.index()) {
+    let accesses = placed.tasks.iter().flat_map(|task| task.op.accesses());
+    for weight in accesses.filter(|access| access.role == AccessRole::Weight) {
+        if let Some(mark) = plain.get_mut(weight.buffer.index()) {
             *mark = true;
         }
     }
