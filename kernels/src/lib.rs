@@ -54,6 +54,7 @@
 //! | [`attention`] | prefill and decode attention, as kernels and as a task |
 //! | [`gemm`] | matrix products: kernels, tiles, choices, plans |
 //! | [`gemv`] | matrix times few vectors at the speed of the memory; linear layers as tasks |
+//! | [`epilogue`] | what becomes of the sums of every linear product |
 //! | [`activation`] | functions of one number: the activations of gates, `tanh`, the soft cap |
 //! | [`norm`], [`rope`], [`elementwise`], [`embed`] | small kernels, each a device function and a launch |
 //! | [`sample`] | the next token from logits: argmax, top-k, top-p, temperature |
@@ -73,6 +74,7 @@ pub mod attention;
 mod early;
 pub mod elementwise;
 pub mod embed;
+pub mod epilogue;
 pub mod exchange;
 pub mod gallery;
 pub mod gemm;

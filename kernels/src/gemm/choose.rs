@@ -104,7 +104,7 @@ pub fn choose<F: InputType>(problem: &GemmProblem, multiprocessors: u32) -> Hopp
     let mut best = (f64::INFINITY, HopperShape::M128N128, 1);
     let two_level = problem.two_level::<F>();
     for &shape in HopperShape::ALL.iter().filter(|shape| !two_level || shape.holds_two_levels()) {
-        let halves = problem.epilogue.gated.is_some() && !(shape.tile()[1] / 2).is_multiple_of(shape.staged());
+        let halves = problem.epilogue.gated && !(shape.tile()[1] / 2).is_multiple_of(shape.staged());
         let steps = problem.k.div_ceil(F::Width::DEPTH);
         let possible = |splits: &u32| *splits == 1 || (splits - 1) * steps.div_ceil(*splits) < steps;
         for splits in (1..=MOST_SPLITS.min(steps / LEAST_STEPS).max(1)).filter(possible) {
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_gate_takes_tiles_that_halve() {
-        let gated = Epilogue { gated: Some(Activation::Silu), ..Epilogue::default() };
+        let gated = Epilogue::gate(Activation::Silu);
         for (m, n, k) in [(512, 14336, 4096), (128, 14336, 4096), (1, 8, 8), (8192, 8192, 8192)] {
             let choice = choose::<bf16>(&GemmProblem::new(m, n, k).epilogue(gated), 132);
             let half = choice.shape.tile()[1] / 2;

@@ -1,7 +1,7 @@
 //! The operands of a product at random, the oracle, and how far a result may be off.
 
 use super::{GemmOutput, GemmProblem, GemmRefusal, HopperChoice, OperandLayout, PlannedLaunch, hopper_steps};
-use crate::activation::SoftCap;
+use crate::epilogue::Epilogue;
 use crate::mma::{E4M3, E5M2, InputType};
 use crate::naive;
 use core::ops::Range;
@@ -145,36 +145,24 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
 
     /// Applies the epilogue to sums and their errors.
     ///
-    /// To the error of the sums come roundings in f32 with scale and bias, a gate, which passes on
-    /// the error of both its sums ([`slope`](crate::activation::Activation::slope)) and adds that of
-    /// its function ([`error`](crate::activation::Activation::error)), a soft cap, and the rounding
-    /// of the result, [`Rounded::UNIT`] of its size.
+    /// To the error of the sums come roundings in f32 with scale and bias, that of the functions
+    /// ([`expected`](crate::epilogue::ResultFunctions::expected)), and the rounding of the result, [`Rounded::UNIT`] of its
+    /// size.
     pub fn finished(&self, problem: &GemmProblem, sums: &[Near]) -> Vec<Near> {
         let columns = problem.n as usize;
         let width = problem.b_rows() as usize;
-        let scale = if problem.epilogue.scaled { f64::from(self.scales[0] * self.scales[1]) } else { 1.0 };
+        let scale = if problem.epilogue.scale.is_some() { f64::from(self.scales[0] * self.scales[1]) } else { 1.0 };
         let linear = |row: usize, column: usize| {
             let bias = if problem.epilogue.bias { self.bias[column].value() } else { 0.0 };
             let (sum, error) = sums[row * width + column];
-            (sum * scale + bias, error * scale + 2f64.powi(-22) * (sum.abs() * scale + bias.abs()))
+            [sum * scale + bias, error * scale + 2f64.powi(-22) * (sum.abs() * scale + bias.abs())]
         };
         (0..problem.m as usize * columns)
             .map(|i| {
                 let row = i / columns;
                 let column = i % columns;
-                let (mut value, mut error) = linear(row, column);
-                if let Some(activation) = problem.epilogue.gated {
-                    let (factor, factor_error) = linear(row, column + columns);
-                    let gate = naive::activate(activation, value);
-                    error = activation.slope() * error * (factor.abs() + factor_error)
-                        + factor_error * gate.abs()
-                        + activation.error(value) * factor.abs();
-                    value = gate * factor;
-                }
-                if let Some(cap) = problem.epilogue.soft_cap {
-                    value = naive::soft_cap(value, f64::from(cap.get()));
-                    error += SoftCap::error(value);
-                }
+                let up = problem.epilogue.gated.then(|| linear(row, column + columns));
+                let [mut value, error] = problem.epilogue.functions.expected(linear(row, column), up);
                 if problem.epilogue.residual {
                     value += self.residual[row * problem.c_stride as usize + column].value();
                 }
@@ -187,11 +175,11 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
     /// most.
     pub fn exactly(&self, problem: &GemmProblem) -> Option<Vec<D>> {
         let GemmProblem { epilogue, .. } = *problem;
-        if F::CUT > 0.0 || epilogue.bias || epilogue.gated.is_some() || epilogue.soft_cap.is_some() || epilogue.residual
-        {
+        let scaled = Epilogue { scale: epilogue.scale, ..Epilogue::default() };
+        if F::CUT > 0.0 || epilogue != scaled {
             return None;
         }
-        let scale = if epilogue.scaled { self.scales[0] * self.scales[1] } else { 1.0 };
+        let scale = if epilogue.scale.is_some() { self.scales[0] * self.scales[1] } else { 1.0 };
         let sums = self.sums(problem, 0..problem.k).into_iter();
         // From s32 to f32, times the scale in f32, then to the result's type.
         Some(sums.map(|(sum, _)| D::ROUND(f64::from(sum as f32 * scale))).collect())

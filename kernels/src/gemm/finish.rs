@@ -1,9 +1,9 @@
-//! What is done to the sums before they are stored: bias, gate, residual.
+//! The operands of an epilogue, loaded where a result needs them.
 
 use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
-use crate::activation::{Activation, SoftCap};
+use crate::epilogue::{Epilogue, GateSums, ResultFunctions, ResultOperands, SumScale};
 use crate::mma::OutputType;
 use crate::tile::{Index, LayoutTensor, Modes};
 
@@ -27,24 +27,6 @@ outputs! {
     f32: "f32";
 }
 
-/// The epilogue of a product: `x = s·(A·B) + bias`, then `activation(x₀)·x₁` where it is
-/// gated, then a soft cap, then `+ residual`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Epilogue {
-    /// The sums are multiplied by the product of two numbers in device memory, A's scale and B's:
-    /// what operands of 8 bits were divided by.
-    pub scaled: bool,
-    /// A number per column is added to the sums.
-    pub bias: bool,
-    /// B has twice the columns: gates, which go through this function, then what they are
-    /// multiplied with.
-    pub gated: Option<Activation>,
-    /// A soft cap of what is there so far: of logits.
-    pub soft_cap: Option<SoftCap>,
-    /// A matrix of the result's extents is added last.
-    pub residual: bool,
-}
-
 /// The operands of an [`Epilogue`] in a kernel.
 #[derive(Clone, Copy)]
 pub struct EpilogueOperands<'k, D> {
@@ -54,8 +36,17 @@ pub struct EpilogueOperands<'k, D> {
     residual: Option<LayoutTensor<'k, D, Modes<'k, 2>, Global>>,
     /// Rows and columns of the result.
     extents: [Val<'k, u32>; 2],
-    gated: Option<Activation>,
-    soft_cap: Option<SoftCap>,
+    gated: bool,
+    functions: ResultFunctions,
+}
+
+/// A result: where its operands lie.
+struct GemmResult<'o, 'k, D> {
+    operands: &'o EpilogueOperands<'k, D>,
+    row: Val<'k, u32>,
+    /// The column of B, of how many.
+    column: Val<'k, u32>,
+    columns: Val<'k, u32>,
 }
 
 impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
@@ -63,7 +54,7 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
     /// `residual` and its `residual_stride`.
     #[track_caller]
     pub fn parameters(k: &'k Builder, epilogue: Epilogue, extents: [Val<'k, u32>; 2]) -> EpilogueOperands<'k, D> {
-        let scale = epilogue.scaled.then(|| {
+        let scale = (epilogue.scale == Some(SumScale::Operands)).then(|| {
             let [a, b] = ["a_scale", "b_scale"].map(|name| k.global::<f32>(name).load());
             a * b
         });
@@ -72,13 +63,13 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
             let base = k.global::<D>("residual");
             LayoutTensor::new(base, Modes::row_major(extents.map(Index::any), k.param::<u32>("residual_stride")))
         });
-        let Epilogue { gated, soft_cap, .. } = epilogue;
-        EpilogueOperands { k, scale, bias, residual, extents, gated, soft_cap }
+        let Epilogue { gated, functions, .. } = epilogue;
+        EpilogueOperands { k, scale, bias, residual, extents, gated, functions }
     }
 
     /// Whether B has gates.
     pub fn gated(&self) -> bool {
-        self.gated.is_some()
+        self.gated
     }
 
     /// The result at (row, column) `at`, from its sum and, where it is gated, the sum of what the
@@ -93,29 +84,15 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
         // Most results need no place.
         let needed = self.bias.is_some() || self.residual.is_some();
         let [row, column] = if needed { at() } else { [self.k.lit(0u32); 2] };
-        let mut x = self.biased(column, self.extents[1], sum);
-        if let (Some(activation), Some(other)) = (self.gated, other) {
-            x = activation.apply(x) * self.biased(column + self.extents[1], self.extents[1] * 2, other);
-        }
-        if let Some(cap) = self.soft_cap {
-            x = cap.apply(x);
-        }
-        match self.residual {
-            None => x,
-            Some(residual) => {
-                let at = [row, column].map(Index::any);
-                x + self.if_inside(residual.mask(at).get(), || residual.at(at).load())
-            }
-        }
-    }
-
-    #[track_caller]
-    fn biased(&self, column: Val<'k, u32>, columns: Val<'k, u32>, sum: Val<'k, f32>) -> Val<'k, f32> {
-        let sum = self.scale.map_or(sum, |scale| sum * scale);
-        match self.bias {
-            None => sum,
-            Some(bias) => sum + self.if_inside(column.lt(columns), || bias.at(column).load()),
-        }
+        let [_, n] = self.extents;
+        let result = GemmResult { operands: self, row, column, columns: n };
+        let y = result.affine(GateSums::Gate, [sum]);
+        let Some(other) = other else { return self.functions.apply(y, None, &result)[0] };
+        let up = |_| {
+            let up = GemmResult { operands: self, row, column: column + n, columns: n * 2 };
+            up.affine(GateSums::Up, [other])[0]
+        };
+        self.functions.apply(y, Some(&up), &result)[0]
     }
 
     /// A number from memory where the place is inside, and 0 elsewhere.
@@ -124,5 +101,28 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
         let value = self.k.var(0.0f32);
         self.k.moving().when(inside, || value.set(load().cast::<f32>()));
         value.get()
+    }
+}
+
+impl<'k, D: GemmOutput> ResultOperands<'k, 1> for GemmResult<'_, 'k, D> {
+    fn scale(&self) -> Option<Val<'k, f32>> {
+        self.operands.scale
+    }
+
+    #[track_caller]
+    fn bias(&self, _: GateSums) -> Option<[Val<'k, f32>; 1]> {
+        let load = |bias: Ptr<'k, Global, D>| {
+            self.operands.if_inside(self.column.lt(self.columns), || bias.at(self.column).load())
+        };
+        self.operands.bias.map(|bias| [load(bias)])
+    }
+
+    #[track_caller]
+    fn residual(&self) -> Option<[Val<'k, f32>; 1]> {
+        let at = [self.row, self.column].map(Index::any);
+        let load = |residual: LayoutTensor<'k, D, Modes<'k, 2>, Global>| {
+            self.operands.if_inside(residual.mask(at).get(), || residual.at(at).load())
+        };
+        self.operands.residual.map(|residual| [load(residual)])
     }
 }

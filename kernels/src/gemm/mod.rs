@@ -40,10 +40,11 @@ mod table;
 mod tiling;
 mod trial;
 
+pub use crate::epilogue::Epilogue;
 pub use ampere::{AmpereConfig as WarpConfig, gemm as warps, launch as warps_launch};
 pub use choose::{choose, choose_warps, predict};
 pub use data::{Data, Drawn, Near, Rounded};
-pub use finish::{Epilogue, EpilogueOperands, GemmOutput};
+pub use finish::{EpilogueOperands, GemmOutput};
 pub use hopper::{HopperConfig, gemm as hopper, launch as hopper_launch};
 pub use plan::{
     Argument, GemmBuffer, GemmDevice, GemmRefusal, HopperChoice, PlannedLaunch, WarpChoice, hopper_step, hopper_steps,

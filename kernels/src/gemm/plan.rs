@@ -7,6 +7,7 @@ use super::problem::{GemmProblem, OperandLayout};
 use super::store::ResultStore;
 use super::table::{HopperShape, WarpShape};
 use super::{ampere, reduce};
+use crate::epilogue::SumScale;
 use crate::mma::{InputType, MissingAtom, Width};
 use thiserror::Error;
 use tilewright_codegen::build::record;
@@ -123,6 +124,9 @@ pub enum GemmRefusal {
         /// Columns of a tile.
         columns: u32,
     },
+    /// Sums that a norm scales, which is the prologue of matrix-vector products alone.
+    #[error("a matrix product takes activations after their norm: scale its sums by SumScale::Operands or not at all")]
+    NormScale,
     /// An epilogue that does not go with the operands' order.
     #[error("a gated product takes B as [2N, K] with K contiguous")]
     GatedOrder,
@@ -179,6 +183,7 @@ fn check(problem: &GemmProblem) -> Result<(), GemmRefusal> {
         None if u64::from(problem.m) * u64::from(problem.b_rows()) > u64::from(u32::MAX) => {
             Err(GemmRefusal::TooLarge { m: problem.m, n: problem.b_rows() })
         }
+        None if problem.epilogue.scale == Some(SumScale::Norm) => Err(GemmRefusal::NormScale),
         None => Ok(()),
     }
 }
@@ -209,7 +214,7 @@ pub fn hopper_step<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElem
     if config.two_level && !shape.holds_two_levels() {
         return Err(GemmRefusal::TwoLevel { shape });
     }
-    if problem.epilogue.gated.is_some() && problem.b.major != Major::K {
+    if problem.epilogue.gated && problem.b.major != Major::K {
         return Err(GemmRefusal::GatedOrder);
     }
     let [tile_m, tile_n] = shape.tile();
@@ -227,11 +232,11 @@ pub fn hopper_step<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElem
     };
     let columns = tile_n;
     let staged = shape.staged();
-    if epilogue.gated.is_some() && store == ResultStore::Tiles(epilogue) && !(columns / 2).is_multiple_of(staged) {
+    if epilogue.gated && store == ResultStore::Tiles(epilogue) && !(columns / 2).is_multiple_of(staged) {
         return Err(GemmRefusal::GatedShape { shape, staged, columns });
     }
     let (record, facts) = shape.build::<F, D>([problem.a.major, problem.b.major]);
-    let gated = epilogue.gated.is_some() && store != ResultStore::Partials;
+    let gated = epilogue.gated && store != ResultStore::Partials;
     let [down, across] = config.extents();
     let parts = if gated { down.max(2) } else { down };
     for (blocks, boxes) in [(across, facts.boxes[0]), (parts, facts.boxes[1])] {
@@ -343,7 +348,7 @@ pub fn warp_step<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElemen
     let [tile_m, tile_n] = shape.tile();
     let tile_k = F::Width::DEPTH;
     shares(problem.k.div_ceil(tile_k), splits)?;
-    let store = if splits > 1 || problem.epilogue.gated.is_some() {
+    let store = if splits > 1 || problem.epilogue.gated {
         ResultStore::Partials
     } else {
         ResultStore::Elements(problem.epilogue)
@@ -464,7 +469,7 @@ fn shares(steps: u32, splits: u32) -> Result<(), GemmRefusal> {
 
 fn epilogue_arguments(problem: &GemmProblem) -> Vec<Argument> {
     let mut arguments = Vec::new();
-    if problem.epilogue.scaled {
+    if problem.epilogue.scale.is_some() {
         arguments.extend([GemmBuffer::AScale, GemmBuffer::BScale].map(Argument::Pointer));
     }
     if problem.epilogue.bias {

@@ -1,6 +1,6 @@
 //! A matrix product as data: what is multiplied, where it lies, and the epilogue.
 
-use super::finish::Epilogue;
+use crate::epilogue::Epilogue;
 use crate::mma::InputType;
 use tilewright_layout::swizzle::canonical::Major;
 
@@ -85,7 +85,7 @@ impl GemmProblem {
 
     /// Rows of B as (n, k).
     pub fn b_rows(&self) -> u32 {
-        if self.epilogue.gated.is_some() { 2 * self.n } else { self.n }
+        if self.epilogue.gated { 2 * self.n } else { self.n }
     }
 
     /// Elements that A, B and C take in memory.

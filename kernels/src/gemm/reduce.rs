@@ -1,7 +1,8 @@
 //! Adds up the shares of a split contraction, and finishes the sums.
 
-use super::finish::{Epilogue, EpilogueOperands, GemmOutput};
+use super::finish::{EpilogueOperands, GemmOutput};
 use super::store::SUMS;
+use crate::epilogue::Epilogue;
 use crate::tile::{Index, LayoutTensor, Modes};
 use tilewright_codegen::build::{Builder, Number, Numeric, block};
 use tilewright_codegen::ir::LaunchBounds;
@@ -19,7 +20,7 @@ pub fn reduce<S: Number + Numeric, D: GemmOutput>(k: &Builder, epilogue: Epilogu
     let c = k.global::<D>("c");
     let [stride, m, n, splits] = ["c_stride", "m", "n", "splits"].map(|name| k.param::<u32>(name));
     let finish = EpilogueOperands::<D>::parameters(k, epilogue, [m, n]);
-    let width = if epilogue.gated.is_some() { n * 2 } else { n };
+    let width = if epilogue.gated { n * 2 } else { n };
     let result = LayoutTensor::new(c, Modes::row_major([m.into(), n.into()], stride));
     let next = k.var(k.block_id() * k.threads() + k.tid());
     k.while_(
@@ -35,7 +36,7 @@ pub fn reduce<S: Number + Numeric, D: GemmOutput>(k: &Builder, epilogue: Epilogu
                 });
                 sum.get().cast::<f32>()
             };
-            let value = finish.apply(|| at, sum(k.lit(0)), epilogue.gated.map(|_| sum(n)));
+            let value = finish.apply(|| at, sum(k.lit(0)), epilogue.gated.then(|| sum(n)));
             result.at(at.map(Index::any)).store(value.cast::<D>());
             next.set(next.get() + k.blocks() * k.threads());
         },

@@ -1,7 +1,8 @@
 //! Where the sums go: by tensor map through shared memory, element by element, or as partial sums.
 
-use super::finish::{Epilogue, EpilogueOperands, GemmOutput};
+use super::finish::{EpilogueOperands, GemmOutput};
 use super::tiling::Tiles;
+use crate::epilogue::Epilogue;
 use crate::mma::{Accumulator, OutputType, Pack, RegisterPair, store_pairs};
 use crate::tile::{Index, LayoutTensor, Modes, Share, boxes};
 use tilewright_codegen::build::{Builder, Global, Param, Ptr, Scalar, Shared, TensorMap, Val};

@@ -4,6 +4,7 @@ use super::data::{Data, Drawn, Near, Rounded};
 use super::plan::{Argument, GemmBuffer, HopperChoice, PlannedLaunch, WarpChoice, hopper_step, reduce_step, warp_step};
 use super::{Epilogue, GemmProblem, HopperConfig, HopperShape, OperandLayout, WarpShape};
 use crate::activation::{Activation, SoftCap};
+use crate::epilogue::{ResultFunctions, SumScale};
 use crate::mma::{E4M3, E5M2, Width};
 use half::{bf16, f16};
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
@@ -47,19 +48,11 @@ struct GemmCase {
     depth: u32,
 }
 
-/// The functions of an epilogue, which do not change what else is drawn.
-#[derive(Clone, Copy, Default)]
-struct Functions {
-    /// Of gates.
-    activation: Activation,
-    soft_cap: Option<SoftCap>,
-}
-
-impl Functions {
-    fn draw(draw: &mut Draw) -> Functions {
-        let activation = Activation::ALL[draw.between(0..=1) as usize];
-        Functions { activation, soft_cap: SoftCap::new(2.0).ok().filter(|_| draw.between(0..=2) == 0) }
-    }
+/// The functions of an epilogue, which do not change what else is drawn; the activation is that of
+/// gates.
+fn draw_functions(draw: &mut Draw) -> ResultFunctions {
+    let activation = Some(Activation::ALL[draw.between(0..=1) as usize]);
+    ResultFunctions { activation, soft_cap: SoftCap::new(2.0).ok().filter(|_| draw.between(0..=2) == 0) }
 }
 
 impl ShippedGemm {
@@ -75,7 +68,7 @@ impl ShippedGemm {
     ];
 
     /// A problem that the kernel computes, and the launch that does it.
-    fn case<F: Drawn, D: Rounded>(self, arch: Arch, draw: &mut Draw, functions: Functions) -> GemmCase {
+    fn case<F: Drawn, D: Rounded>(self, arch: Arch, draw: &mut Draw, functions: ResultFunctions) -> GemmCase {
         loop {
             let problem = self.problem(draw, functions);
             // Three stages fit wherever the kernel runs.
@@ -114,7 +107,7 @@ impl ShippedGemm {
         }
     }
 
-    fn problem(self, draw: &mut Draw, functions: Functions) -> GemmProblem {
+    fn problem(self, draw: &mut Draw, functions: ResultFunctions) -> GemmProblem {
         let mut extent = |most: u32| match draw.between(0..=3) {
             0 => draw.between(1..=9),
             1 => 16 * draw.between(1..=most / 16),
@@ -126,9 +119,11 @@ impl ShippedGemm {
         let mut flag = || draw.between(0..=1) == 1;
         let scaled = self.inputs != GemmInputs::Half && flag();
         let [bias, gated, residual] = [flag(), flag() && self.kind != GemmCaseKind::Warps, flag()];
-        let gated = gated.then_some(functions.activation);
-        let epilogue = Epilogue { scaled, bias, gated, soft_cap: functions.soft_cap, residual };
-        let plain = Epilogue { scaled, ..Epilogue::default() };
+        let scale = scaled.then_some(SumScale::Operands);
+        let activation = functions.activation.filter(|_| gated);
+        let functions = ResultFunctions { activation, ..functions };
+        let epilogue = Epilogue { scale, bias, gated, functions, residual };
+        let plain = Epilogue { scale, ..Epilogue::default() };
         let epilogue = if flag() { epilogue } else { plain };
         let majors = [0; 2].map(|_| match (self.kind, self.inputs) {
             (GemmCaseKind::Hopper, GemmInputs::Float8 | GemmInputs::Int8) => Major::K,
@@ -145,7 +140,7 @@ impl ShippedGemm {
 
     fn trial<F: Drawn, D: Rounded>(self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
         let mut draw = Draw::new(seed);
-        let functions = Functions::draw(&mut Draw::new(!seed));
+        let functions = draw_functions(&mut Draw::new(!seed));
         let GemmCase { problem, step, splits, depth } = self.case::<F, D>(arch, &mut draw, functions);
         let data = Data::<F, D>::draw(&problem, &mut draw);
         let note = format!("{} to {}, {problem:?}, {splits} shares", F::NAME, D::NAME);
@@ -230,7 +225,7 @@ impl Shipped for ShippedGemm {
 
     fn record(&self, arch: Arch) -> Kernel {
         let draw = &mut Draw::new(0);
-        let functions = Functions::default();
+        let functions = ResultFunctions { activation: Some(Activation::Silu), soft_cap: None };
         let case = match self.inputs {
             GemmInputs::Half => self.case::<bf16, bf16>(arch, draw, functions),
             GemmInputs::Float8 => self.case::<E4M3, bf16>(arch, draw, functions),

@@ -1,39 +1,37 @@
 //! The standalone kernel.
 
-use super::Strip;
 use super::device::{GemvInputs, GemvTask, fetch_vectors, fetch_weights, multiply, room};
 use super::tiles::{ActivationRing, GemvPlan, WeightRing};
+use super::{GemvEpilogue, Strip};
+use crate::epilogue::{Epilogue, GateSums, ResultOperands};
 use crate::ring::{Ring, start};
 use half::bf16;
-use tilewright_codegen::build::{Builder, Val, block, record};
+use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel, Ty};
 
-/// The epilogue of a sum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Epilogue {
-    /// Adds bias\[row\], `bf16`.
-    pub bias: bool,
-    /// Adds residual\[vector, row\], of the result's type.
-    pub residual: bool,
-    /// The result is f32, else `bf16`.
-    pub wide: bool,
-}
-
-/// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])`, for a grid of any number of
-/// blocks, best one for each multiprocessor.
+/// `y[m, n] = Σ_k x[m, k] · w[n, k]` with an epilogue, for a grid of any number of blocks, best one
+/// for each multiprocessor.
 ///
 /// Parameters: n, w as [`pack`](super::pack) orders it, x\[batch, [`GemvPlan::x_pitch`]\] with
-/// zeros beyond k, y\[batch, n\], then bias\[n\] and residual\[batch, n\] where the epilogue has
-/// them. Weights are fetched before the grids before this one have ended; nothing else is touched
-/// until then.
-pub fn gemv(arch: Arch, plan: &GemvPlan, epilogue: Epilogue) -> Kernel {
+/// zeros beyond k, y\[batch, n\], then bias\[n\] (bf16) and residual\[batch, n\] (of the result's
+/// type) where the epilogue has them. Weights are fetched before the grids before this one have
+/// ended; nothing else is touched until then. Gates, a scale, and results that are not stored row by
+/// row are refused.
+pub fn gemv(arch: Arch, plan: &GemvPlan, finish: impl Into<GemvEpilogue>) -> Kernel {
+    let finish = finish.into();
+    let GemvEpilogue { epilogue, wide, .. } = finish;
     let stage = (plan.stage(),);
     let x_stage = (plan.x_stage(),);
     let warps = plan.strip.warps();
     let name = format!("gemv_b{}_k{}", plan.batch, plan.strip.k());
     record(&name, arch, block(plan.threads()).min_blocks(1), |k| {
+        if finish != (GemvEpilogue { wide, ..Epilogue { scale: None, gated: false, ..epilogue }.into() }) {
+            return k.refuse(
+                &"this product scales no sums, has no gates, and stores results row by row: take gemv::hopper",
+            );
+        }
         let n = k.param::<u32>("n");
-        let of_result = [if epilogue.wide { Ty::F32 } else { Ty::BF16 }];
+        let of_result = [if wide { Ty::F32 } else { Ty::BF16 }];
         let weights = k.global::<bf16>("w");
         let x = k.global::<bf16>("x");
         let y = k.global_of("y", &of_result);
@@ -53,16 +51,12 @@ pub fn gemv(arch: Arch, plan: &GemvPlan, epilogue: Epilogue) -> Kernel {
         let store = |[m, row]: [Val<'_, u32>; 2], sum: Val<'_, f32>| {
             k.when(row.lt(n), || {
                 let at = m * n + row;
-                let sum = bias.map_or(sum, |bias| sum + bias.at(row).load().cast::<f32>());
-                let sum = match residual {
-                    Some(residual) if epilogue.wide => sum + residual.cast::<f32>().at(at).load(),
-                    Some(residual) => sum + residual.cast::<bf16>().at(at).load().cast::<f32>(),
-                    None => sum,
-                };
-                if epilogue.wide {
-                    y.cast::<f32>().at(at).store(sum);
+                let operands = GemvOperands { bias, residual, wide, row, at };
+                let [result] = epilogue.functions.apply(operands.affine(GateSums::Gate, [sum]), None, &operands);
+                if wide {
+                    y.cast::<f32>().at(at).store(result);
                 } else {
-                    y.cast::<bf16>().at(at).store(sum.cast::<bf16>());
+                    y.cast::<bf16>().at(at).store(result.cast::<bf16>());
                 }
             });
         };
@@ -82,6 +76,36 @@ pub fn gemv(arch: Arch, plan: &GemvPlan, epilogue: Epilogue) -> Kernel {
             ),
         ]);
     })
+}
+
+/// The operands of a result, loaded where they are needed.
+struct GemvOperands<'k> {
+    bias: Option<Ptr<'k, Global, bf16>>,
+    residual: Option<Ptr<'k, Global, u8>>,
+    /// Whether the residual is f32.
+    wide: bool,
+    /// The row of the weights, and the place among the results.
+    row: Val<'k, u32>,
+    at: Val<'k, u32>,
+}
+
+impl<'k> ResultOperands<'k, 1> for GemvOperands<'k> {
+    fn scale(&self) -> Option<Val<'k, f32>> {
+        None
+    }
+
+    #[track_caller]
+    fn bias(&self, _: GateSums) -> Option<[Val<'k, f32>; 1]> {
+        self.bias.map(|bias| [bias.at(self.row).load().cast::<f32>()])
+    }
+
+    #[track_caller]
+    fn residual(&self) -> Option<[Val<'k, f32>; 1]> {
+        self.residual.map(|residual| match self.wide {
+            true => [residual.cast::<f32>().at(self.at).load()],
+            false => [residual.cast::<bf16>().at(self.at).load().cast::<f32>()],
+        })
+    }
 }
 
 /// This block's part of `strips` strips, whose product with the blocks has 32 bits: parts differ by

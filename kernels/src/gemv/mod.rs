@@ -11,6 +11,7 @@
 //! | `product` | tiles of a stage times activations, wherever these come from: [`product::multiply`] |
 //! | `tiles` | every size of the standalone kernel: [`GemvPlan`] |
 //! | `device` | the kernel on a block: [`fetch_weights`], [`fetch_vectors`], [`multiply`] |
+//! | `epilogue` | what becomes of sums, as data: [`GemvEpilogue`] |
 //! | `launch` | the standalone kernel: [`gemv`] |
 //! | [`hopper`] | the standalone kernel of sm_90a for 17 vectors and more, by `wgmma` |
 //! | [`linear`] | linear layers as tasks of a persistent kernel |
@@ -37,6 +38,7 @@ mod codes;
 mod convert;
 mod deal;
 mod device;
+mod epilogue;
 pub mod hopper;
 mod launch;
 pub mod linear;
@@ -47,11 +49,13 @@ pub mod product;
 mod tiles;
 mod trial;
 
+pub use crate::epilogue::Epilogue;
 pub use codes::{Codes, CodesError, Factors, WeightSide};
 pub use convert::Terms;
 pub use deal::Deal;
 pub use device::{GemvInputs, GemvStage, GemvTask, fetch_vectors, fetch_weights, multiply, room};
-pub use launch::{Epilogue, gemv};
+pub use epilogue::{GemvEpilogue, HeadPages};
+pub use launch::gemv;
 pub(crate) use packed::DEPTH;
 pub use packed::{Octets, Packer, Strip, StripError, WeightTile, pack};
 pub use packer::{CodePacker, QuantRow};

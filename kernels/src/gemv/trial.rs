@@ -1,6 +1,6 @@
 //! Trials of the kernel: shapes, inputs, what must come out.
 
-use super::{Epilogue, GemvPlan, GemvTuning, gemv, hopper, pack};
+use super::{Epilogue, GemvEpilogue, GemvPlan, GemvTuning, gemv, hopper, pack};
 use crate::naive::linear;
 use crate::shipped::ShippedEntry;
 use half::bf16;
@@ -22,7 +22,7 @@ pub struct GemvCase {
     /// What may be tuned.
     pub tuning: GemvTuning,
     /// What becomes of the sums.
-    pub epilogue: Epilogue,
+    pub epilogue: GemvEpilogue,
 }
 
 impl GemvCase {
@@ -50,7 +50,8 @@ impl GemvCase {
             group: draw.between(1..=16),
         };
         let tuning = GemvTuning { in_flight: tuning.in_flight.min(tuning.stages), ..tuning };
-        let epilogue = Epilogue { bias: flag(draw), residual: flag(draw), wide: flag(draw) };
+        let epilogue = Epilogue { bias: flag(draw), residual: flag(draw), ..Epilogue::default() };
+        let epilogue = GemvEpilogue { wide: flag(draw), ..epilogue.into() };
         GemvCase { batch, n: draw.between(1..=most), k, blocks: draw.between(1..=5), tuning, epilogue }
     }
 
@@ -62,15 +63,16 @@ impl GemvCase {
     /// # Panics
     /// For a shape that has no plan: a mistake in the case.
     pub fn trial(&self, arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
-        let GemvCase { batch, n, k, blocks, tuning, epilogue } = *self;
+        let GemvCase { batch, n, k, blocks, tuning, epilogue: finish } = *self;
+        let GemvEpilogue { epilogue, wide: is_wide, .. } = finish;
         let plan = GemvPlan::new(batch, k, GemvPlan::strips(n, blocks), tuning).expect("a case has a plan");
-        let kernel = verify(gemv(arch, &plan, epilogue))?;
+        let kernel = verify(gemv(arch, &plan, finish))?;
         let mut floats = |count: u32| draw.floats::<bf16>(count as usize, bf16::from_f64);
         let w = floats(n * k);
         let x = floats(batch * k);
         let bias = floats(n);
         let residual = floats(batch * n);
-        let (values, bound) = expected(k, epilogue, &w, &x, &bias, &residual);
+        let (values, bound) = expected(k, finish, &w, &x, &bias, &residual);
 
         let mut trial = Trial::new(kernel, blocks).note(format!("{self:?}"));
         let w = trial.input("w", &pack(&w, plan.strip));
@@ -80,14 +82,14 @@ impl GemvCase {
             to[..from.len()].copy_from_slice(from);
         }
         let x = trial.input("x", &pitched);
-        let y = match epilogue.wide {
+        let y = match is_wide {
             true => Expected::near::<f32>(&values, bound),
             false => Expected::near::<bf16>(&values, bound),
         };
         let y = trial.output("y", y);
         let bias = epilogue.bias.then(|| trial.input("bias", &bias));
         let wide: Vec<f32> = residual.iter().map(|v| v.to_f32()).collect();
-        let residual = epilogue.residual.then(|| match epilogue.wide {
+        let residual = epilogue.residual.then(|| match is_wide {
             true => trial.input("residual", &wide),
             false => trial.input("residual", &residual),
         });
@@ -100,7 +102,7 @@ impl GemvCase {
 /// of this module derives the bound.
 pub(super) fn expected(
     k: u32,
-    epilogue: Epilogue,
+    finish: GemvEpilogue,
     w: &[bf16],
     x: &[bf16],
     bias: &[bf16],
@@ -115,16 +117,16 @@ pub(super) fn expected(
     let mut values = Vec::new();
     let mut most = 0f64;
     for x in x.chunks(k as usize) {
-        values.extend(linear(x, &w, epilogue.bias.then_some(&bias[..])));
+        values.extend(linear(x, &w, finish.epilogue.bias.then_some(&bias[..])));
         most = linear(&sizes(x), &sizes(&w), None).into_iter().fold(most, f64::max);
     }
-    if epilogue.residual {
+    if finish.epilogue.residual {
         values.iter_mut().zip(&residual).for_each(|(value, residual)| *value += residual);
     }
     // Two more terms where there are bias and residual, each at most 1 in size.
     let terms = f64::from(k) + 2.0;
     let gamma = terms * 2f64.powi(-23) / (1.0 - terms * 2f64.powi(-23));
-    let rounding = if epilogue.wide { 2f64.powi(-24) } else { 2f64.powi(-8) };
+    let rounding = if finish.wide { 2f64.powi(-24) } else { 2f64.powi(-8) };
     let absolute = gamma * (most + 2.0) * (1.0 + rounding);
     (values, Bound { absolute, relative: rounding })
 }

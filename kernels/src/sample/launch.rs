@@ -113,7 +113,7 @@ pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
 
 /// The kernel `best`: `tokens[r]` (u32) is the number encoded in the largest of `keys[r, ..count]`,
 /// u64, which a product left of its logits
-/// ([`HopperEpilogue::best`](crate::gemv::hopper::HopperEpilogue)), for the row r of block r, a
+/// ([`GemvEpilogue::best`](crate::gemv::GemvEpilogue)), for the row r of block r, a
 /// warp. Parameters: `count`, at least 1, `keys`, `tokens`.
 pub fn best_rows(arch: Arch) -> Kernel {
     record("best", arch, block(32), |k| {

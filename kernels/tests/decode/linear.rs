@@ -6,8 +6,9 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::activation::{Activation, SoftCap};
+use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::gemv::linear::{
-    AOperand, ActivationOutput, Input, LinearEpilogue, LinearTask, Ordered, Packing, Reordering, columns, linear,
+    AOperand, ArgmaxCandidates, Input, LinearEpilogue, LinearTask, Ordered, Packing, Reordering, columns, linear,
 };
 use tilewright_kernels::gemv::{Codes, Strip};
 use tilewright_kernels::naive;
@@ -187,17 +188,21 @@ impl Case {
             From::RmsNorm => Input::RmsNorm { x, weight: f32s(weight), eps: EPS },
         };
         let out = Array::new(out, self.out);
-        let width = self.n;
-        let output = match self.to {
-            To::Store => LinearEpilogue::Store { out: out.into(), width },
-            To::Add => LinearEpilogue::Add { residual: f32s(residual), out, width, scaled: None },
+        let bias = self.bias.then_some(f32s(bias));
+        let plain = LinearEpilogue { bias: [bias, None], ..LinearEpilogue::to(Some(out.into()), self.n) };
+        let epilogue = match self.to {
+            To::Store => plain,
+            To::Add => LinearEpilogue { residual: Some(f32s(residual)), ..plain },
             To::Gated(activation) => {
-                let up_bias = self.bias.then_some(f32s(up_bias));
-                LinearEpilogue::Gated { activation, up_bias, out: ActivationOutput::Rows(out), width }
+                let functions = ResultFunctions { activation: Some(activation), soft_cap: None };
+                let bias = [bias, self.bias.then_some(f32s(up_bias))];
+                LinearEpilogue { gated: true, functions, bias, ..plain }
             }
             To::Logits => {
                 let bests = TileBests { value, index, tiles: self.tiles() };
-                LinearEpilogue::Logits { soft_cap: self.soft_cap(), out, width, bests, tile: k.block_id(), shard: None }
+                let functions = ResultFunctions { activation: None, soft_cap: self.soft_cap() };
+                let candidates = Some(ArgmaxCandidates { bests, tile: k.block_id() });
+                LinearEpilogue { functions, candidates, ..plain }
             }
         };
         let first = k.block_id() * (self.tile * 8);
@@ -210,8 +215,7 @@ impl Case {
             end: (first + self.tile * 8).min(self.n),
             input,
             a_operand: self.a_operand,
-            bias: self.bias.then_some(f32s(bias)),
-            output,
+            epilogue,
         };
         let scratch = scratch(team, self.operand_bytes(), self.rows, sums(self.a_operand, self.group));
         let strips = (tile.end - first + 7) / 8 * streams;

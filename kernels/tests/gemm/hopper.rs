@@ -49,7 +49,7 @@ fn what_no_kernel_computes_is_refused() {
     let refused = |problem: &GemmProblem, choice: HopperChoice| {
         hopper_step::<bf16, bf16>(problem, choice, 4).unwrap_err().to_string()
     };
-    let gated = Epilogue { gated: Some(Activation::Silu), ..Epilogue::default() };
+    let gated = Epilogue::gate(Activation::Silu);
     let eight = |problem: &GemmProblem, choice: HopperChoice| {
         hopper_step::<E4M3, bf16>(problem, choice, 4).unwrap_err().to_string()
     };
@@ -108,9 +108,7 @@ fn a_plan_falls_back_to_warps_where_no_tensor_map_reaches() {
         (GemmProblem::new(130, 72, 136), ["gemm_bf16_64x128x64", ""]),
         (GemmProblem::new(130, 72, 67), ["gemm_bf16_64x64x64_warps", ""]),
         (
-            GemmProblem::new(30, 72, 200)
-                .epilogue(Epilogue { gated: Some(Activation::Silu), ..Epilogue::default() })
-                .orders(Major::K, Major::Mn),
+            GemmProblem::new(30, 72, 200).epilogue(Epilogue::gate(Activation::Silu)).orders(Major::K, Major::Mn),
             ["gemm_bf16_64x64x64_warps", "gemm_reduce"],
         ),
     ] {

@@ -6,6 +6,7 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::activation::{Activation, SoftCap};
+use tilewright_kernels::epilogue::{ResultFunctions, SumScale};
 use tilewright_kernels::gemm::{
     Drawn, Epilogue, GemmProblem, GemmRefusal, HopperChoice, HopperConfig, HopperShape, OperandLayout, PlannedLaunch,
     Rounded, WarpChoice, WarpShape, hopper_step, reduce_step, warp_step,
@@ -27,16 +28,13 @@ fn problem(multiple: u32) -> impl Strategy<Value = GemmProblem> {
     let extents = (extent(200), extent(200), extent(260));
     let gates = prop::option::of(prop::sample::select(&Activation::ALL[..]));
     let caps = prop::sample::select(vec![None, SoftCap::new(1.5).ok(), SoftCap::new(30.0).ok()]);
-    let epilogue = (any::<bool>(), gates, caps, any::<bool>()).prop_map(|(bias, gated, soft_cap, residual)| Epilogue {
-        bias,
-        gated,
-        soft_cap,
-        residual,
-        ..Epilogue::default()
+    let epilogue = (any::<bool>(), gates, caps, any::<bool>()).prop_map(|(bias, gate, soft_cap, residual)| {
+        let functions = ResultFunctions { activation: gate, soft_cap };
+        Epilogue { bias, gated: gate.is_some(), functions, residual, scale: None }
     });
     let gaps = (0..3u32, 0..3u32, 0..4u32);
     (extents, (major(), major()), epilogue, gaps).prop_map(move |((m, n, k), (a, b), epilogue, gaps)| {
-        let epilogue = Epilogue { scaled: gaps.0 > 0, ..epilogue };
+        let epilogue = Epilogue { scale: (gaps.0 > 0).then_some(SumScale::Operands), ..epilogue };
         let problem = GemmProblem { fast: gaps.1 > 0, ..GemmProblem::new(m, n, k).epilogue(epilogue).orders(a, b) };
         let apart = |operand: OperandLayout, gap: u32| OperandLayout {
             stride: (operand.stride + gap).next_multiple_of(multiple) + gap * multiple,
@@ -76,8 +74,8 @@ fn hopper<F: Drawn, D: Rounded>(problem: &GemmProblem, choice: HopperChoice, see
     let config = HopperConfig { two_level: problem.two_level::<F>(), ..choice.config };
     match hopper_step::<F, D>(problem, HopperChoice { shape, config, splits }, 3) {
         Ok(step) => check::<F, D>(problem, with_reduction::<F, D>(problem, step, splits), seed),
-        Err(GemmRefusal::GatedOrder) => assert!(problem.epilogue.gated.is_some() && problem.b.major == Major::Mn),
-        Err(GemmRefusal::GatedShape { .. }) => assert!(problem.epilogue.gated.is_some()),
+        Err(GemmRefusal::GatedOrder) => assert!(problem.epilogue.gated && problem.b.major == Major::Mn),
+        Err(GemmRefusal::GatedShape { .. }) => assert!(problem.epilogue.gated),
         Err(GemmRefusal::Order { .. }) => assert!(F::BITS == 8 && [problem.a.major, problem.b.major] != [Major::K; 2]),
         Err(GemmRefusal::TwoLevel { .. }) => assert!(problem.two_level::<F>() && !shape.holds_two_levels()),
         Err(refusal) => panic!("{problem:?}: {refusal}"),

@@ -4,6 +4,7 @@ use half::bf16;
 use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::epilogue::SumScale;
 use tilewright_kernels::gemm::{
     Epilogue, GemmProblem, HopperChoice, HopperConfig, HopperShape, WarpChoice, WarpShape, hopper_step, reduce_step,
     warp_step,
@@ -37,7 +38,7 @@ fn every_shape_assembles_without_spills_or_warnings() {
         let step = hopper_step::<E4M3, bf16>(&problem, HopperChoice { shape, config, splits: 1 }, 132).unwrap();
         let name = format!("{shape:?}, e4m3{}", if two_level { ", promoted" } else { "" });
         table.add_as(name, &verify(step.kernel).unwrap()).unwrap();
-        let scaled = problem.epilogue(Epilogue { scaled: true, ..Epilogue::default() });
+        let scaled = problem.epilogue(Epilogue { scale: Some(SumScale::Operands), ..Epilogue::default() });
         let config = HopperConfig { two_level: false, ..config };
         let step = hopper_step::<i8, bf16>(&scaled, HopperChoice { shape, config, splits: 1 }, 132).unwrap();
         table.add_as(format!("{shape:?}, s8, scaled"), &verify(step.kernel).unwrap()).unwrap();

@@ -6,10 +6,11 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::Counters;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::activation::Activation;
 use tilewright_kernels::gemv::hopper::{
-    HeadPages, HopperCase, HopperEpilogue, HopperPlan, HopperTuning, PlanError, WeightRows, choose, gemv, predict,
+    HopperCase, HopperPlan, HopperTuning, PlanError, WeightRows, choose, gemv, predict,
 };
-use tilewright_kernels::gemv::{Codes, Epilogue, Strip, shipped};
+use tilewright_kernels::gemv::{Codes, Epilogue, GemvEpilogue, HeadPages, Strip, shipped};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
@@ -36,7 +37,7 @@ fn case(batch: u32, n: u32, k: u32, tuning: HopperTuning) -> HopperCase {
         packed_tiles: 3,
         codes: None,
         tuning,
-        finish: HopperEpilogue::default(),
+        finish: GemvEpilogue::default(),
     }
 }
 
@@ -77,13 +78,17 @@ fn tiles_have_any_number_of_strips() {
         run(case(24, n, 130, HopperTuning { multicast: 2, ..of(strips) }), 11)
             .unwrap_or_else(|error| panic!("{error}"));
     }
-    let gated = HopperCase { rows: WeightRows::Gated(112), ..case(40, 1, 256, of(28)) };
+    let gated = HopperCase {
+        rows: WeightRows::Gated(112),
+        finish: Epilogue::gate(Activation::Silu).into(),
+        ..case(40, 1, 256, of(28))
+    };
     run(gated, 12).unwrap_or_else(|error| panic!("{error}"));
     let heads = WeightRows::Groups { group: 2, kv_heads: 3, dim: 16 };
     run(HopperCase { rows: heads, ..case(17, 1, 256, HopperTuning { splits: 2, ..of(12) }) }, 13)
         .unwrap_or_else(|error| panic!("{error}"));
-    let adds = Epilogue { residual: true, wide: true, ..Epilogue::default() };
-    let begins = HopperEpilogue { normed: Some(Float::F32), ..adds.into() };
+    let adds = Epilogue { residual: true, ..Epilogue::default() };
+    let begins = GemvEpilogue { wide: true, normed: Some(Float::F32), ..adds.into() };
     run(HopperCase { finish: begins, ..case(20, 192, 256, of(12)) }, 14).unwrap_or_else(|error| panic!("{error}"));
     let strip = Strip::new(256, 1, 2048).expect("a strip");
     for (warpgroups, strips) in [(1, 1), (2, 8), (1, 9), (1, 0)] {
@@ -112,6 +117,8 @@ fn rows_in_the_order_of_the_megakernels_tasks_make_their_results() {
         (heads, SMALL),
         (heads, HopperTuning { splits: 4, warpgroups: 2, strips: 16, ..SMALL }),
     ] {
+        let gate = Epilogue { bias: true, ..Epilogue::gate(Activation::Silu) };
+        let epilogue = if let WeightRows::Gated(_) = rows { gate } else { epilogue };
         run(HopperCase { rows, finish: epilogue.into(), ..case(17, 1, 256, tuning) }, 6)
             .unwrap_or_else(|error| panic!("{error}"));
     }
@@ -127,15 +134,15 @@ fn rows_in_the_order_of_the_megakernels_tasks_make_their_results() {
 /// A norm begins after one product and ends in the next; its factor comes before the bias.
 #[test]
 fn norms_begin_in_one_product_and_end_in_the_next() {
-    let adds = Epilogue { residual: true, wide: true, ..Epilogue::default() };
-    let begins = HopperEpilogue { normed: Some(Float::F32), ..adds.into() };
-    let ends = HopperEpilogue { scaled: true, ..Epilogue { bias: true, ..Epilogue::default() }.into() };
+    let adds = Epilogue { residual: true, ..Epilogue::default() };
+    let begins = GemvEpilogue { wide: true, normed: Some(Float::F32), ..adds.into() };
+    let ends = GemvEpilogue::from(Epilogue { bias: true, ..Epilogue::default() }).ending_norm();
     let shared = HopperTuning { splits: 2, multicast: 1, ..SMALL };
     for (finish, tuning) in [
         (begins, SMALL),
         (begins, shared),
         (
-            HopperEpilogue { scaled: true, normed: Some(Float::Bf16), ..begins },
+            GemvEpilogue { normed: Some(Float::Bf16), ..begins.ending_norm() },
             HopperTuning { warpgroups: 2, strips: 16, ..SMALL },
         ),
         (ends, SMALL),
@@ -143,15 +150,20 @@ fn norms_begin_in_one_product_and_end_in_the_next() {
     ] {
         run(HopperCase { finish, ..case(20, 128, 256, tuning) }, 7).unwrap_or_else(|error| panic!("{error}"));
     }
-    let gated = HopperCase { rows: WeightRows::Gated(40), finish: ends, ..case(64, 1, 1024, SMALL) };
+    let gate = Epilogue { bias: true, ..Epilogue::gate(Activation::Silu) };
+    let gated = HopperCase {
+        rows: WeightRows::Gated(40),
+        finish: GemvEpilogue::from(gate).ending_norm(),
+        ..case(64, 1, 1024, SMALL)
+    };
     run(gated, 8).unwrap_or_else(|error| panic!("{error}"));
     // A block whose share of the rows is no whole slot, and what is no residual stream.
     let strip = Strip::new(256, 1, 2048).expect("a strip");
     for (rows, tuning, finish, what) in [
         (WeightRows::InOrder(128), HopperTuning { splits: 4, ..SMALL }, begins, "slots"),
         (WeightRows::InOrder(100), SMALL, begins, "slots"),
-        (WeightRows::Gated(128), SMALL, begins, "in their order"),
-        (WeightRows::InOrder(128), SMALL, HopperEpilogue { heads: Some(PAGES), ..begins }, "groups of heads"),
+        (WeightRows::Gated(128), SMALL, of_gates(begins), "in their order"),
+        (WeightRows::InOrder(128), SMALL, GemvEpilogue { heads: Some(PAGES), ..begins }, "groups of heads"),
     ] {
         let plan = HopperPlan::new(20, rows, strip, tuning).expect("a plan");
         let error = finish.check(&plan).expect_err("is refused").to_string();
@@ -163,9 +175,8 @@ fn norms_begin_in_one_product_and_end_in_the_next() {
 /// Of equals the first is kept, NaN counts as −∞; of a tile without rows nothing is.
 #[test]
 fn the_largest_of_every_tile_is_kept() {
-    let wide = Epilogue { wide: true, ..Epilogue::default() };
-    let finish = HopperEpilogue { best: true, ..wide.into() };
-    let bias = HopperEpilogue { epilogue: Epilogue { bias: true, ..wide }, ..finish };
+    let finish = GemvEpilogue { wide: true, best: true, ..GemvEpilogue::default() };
+    let bias = GemvEpilogue { epilogue: Epilogue { bias: true, ..Epilogue::default() }, ..finish };
     for (finish, tuning) in [
         (finish, SMALL),
         (bias, HopperTuning { multicast: 4, ..SMALL }),
@@ -180,9 +191,10 @@ fn the_largest_of_every_tile_is_kept() {
     let strip = Strip::new(256, 1, 2048).expect("a strip");
     for (rows, tuning, finish, what) in [
         (WeightRows::InOrder(128), HopperTuning { splits: 2, ..SMALL }, finish, "shares of k"),
-        (WeightRows::Gated(128), SMALL, finish, "in their order"),
-        (WeightRows::InOrder(128), SMALL, HopperEpilogue { scaled: true, ..finish }, "largest"),
-        (WeightRows::InOrder(128), SMALL, HopperEpilogue { best: true, ..HopperEpilogue::default() }, "f32 results"),
+        (WeightRows::Gated(128), SMALL, of_gates(finish), "in their order"),
+        (WeightRows::Gated(128), SMALL, finish, "where there are gates"),
+        (WeightRows::InOrder(128), SMALL, finish.ending_norm(), "largest"),
+        (WeightRows::InOrder(128), SMALL, GemvEpilogue { best: true, ..GemvEpilogue::default() }, "f32 results"),
     ] {
         let plan = HopperPlan::new(20, rows, strip, tuning).expect("a plan");
         let error = finish.check(&plan).expect_err("is refused").to_string();
@@ -190,12 +202,17 @@ fn the_largest_of_every_tile_is_kept() {
     }
 }
 
+/// The same of a gated product.
+fn of_gates(finish: GemvEpilogue) -> GemvEpilogue {
+    GemvEpilogue { epilogue: Epilogue { gated: true, ..finish.epilogue }, ..finish }
+}
+
 const PAGES: HeadPages = HeadPages { page_tokens: 8, pool: PoolType::Float(Float::Bf16) };
 
 #[test]
 fn heads_are_rotated_and_appended() {
-    let finish = HopperEpilogue { scaled: true, heads: Some(PAGES), ..HopperEpilogue::default() };
-    let bias = HopperEpilogue { epilogue: Epilogue { bias: true, ..Epilogue::default() }, ..finish };
+    let finish = GemvEpilogue { heads: Some(PAGES), ..GemvEpilogue::default() }.ending_norm();
+    let bias = GemvEpilogue { epilogue: Epilogue { bias: true, ..finish.epilogue }, ..finish };
     // Rows of 64 dimensions are swizzled in their pages, others lie as they are.
     for (dim, finish, tuning) in [
         (64, finish, SMALL),
@@ -323,15 +340,24 @@ fn vectors_have_several_tiles() {
     for (codes, stage_tiles) in [(None, 2), (codes, 1)] {
         for (batch, vectors, multicast, splits) in [(48, 16, 1, 1), (40, 16, 2, 1), (70, 32, 1, 2), (300, 104, 1, 1)] {
             let tuning = HopperTuning { vectors, multicast, splits, stage_tiles, ..SMALL };
-            let residual = Epilogue { residual: true, bias: true, wide: true };
-            run(HopperCase { codes, finish: residual.into(), ..case(batch, 130, 256, tuning) }, 50)
+            let residual = Epilogue { residual: true, bias: true, ..Epilogue::default() };
+            let residual = GemvEpilogue { wide: true, ..residual.into() };
+            run(HopperCase { codes, finish: residual, ..case(batch, 130, 256, tuning) }, 50)
                 .unwrap_or_else(|error| panic!("{error}"));
-            run(HopperCase { codes, rows: WeightRows::Gated(44), ..case(batch, 1, 256, tuning) }, 51)
-                .unwrap_or_else(|error| panic!("{error}"));
+            run(
+                HopperCase {
+                    codes,
+                    rows: WeightRows::Gated(44),
+                    finish: Epilogue::gate(Activation::Silu).into(),
+                    ..case(batch, 1, 256, tuning)
+                },
+                51,
+            )
+            .unwrap_or_else(|error| panic!("{error}"));
         }
     }
     let strip = Strip::new(256, 1, 2048).expect("a strip");
     let plan = HopperPlan::new(64, 64, strip, HopperTuning { vectors: 32, ..SMALL }).expect("a plan");
-    let error = HopperEpilogue { scaled: true, ..HopperEpilogue::default() }.check(&plan).expect_err("is refused");
+    let error = GemvEpilogue::default().ending_norm().check(&plan).expect_err("is refused");
     assert!(error.to_string().contains("the number of tiles of the vectors is 2"), "{error}");
 }

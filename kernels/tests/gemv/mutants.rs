@@ -6,7 +6,7 @@ use tilewright_codegen::ir::{Arch, Const};
 use tilewright_codegen::sim::mutate::{Equivalent, Survey, under_seeds};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, SimError};
 use tilewright_codegen::trial::{self, Draw};
-use tilewright_kernels::gemv::{Codes, Epilogue, GemvPlan, GemvTuning, gemv, hopper, pack};
+use tilewright_kernels::gemv::{Codes, Epilogue, GemvEpilogue, GemvPlan, GemvTuning, gemv, hopper, pack};
 use tilewright_kernels::naive::linear;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
@@ -32,7 +32,7 @@ fn whole(count: u32, seed: u32) -> Vec<f32> {
 
 fn survey(batch: u32, n: u32, k: u32, tuning: GemvTuning) -> Result<Survey, SimError> {
     let plan = GemvPlan::new(batch, k, GemvPlan::strips(n, 2), tuning).expect("a plan");
-    let kernel = gemv(Arch::Sm90a, &plan, Epilogue { wide: true, ..Epilogue::default() });
+    let kernel = gemv(Arch::Sm90a, &plan, GemvEpilogue { wide: true, ..GemvEpilogue::default() });
     let w = whole(n * k, 1);
     let x = whole(batch * k, 2);
     let expected: Vec<f32> = x.chunks(k as usize).flat_map(|x| linear(x, &w, None)).collect();
@@ -115,7 +115,7 @@ fn mutants_of_shares_of_k_are_found_out() {
     };
     let multiprocessors = 4;
     let packed_tiles = 1;
-    let finish = hopper::HopperEpilogue::default();
+    let finish = GemvEpilogue::default();
     let case = hopper::HopperCase {
         batch: 20,
         rows: 128.into(),
@@ -147,7 +147,7 @@ fn mutants_of_codes_by_wgmma_are_found_out() {
     let codes = Some(Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::Bf16, blocks: false });
     let multiprocessors = 2;
     let packed_tiles = 1;
-    let finish = hopper::HopperEpilogue::default();
+    let finish = GemvEpilogue::default();
     let case = hopper::HopperCase {
         batch: 24,
         rows: 200.into(),

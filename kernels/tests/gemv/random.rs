@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::{Epilogue, GemvCase, GemvPlan, GemvTuning, PlanError, shipped};
+use tilewright_kernels::gemv::{GemvCase, GemvEpilogue, GemvPlan, GemvTuning, PlanError, shipped};
 
 /// Small stages and little room, so that small shapes have several of everything.
 pub const SMALL: GemvTuning = GemvTuning { warps: 4, stage_tiles: 6, stages: 3, in_flight: 2, x_stages: 2, group: 4 };
@@ -27,7 +27,7 @@ proptest! {
 
 #[test]
 fn shapes_around_every_edge() {
-    let case = |batch, n, k| GemvCase { batch, n, k, blocks: 2, tuning: SMALL, epilogue: Epilogue::default() };
+    let case = |batch, n, k| GemvCase { batch, n, k, blocks: 2, tuning: SMALL, epilogue: GemvEpilogue::default() };
     for batch in [1, 7, 8, 9, 16, 17] {
         for (n, k) in [(1, 1), (8, 32), (7, 31), (9, 33), (16, 192), (17, 193), (31, 16), (24, 199)] {
             run(case(batch, n, k), 3).unwrap_or_else(|error| panic!("{error}"));
@@ -40,7 +40,7 @@ fn shapes_around_every_edge() {
 
 #[test]
 fn more_blocks_than_tiles_do_nothing() {
-    let case = GemvCase { batch: 2, n: 20, k: 100, blocks: 7, tuning: SMALL, epilogue: Epilogue::default() };
+    let case = GemvCase { batch: 2, n: 20, k: 100, blocks: 7, tuning: SMALL, epilogue: GemvEpilogue::default() };
     run(case, 0).unwrap_or_else(|error| panic!("{error}"));
 }
 

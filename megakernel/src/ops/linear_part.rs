@@ -212,11 +212,10 @@ impl DeviceFunction for PartTile {
                 .of(call, offset_of!(LinearPartFields, input), self.pitch)
                 .from(value(offset_of!(LinearPartFields, along))),
             a_operand,
-            bias: None,
-            output: LinearEpilogue::Store {
-                out: call.stored(offset_of!(LinearPartFields, out), self.out, Generation::Output).into(),
-                width: self.width,
-            },
+            epilogue: LinearEpilogue::to(
+                Some(call.stored(offset_of!(LinearPartFields, out), self.out, Generation::Output).into()),
+                self.width,
+            ),
         };
         call.announcing(self.early, |announce| linear::linear(call.team(), call.scratch(), weights, tile, announce));
     }

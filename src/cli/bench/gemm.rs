@@ -6,6 +6,7 @@ use tilewright_codegen::device::backend::Work;
 use tilewright_codegen::device::{Arg, Buffer, DeviceError, Kernel, TensorMap, TensorShape};
 use tilewright_codegen::trial::{Draw, TrialElement};
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::epilogue::SumScale;
 use tilewright_kernels::gemm::{
     self, Argument, Drawn, Epilogue, GemmProblem, HopperChoice, HopperConfig, HopperShape, PlannedLaunch, choose,
     predict,
@@ -82,7 +83,8 @@ fn parts(set: usize, [a, b, _]: [usize; 3]) -> [std::ops::Range<usize>; 2] {
 /// Runs the suite.
 pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     let problem = |[m, n, k]: [u32; 3]| GemmProblem::new(m, n, k);
-    let scaled = |extents| problem(extents).epilogue(Epilogue { scaled: true, ..Epilogue::default() });
+    let scaled =
+        |extents| problem(extents).epilogue(Epilogue { scale: Some(SumScale::Operands), ..Epilogue::default() });
     rows::<bf16>(bench, "gemm", &SHAPES.map(problem))?;
     let [e4m3, fast, s8] = SUITES_OF_8_BITS;
     rows::<E4M3>(bench, e4m3, &SHAPES_OF_8_BITS.map(scaled))?;
@@ -307,7 +309,7 @@ pub(super) fn work_of<'b>(
 /// The relative error of elements at random places, against f64.
 fn error<F: Drawn>(problem: &GemmProblem, [a, b]: [&[F::Stored]; 2], c: &[bf16]) -> f64 {
     let (n, k) = (problem.n as usize, problem.k as usize);
-    let scale = if problem.epilogue.scaled { f64::from(SCALES[0] * SCALES[1]) } else { 1.0 };
+    let scale = if problem.epilogue.scale.is_some() { f64::from(SCALES[0] * SCALES[1]) } else { 1.0 };
     let (mut draw, mut difference, mut norm) = (Draw::new(9), 0.0, 0.0);
     for _ in 0..CHECKED {
         let (row, column) = (draw.between(0..=problem.m - 1) as usize, draw.between(0..=problem.n - 1) as usize);

@@ -4,7 +4,7 @@
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
 use super::tiles::HopperPlan;
-use crate::activation::SoftCap;
+use crate::epilogue::{GateSums, LoadedOperands, ResultFunctions, ResultOperands};
 use crate::sample::key::{key, largest};
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
@@ -16,8 +16,8 @@ pub(super) struct Bests<'k> {
     pub keys: Ptr<'k, Global, u64>,
     /// What is added to the sums.
     pub bias: Option<Array<'k>>,
-    /// A soft cap of the results.
-    pub soft_cap: Option<SoftCap>,
+    /// The functions of the results.
+    pub functions: ResultFunctions,
 }
 
 impl<'k> Bests<'k> {
@@ -64,8 +64,9 @@ impl<'k> Bests<'k> {
                     _ => vec![bias.load(from + row)],
                 });
                 for (i, &sum) in run.iter().enumerate() {
-                    let sum = bias.as_ref().map_or(sum, |bias| sum + bias[i]);
-                    let sum = self.soft_cap.map_or(sum, |cap| cap.apply(sum));
+                    let bias = [bias.as_ref().map(|bias| [bias[i]]), None];
+                    let operands = LoadedOperands { scale: None, bias, residual: None };
+                    let [sum] = self.functions.apply(operands.affine(GateSums::Gate, [sum]), None, &operands);
                     let is_larger = sum.gt(value.get());
                     value.set(is_larger.select(sum, value.get()));
                     number.set(is_larger.select(from + row + i as u32, number.get()));

@@ -158,11 +158,11 @@ pub fn choose(
 /// Chooses among plans that fit; `None` where no plan does.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Epilogue, Strip, hopper::{HopperEpilogue, HopperPlan, choose_for}};
+/// use tilewright_kernels::gemv::{Epilogue, GemvEpilogue, Strip, hopper::{HopperPlan, choose_for}};
 /// use tilewright_kernels::tile::Float;
 /// // A norm begins where the rows of a block are whole slots.
-/// let adds = HopperEpilogue::from(Epilogue { residual: true, wide: true, ..Epilogue::default() });
-/// let begins = HopperEpilogue { normed: Some(Float::F32), ..adds };
+/// let adds = Epilogue { residual: true, ..Epilogue::default() };
+/// let begins = GemvEpilogue { wide: true, normed: Some(Float::F32), ..adds.into() };
 /// let strip = Strip::new(2048, 8, 16384)?;
 /// let tuning = choose_for(64, 2048, strip, [132, 2], |plan| begins.check(plan).is_ok()).expect("there is one");
 /// assert_eq!((tuning.strips * 8 / tuning.splits) % 32, 0);

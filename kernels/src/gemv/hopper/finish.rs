@@ -7,8 +7,8 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use super::WeightRows;
 use super::best::Bests;
 use super::{HopperPlan, PlanError};
-use crate::activation::{Activation, SoftCap};
-use crate::gemv::{Epilogue, Strip};
+use crate::epilogue::{GateSums, LoadedOperands, ResultFunctions, ResultOperands, SumScale};
+use crate::gemv::{GemvEpilogue, HeadPages, Strip};
 use crate::kv::{PoolArray, PoolType, TokenRow};
 use crate::norm::{NormEnd, NormStart, SLOT};
 use crate::tile::{Array, Float};
@@ -19,49 +19,7 @@ const ROOM: u32 = 256;
 /// Results that a thread finishes together where it can.
 const RUN: u32 = 4;
 
-/// The epilogue: what is done with the sums.
-///
-/// ```
-/// use tilewright_kernels::gemv::{Epilogue, hopper::HopperEpilogue};
-/// let plain = HopperEpilogue::from(Epilogue { bias: true, ..Epilogue::default() });
-/// assert!(plain.epilogue.bias && !plain.scaled && plain.normed.is_none());
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct HopperEpilogue {
-    /// Bias, residual, type of the results.
-    pub epilogue: Epilogue,
-    /// The function that gates of [`WeightRows::Gated`] go through.
-    pub activation: Activation,
-    /// A soft cap of results, before a residual is added: of logits.
-    pub soft_cap: Option<SoftCap>,
-    /// The vectors are `x ⊙ g` of a norm: sums are scaled by `rstd` first.
-    pub scaled: bool,
-    /// The results are the residual stream, f32, and begin a norm whose weight has this type.
-    pub normed: Option<Float>,
-    /// Heads of [`WeightRows::Groups`]: queries and keys are rotated, keys and values appended to
-    /// their pages.
-    pub heads: Option<HeadPages>,
-    /// The results are not stored. Of every vector and tile the largest is, with its number
-    /// ([`best_rows`](crate::sample::best_rows)): y is u64 `[batch, tiles]`.
-    pub best: bool,
-}
-
-/// The pages that heads are appended to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HeadPages {
-    /// Tokens of a page.
-    pub page_tokens: u32,
-    /// How both pools store their numbers.
-    pub pool: PoolType,
-}
-
-impl From<Epilogue> for HopperEpilogue {
-    fn from(epilogue: Epilogue) -> HopperEpilogue {
-        HopperEpilogue { epilogue, ..HopperEpilogue::default() }
-    }
-}
-
-impl HopperEpilogue {
+impl GemvEpilogue {
     /// Fails where a plan's threads do not meet as this wants it.
     ///
     /// # Errors
@@ -71,15 +29,25 @@ impl HopperEpilogue {
         let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
         let n = plan.results.results();
         let rows = plan.rows() / plan.tuning.splits;
-        if plan.vector_tiles() > 1 && (self.scaled || self.normed.is_some() || self.heads.is_some() || self.best) {
+        if self.epilogue.gated != matches!(plan.results, WeightRows::Gated(_)) {
+            return setting(
+                "the number of results",
+                n,
+                "that of WeightRows::Gated where there are gates, and no other",
+            );
+        }
+        if self.epilogue.scale == Some(SumScale::Operands) {
+            return setting("the number of scales of operands", 2, "0: codes have their own");
+        }
+        if plan.vector_tiles() > 1 && (self.ends_norm() || self.normed.is_some() || self.heads.is_some() || self.best) {
             let wanted = "1 where a norm begins or ends, heads are appended or the largest is kept";
             return setting("the number of tiles of the vectors", plan.vector_tiles(), wanted);
         }
-        if self.scaled && !plan.strip.k().is_multiple_of(SLOT) {
+        if self.ends_norm() && !plan.strip.k().is_multiple_of(SLOT) {
             return setting("k of sums that are scaled", plan.strip.k(), "a multiple of 32");
         }
         if self.normed.is_some() {
-            if !matches!(plan.results, WeightRows::InOrder(_)) || !self.epilogue.wide {
+            if !matches!(plan.results, WeightRows::InOrder(_)) || !self.wide {
                 return setting("the number of rows that begin a norm", n, "that of f32 results in their order");
             }
             if !plan.is_whole() || !rows.is_multiple_of(SLOT) {
@@ -90,7 +58,7 @@ impl HopperEpilogue {
             }
         }
         if self.best {
-            let others = self.scaled || self.normed.is_some() || self.epilogue.residual || !self.epilogue.wide;
+            let others = self.ends_norm() || self.normed.is_some() || self.epilogue.residual || !self.wide;
             if !matches!(plan.results, WeightRows::InOrder(_)) || others {
                 return setting(
                     "the number of rows of which the largest is kept",
@@ -104,9 +72,13 @@ impl HopperEpilogue {
         }
         match (self.heads, plan.results) {
             (None, _) => Ok(()),
-            (Some(_), WeightRows::Groups { .. }) if !self.epilogue.residual && self.soft_cap.is_none() => Ok(()),
+            (Some(_), WeightRows::Groups { .. })
+                if !self.epilogue.residual && self.epilogue.functions == ResultFunctions::default() =>
+            {
+                Ok(())
+            }
             (Some(_), _) => {
-                setting("the number of rows that are appended", n, "that of groups of heads, and no sums or soft caps")
+                setting("the number of rows that are appended", n, "that of groups of heads, and no sums or functions")
             }
         }
     }
@@ -116,8 +88,7 @@ impl HopperEpilogue {
 #[derive(Clone, Copy)]
 pub(super) struct HopperResults<'k> {
     y: Array<'k>,
-    activation: Activation,
-    soft_cap: Option<SoftCap>,
+    functions: ResultFunctions,
     bias: Option<Array<'k>>,
     residual: Option<Array<'k>>,
     scaled: Option<NormEnd<'k>>,
@@ -163,16 +134,16 @@ struct HeadOutputs<'k> {
 
 impl<'k> HopperResults<'k> {
     /// Declares the parameters, in the order of [`gemv`](super::gemv).
-    pub(super) fn parameters(k: &'k Builder, plan: &HopperPlan, finish: HopperEpilogue) -> HopperResults<'k> {
-        let HopperEpilogue { epilogue, activation, soft_cap, scaled, normed, heads, best } = finish;
-        let float = if epilogue.wide { Float::F32 } else { Float::Bf16 };
+    pub(super) fn parameters(k: &'k Builder, plan: &HopperPlan, finish: GemvEpilogue) -> HopperResults<'k> {
+        let GemvEpilogue { epilogue, wide, normed, heads, best } = finish;
+        let float = if wide { Float::F32 } else { Float::Bf16 };
         let array = |name: &str, float: Float| Array::new(k.global::<u8>(name), float);
         let y = k.global::<u8>("y");
         let bests = best.then(|| y.cast());
         let y = Array::new(y, float);
         let bias = epilogue.bias.then(|| array("bias", Float::Bf16));
         let residual = epilogue.residual.then(|| array("residual", float));
-        let scaled = scaled.then(|| {
+        let scaled = finish.ends_norm().then(|| {
             let width = plan.strip.k();
             let rows = plan.batch;
             let parts = NormEnd::parts((plan.tuning.warpgroups * 128).min(ROOM), width, rows);
@@ -202,8 +173,9 @@ impl<'k> HopperResults<'k> {
             let room = k.shared("places", 2 * plan.batch);
             HeadOutputs { page_tokens, turns, position, table, table_width, pages, pools, room, batch: plan.batch }
         });
-        let bests = bests.map(|keys| Bests { keys, bias, soft_cap });
-        HopperResults { y, activation, soft_cap, bias, residual, scaled, normed, heads, bests }
+        let functions = epilogue.functions;
+        let bests = bests.map(|keys| Bests { keys, bias, functions });
+        HopperResults { y, functions, bias, residual, scaled, normed, heads, bests }
     }
 
     /// Prepares what is one number for each vector, by the warps that multiply, while weights and
@@ -273,27 +245,16 @@ impl<'k> HopperResults<'k> {
     ) {
         let all = plan.results.results();
         let scale = self.scaled.map(|scaled| scaled.factors.at(vector).load());
-        let finished = |sums: [Val<'k, f32>; RUN], bias: Option<[Val<'k, f32>; RUN]>| {
-            let sums = scale.map_or(sums, |scale| sums.map(|sum| sum * scale));
-            bias.map_or(sums, |bias| core::array::from_fn(|i| sums[i] + bias[i]))
-        };
-        let [bias, other_bias] = operands.biases;
-        let mut sums = finished(sums, bias);
-        let others = others.map(|others| finished(others, other_bias));
+        let finished = LoadedOperands { scale, bias: operands.biases, residual: operands.residual };
+        let sums = finished.affine(GateSums::Gate, sums);
+        let others = others.map(|others| finished.affine(GateSums::Up, others));
         if let (Some(heads), Some(others)) = (self.heads, others) {
             let pair = HeadPairs::of(plan.results, row);
             let run = PairRun { rows: plan.results, vector, pair: &pair };
             return heads.store(self.y, run, [sums, others], &operands.turns);
         }
-        if let Some(others) = others {
-            sums = core::array::from_fn(|i| self.activation.apply(sums[i]) * others[i]);
-        }
-        if let Some(cap) = self.soft_cap {
-            sums = sums.map(|sum| cap.apply(sum));
-        }
-        if let Some(residual) = operands.residual {
-            sums = core::array::from_fn(|i| sums[i] + residual[i]);
-        }
+        let up = others.map(|others| move |i: usize| others[i]);
+        let sums = self.functions.apply(sums, up.as_ref().map(|up| up as _), &finished);
         let first = plan.results.result(row);
         let at = vector * all + first;
         self.y.store_run(at, sums);

@@ -4,20 +4,21 @@ use super::WeightRows;
 use super::codes::CodeStage;
 use super::device::{BlockShare, HopperInputs, WeightMaps};
 use super::exchange::Exchange;
-use super::finish::{HopperEpilogue, HopperResults};
+use super::finish::HopperResults;
 use super::tiles::{ActivationRing, HopperPlan};
 use crate::activation::Activation;
 use crate::gemm::{Argument, GemmBuffer, PlannedLaunch};
+use crate::gemv::GemvEpilogue;
 use crate::ring::{Ring, start};
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::attr::ClusterArriveOrder;
 use tilewright_codegen::ir::{Arch, Kernel};
 
-/// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])` by `wgmma`.
+/// `y[m, n] = Σ_k x[m, k] · w[n, k]` with an epilogue, by `wgmma`.
 ///
 /// Parameters: tensor maps of w as [`pack`](crate::gemv::pack) orders it, of codes a second one for
 /// their factors, and of x\[batch, [`HopperPlan::x_pitch`]\], y\[batch, n\], then bias\[n\] and
-/// residual\[batch, n\] where the epilogue has them. What [`HopperEpilogue`] names beside these
+/// residual\[batch, n\] where the epilogue has them. What [`GemvEpilogue`] names beside these
 /// follows:
 ///
 /// | where | parameters |
@@ -31,19 +32,23 @@ use tilewright_codegen::ir::{Arch, Kernel};
 /// ended; nothing else is touched until then. Of [`WeightRows`] that are not in order y has as many
 /// columns as there are results, the bias as many numbers as there are rows. [`step`] gives the
 /// grid and the maps.
-pub fn gemv(arch: Arch, plan: &HopperPlan, finish: impl Into<HopperEpilogue>) -> Kernel {
+pub fn gemv(arch: Arch, plan: &HopperPlan, finish: impl Into<GemvEpilogue>) -> Kernel {
     let finish = finish.into();
     let (tuning, warps) = (plan.tuning, plan.tuning.warpgroups * 4);
     let results = match plan.results {
-        WeightRows::InOrder(_) => String::new(),
-        WeightRows::Gated(_) if finish.activation == Activation::Silu => "_gated".to_owned(),
-        WeightRows::Gated(_) => format!("_gated_{}", finish.activation.name()),
-        WeightRows::Groups { .. } => "_heads".to_owned(),
+        WeightRows::InOrder(_) => "",
+        WeightRows::Gated(_) => "_gated",
+        WeightRows::Groups { .. } => "_heads",
     };
+    let functions = finish.epilogue.functions;
+    let activation =
+        functions.activation.filter(|&activation| !(finish.epilogue.gated && activation == Activation::Silu));
+    let activation = activation.map_or(String::new(), |activation| format!("_{}", activation.name()));
     let best = if finish.best { "_best" } else { "" };
-    let capped = if finish.soft_cap.is_some() { "_capped" } else { "" };
+    let capped = if functions.soft_cap.is_some() { "_capped" } else { "" };
     let codes = plan.strip.codes().map_or(String::new(), |codes| format!("_{}", codes.code.name()));
-    let name = format!("gemv_wgmma_b{}_n{}_k{}{codes}{results}{capped}{best}", plan.batch, plan.n, plan.strip.k());
+    let name =
+        format!("gemv_wgmma_b{}_n{}_k{}{codes}{results}{activation}{capped}{best}", plan.batch, plan.n, plan.strip.k());
     let launch = block(plan.threads()).cluster(tuning.cluster()).min_blocks(tuning.per_sm);
     record(&name, arch, launch, |k| {
         let w_map = k.tensor_map("w");
@@ -132,7 +137,7 @@ pub fn gemv(arch: Arch, plan: &HopperPlan, finish: impl Into<HopperEpilogue>) ->
 /// assert_eq!((step.kernel.name.as_str(), step.grid), ("gemv_wgmma_b64_n14336_k4096", 128));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn step(arch: Arch, plan: &HopperPlan, finish: impl Into<HopperEpilogue>, multiprocessors: u32) -> PlannedLaunch {
+pub fn step(arch: Arch, plan: &HopperPlan, finish: impl Into<GemvEpilogue>, multiprocessors: u32) -> PlannedLaunch {
     let finish = finish.into();
     let epilogue = finish.epilogue;
     let factors = CodeStage::of(plan).map(|codes| (GemmBuffer::A, codes.factors_map(plan)));

@@ -11,7 +11,7 @@
 //! | `codes` | weights of codes on their way to the operand |
 //! | `exchange` | sums of blocks that share k |
 //! | `runs` | which sums a thread finishes, loads before stores |
-//! | `finish` | what becomes of sums: [`HopperEpilogue`] |
+//! | `finish` | what becomes of sums: [`GemvEpilogue`](super::GemvEpilogue) |
 //! | `best` | the largest of them in their place |
 //! | `launch` | the standalone kernel: [`gemv`], [`step`] |
 //! | `oracle` | what must come out of a trial |
@@ -45,7 +45,6 @@ mod tuning;
 
 pub use choose::{choose, choose_for, predict};
 pub use error::PlanError;
-pub use finish::{HeadPages, HopperEpilogue};
 pub use launch::{gemv, step};
 pub use rows::WeightRows;
 pub use tiles::HopperPlan;

@@ -3,9 +3,8 @@
 use half::bf16;
 use tilewright_codegen::trial::{Bound, Draw};
 
-use super::{HopperEpilogue, HopperPlan, WeightRows};
-use crate::activation::SoftCap;
-use crate::gemv::{Codes, Epilogue, trial};
+use super::{HopperPlan, WeightRows};
+use crate::gemv::{Codes, GemvEpilogue, trial};
 use crate::naive::{self, PoolShape};
 use crate::norm::SLOT;
 use crate::quant::{Code, QuantMatrix, QuantParts, Zeros};
@@ -36,7 +35,7 @@ pub(super) struct Given {
 }
 
 impl Given {
-    pub fn draw(draw: &mut Draw, plan: &HopperPlan, finish: HopperEpilogue) -> Given {
+    pub fn draw(draw: &mut Draw, plan: &HopperPlan, finish: GemvEpilogue) -> Given {
         let batch = plan.batch;
         let k = plan.strip.k();
         let results = plan.results.results();
@@ -148,15 +147,15 @@ fn bests(plan: &HopperPlan, y: &[f64]) -> Vec<u64> {
     vectors.flat_map(|y| (0..plan.tiles()).map(move |number| tile(y, number))).collect()
 }
 
-pub(super) fn expected(plan: &HopperPlan, finish: HopperEpilogue, given: &Given) -> ExpectedResults {
+pub(super) fn expected(plan: &HopperPlan, finish: GemvEpilogue, given: &Given) -> ExpectedResults {
     let k = plan.strip.k();
     let results = plan.results.results() as usize;
-    let wide = Epilogue { wide: true, ..Epilogue::default() };
+    let wide = GemvEpilogue { wide: true, ..GemvEpilogue::default() };
     let (mut sums, bound) = trial::expected(k, wide, &given.w, &given.x, &[], &[]);
     let largest = |values: &[f64]| values.iter().fold(0f64, |most, value| most.max(value.abs()));
     let n = sums.len() / plan.batch as usize;
     let mut error = bound.at(largest(&sums));
-    if finish.scaled {
+    if finish.ends_norm() {
         let most = sums.chunks_mut(n).enumerate().map(|(vector, sums)| {
             let factor = given.factor(vector, plan);
             sums.iter_mut().for_each(|sum| *sum *= factor);
@@ -172,21 +171,15 @@ pub(super) fn expected(plan: &HopperPlan, finish: HopperEpilogue, given: &Given)
         }
     }
     error += 2.0 * largest(&sums) * UNIT;
-    let mut y = sums;
-    if matches!(plan.results, WeightRows::Gated(_)) {
-        let most = largest(&y);
-        let gated = |sums: &[f64]| {
-            let (gates, others) = sums.split_at(results);
-            naive::gated(finish.activation, gates, others)
-        };
-        y = y.chunks(n).flat_map(gated).collect();
-        // The error of both sums; exponential and quotient are off by a few strips of 2⁻²².
-        error = 2.0 * finish.activation.slope() * error * (most + error) + 2f64.powi(-20) * (most * most + 1.0);
-    }
-    if let Some(cap) = finish.soft_cap {
-        y.iter_mut().for_each(|y| *y = naive::soft_cap(*y, f64::from(cap.get())));
-        error += SoftCap::error(largest(&y));
-    }
+    let of_sums = |sums: &[f64]| {
+        let (gates, ups) = sums.split_at(results);
+        let up = |i: usize| ups.get(i).map(|&up| [up, error]);
+        let near = |(i, &gate): (usize, &f64)| finish.epilogue.functions.expected([gate, error], up(i));
+        gates.iter().enumerate().map(near).collect::<Vec<_>>()
+    };
+    let near: Vec<[f64; 2]> = sums.chunks(n).flat_map(of_sums).collect();
+    let mut error = near.iter().fold(0.0, |most: f64, &[_, error]| most.max(error));
+    let mut y: Vec<f64> = near.into_iter().map(|[value, _]| value).collect();
     if finish.epilogue.residual {
         y.iter_mut().zip(&given.residual).for_each(|(y, residual)| *y += residual);
         error += 2.0 * largest(&y) * UNIT;
@@ -220,7 +213,7 @@ pub(super) fn expected(plan: &HopperPlan, finish: HopperEpilogue, given: &Given)
 }
 
 /// Queries that are rotated, zeros of idle vectors; the pools.
-fn heads(plan: &HopperPlan, finish: HopperEpilogue, given: &Given, y: &[f64]) -> (Vec<f64>, [Vec<f64>; 2]) {
+fn heads(plan: &HopperPlan, finish: GemvEpilogue, given: &Given, y: &[f64]) -> (Vec<f64>, [Vec<f64>; 2]) {
     let (WeightRows::Groups { group, kv_heads, dim }, Some(pages)) = (plan.results, finish.heads) else {
         return (Vec::new(), [Vec::new(), Vec::new()]);
     };

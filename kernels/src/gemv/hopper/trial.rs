@@ -1,10 +1,11 @@
 //! Trials of the kernel: shapes, inputs, what must come out.
 
 use super::oracle::{Given, expected};
-use super::{HeadPages, HopperEpilogue, HopperPlan, HopperTuning, WeightRows, choose, step};
+use super::{HopperPlan, HopperTuning, WeightRows, choose, step};
 use crate::activation::{Activation, SoftCap};
+use crate::epilogue::{ResultFunctions, SumScale};
 use crate::gemm::GemmBuffer;
-use crate::gemv::{CodePacker, Codes, Epilogue, Strip, pack};
+use crate::gemv::{CodePacker, Codes, Epilogue, GemvEpilogue, HeadPages, Strip, pack};
 use crate::kv::{PoolType, swizzled};
 use crate::norm::SLOT;
 use crate::quant::{Code, CodeFormat};
@@ -34,7 +35,7 @@ pub struct HopperCase {
     /// What may be tuned.
     pub tuning: HopperTuning,
     /// What becomes of the sums.
-    pub finish: HopperEpilogue,
+    pub finish: GemvEpilogue,
 }
 
 impl HopperCase {
@@ -70,7 +71,7 @@ impl HopperCase {
                 vectors: if flag(draw) { 8 * multicast * draw.between(1..=4) } else { 0 },
                 per_sm: draw.between(1..=2),
             };
-            let epilogue = Epilogue { bias: flag(draw), residual: flag(draw), wide: flag(draw) };
+            let [bias, residual, wide] = [flag(draw), flag(draw), flag(draw)];
             let rows = match draw.between(0..=3) {
                 0 => WeightRows::Gated(n.div_ceil(2)),
                 1 => {
@@ -85,16 +86,19 @@ impl HopperCase {
                 let float = [Float::Bf16, Float::F16, Float::F32][draw.between(0..=2) as usize];
                 HeadPages { page_tokens: 8 * draw.between(1..=3), pool: PoolType::Float(float) }
             });
-            let epilogue = Epilogue { residual: epilogue.residual && heads.is_none(), ..epilogue };
             let scaled = k.is_multiple_of(SLOT) && flag(draw);
             let normed = flag(draw).then(|| stored::float(draw));
-            let activation = Activation::ALL[draw.between(0..=1) as usize];
+            let gated = matches!(rows, WeightRows::Gated(_));
+            let activation = Some(Activation::ALL[draw.between(0..=1) as usize]).filter(|_| gated);
             let soft_cap = SoftCap::new(4.0).ok().filter(|_| heads.is_none() && draw.between(0..=3) == 0);
-            let finish = HopperEpilogue { epilogue, activation, soft_cap, scaled, normed, heads, best: false };
+            let functions = ResultFunctions { activation, soft_cap };
+            let scale = scaled.then_some(SumScale::Norm);
+            let epilogue = Epilogue { scale, bias, gated, functions, residual: residual && heads.is_none() };
+            let finish = GemvEpilogue { epilogue, wide, normed, heads, best: false };
             let finish = match (rows, draw.between(0..=3)) {
                 (WeightRows::InOrder(_), 0) if codes.is_none_or(|codes| codes.code != Code::E4m3) => {
-                    let epilogue = Epilogue { bias: epilogue.bias, residual: false, wide: true };
-                    HopperEpilogue { best: true, soft_cap, ..epilogue.into() }
+                    let epilogue = Epilogue { scale: None, residual: false, ..epilogue };
+                    GemvEpilogue { wide: true, best: true, ..epilogue.into() }
                 }
                 _ => finish,
             };
@@ -109,13 +113,15 @@ impl HopperCase {
             let case = if fits {
                 case
             } else {
-                HopperCase { finish: HopperEpilogue { normed: None, best: false, ..finish }, ..case }
+                HopperCase { finish: GemvEpilogue { normed: None, best: false, ..finish }, ..case }
             };
             let fits = case.plan().is_some_and(|plan| case.finish.check(&plan).is_ok());
             let case = if fits {
                 case
             } else {
-                HopperCase { finish: HopperEpilogue { activation, ..finish.epilogue.into() }, ..case }
+                let functions = ResultFunctions { soft_cap: None, ..functions };
+                let epilogue = Epilogue { scale: None, functions, ..finish.epilogue };
+                HopperCase { finish: GemvEpilogue { wide: finish.wide, ..epilogue.into() }, ..case }
             };
             if batch * rows.packed().div_ceil(64) * k < 400_000 && case.plan().is_some() {
                 return case;
@@ -153,7 +159,7 @@ impl HopperCase {
             to[..from.len()].copy_from_slice(from);
         }
         let packed = packed(&given, &plan);
-        let float = if finish.epilogue.wide { Float::F32 } else { Float::Bf16 };
+        let float = if finish.wide { Float::F32 } else { Float::Bf16 };
         let mut trial = Trial::new(verify(step.kernel)?, step.grid).note(format!("{self:?}"));
         // Codes' factors lie among them, and have a map of their own.
         let mut maps_of_weights = ["w", "factors"].into_iter();
@@ -165,7 +171,7 @@ impl HopperCase {
                 GemmBuffer::Residual => stored::input(trial, "residual", float, &given.residual),
                 // Keys have the bits of the largest above its number. That of capped results, which
                 // are near, may be another's.
-                GemmBuffer::C if finish.best && finish.soft_cap.is_some() => {
+                GemmBuffer::C if finish.best && finish.epilogue.functions.soft_cap.is_some() => {
                     let keys: Vec<f64> = found.bests.iter().map(|&key| key as f64).collect();
                     let bound = Bound { absolute: 33.0 * 2f64.powi(32), relative: 0.0 };
                     trial.output("y", Expected::near::<u64>(&keys, bound))
@@ -176,7 +182,7 @@ impl HopperCase {
                 }
             });
         }
-        if finish.scaled {
+        if finish.ends_norm() {
             let squares = trial.input("squares", &given.squares);
             trial = trial.pass(squares).pass(given.eps);
         }

@@ -6,8 +6,8 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::pass::{Announce, OutputCell, PassWork, StripPass};
 use super::phases::TilePhase;
-use super::{AOperand, ActivationOutput, Beyond, Input, ScaledOutput, SharedSums, WeightStages};
-use crate::activation::{Activation, SoftCap};
+use super::{AOperand, Beyond, Input, ScaledOutput, SharedSums, WeightStages};
+use crate::epilogue::{GateSums, ResultFunctions, ResultOperands};
 use crate::gemv::Strip;
 use crate::sample::key::{key, largest};
 use crate::sample::tiles::TileBests;
@@ -33,60 +33,42 @@ pub struct LinearTask<'k> {
     pub input: Input<'k>,
     /// Where the A operand lives.
     pub a_operand: AOperand,
-    /// Added to each feature, `[n]`.
-    pub bias: Option<Array<'k>>,
-    /// What becomes of the result.
-    pub output: LinearEpilogue<'k>,
+    /// What becomes of the sums.
+    pub epilogue: LinearEpilogue<'k>,
 }
 
-/// The epilogue of the features of row r.
+/// The epilogue of the features of row r: the steps of every linear product
+/// ([`epilogue`](crate::epilogue)), and where results go.
 #[derive(Clone, Copy)]
-pub enum LinearEpilogue<'k> {
-    /// `out[r, n] = y[r, n]`, `[rows, width]`.
-    Store {
-        /// Output, perhaps on each of several devices.
-        out: Copies<'k>,
-        /// Features of a row.
-        width: u32,
-    },
-    /// `out[r, n] = residual[r, n] + y[r, n]`.
-    Add {
-        /// What is added.
-        residual: Array<'k>,
-        /// Output.
-        out: Array<'k>,
-        /// Features of a row.
-        width: u32,
-        /// Where it is stored as the readers of its norm multiply it, too.
-        scaled: Option<ScaledOutput<'k>>,
-    },
-    /// `out[r, n] = activation(y[r, n]) · u[r, n]`; strips of y and u take turns in the ring.
-    Gated {
-        /// The function that y goes through.
-        activation: Activation,
-        /// Bias of u.
-        up_bias: Option<Array<'k>>,
-        /// Output.
-        out: ActivationOutput<'k>,
-        /// Features of a row.
-        width: u32,
-    },
-    /// `out[r, n] = y[r, n]`, perhaps capped, and the largest of the tile with its index.
-    Logits {
-        /// A soft cap of logits: `y` becomes `cap · tanh(y / cap)`.
-        soft_cap: Option<SoftCap>,
-        /// Output.
-        out: Array<'k>,
-        /// Features of a row.
-        width: u32,
-        /// Where the largest goes.
-        bests: TileBests<'k>,
-        /// Which tile this is.
-        tile: Val<'k, u32>,
-        /// What is added to features for their indexes, where the layer has a part of the
-        /// vocabulary.
-        shard: Option<Val<'k, u32>>,
-    },
+pub struct LinearEpilogue<'k> {
+    /// Added to each feature, `[n]`: to y, and to what gates multiply.
+    pub bias: [Option<Array<'k>>; 2],
+    /// Whether y are gates: strips of y and of what they multiply take turns in the ring.
+    pub gated: bool,
+    /// The functions of a result.
+    pub functions: ResultFunctions,
+    /// Added to the results, `[rows, width]`.
+    pub residual: Option<Array<'k>>,
+    /// Where results go, `[rows, width]`, perhaps on each of several devices.
+    pub out: Option<Copies<'k>>,
+    /// Features of a row of `out` and of the residual.
+    pub width: u32,
+    /// Where results go as their readers multiply them.
+    pub scaled: Option<ScaledOutput<'k>>,
+    /// Where the largest of the tile goes with its index.
+    pub candidates: Option<ArgmaxCandidates<'k>>,
+    /// What is added to features for their places in rows and for their indexes, where the layer
+    /// has a part of them.
+    pub shard: Option<Val<'k, u32>>,
+}
+
+/// The argmax candidates of a tile: the largest result of each row, with its index.
+#[derive(Clone, Copy)]
+pub struct ArgmaxCandidates<'k> {
+    /// Those of all tiles.
+    pub bests: TileBests<'k>,
+    /// Which tile this is.
+    pub tile: Val<'k, u32>,
 }
 
 /// Shared memory of the team that functions use while they run.
@@ -130,7 +112,7 @@ pub fn linear<'k>(
     let k = team.k;
     let rows = tile.rows;
     let strips = (tile.end - tile.first + (Strip::ROWS - 1)) / Strip::ROWS;
-    if let LinearEpilogue::Logits { .. } = tile.output {
+    if tile.epilogue.candidates.is_some() {
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
     }
     let pass = StripPass {
@@ -139,7 +121,7 @@ pub fn linear<'k>(
         strip: tile.strip,
         pitch: tile.pitch,
         rows,
-        streams: tile.output.streams(),
+        streams: tile.epilogue.streams(),
         a_operand: tile.a_operand,
         spreads: true,
         accumulates_squares: None,
@@ -150,7 +132,7 @@ pub fn linear<'k>(
             tile.tile(pass, PassWork { weights, input, first_row: tile.first_row, strips, announce }, phase);
         });
     });
-    if let LinearEpilogue::Logits { bests, tile: number, .. } = tile.output {
+    if let Some(ArgmaxCandidates { bests, tile: number }) = tile.epilogue.candidates {
         team.sync();
         k.when(k.tid().lt(rows), || bests.store(tile.first_row + k.tid(), number, scratch.best.at(k.tid()).load()));
     }
@@ -164,27 +146,26 @@ impl<'k> LinearTask<'k> {
         let k = team.k;
         let prepare = |base: Val<'k, u32>, cell: &OutputCell<'k>| tile.prepare(team, cell, base + cell.strip, phase);
         // An output of a thread is of the same row in every group; its others may be, too.
-        let bests: Vec<_> = match tile.output {
-            LinearEpilogue::Logits { .. } if (team.threads() / Strip::ROWS).is_multiple_of(tile.rows) => {
-                vec![k.var(0u64)]
-            }
-            LinearEpilogue::Logits { .. } => (0..pass.outputs(work.input)).map(|_| k.var(0u64)).collect(),
-            LinearEpilogue::Store { .. } | LinearEpilogue::Add { .. } | LinearEpilogue::Gated { .. } => Vec::new(),
+        let of_thread = match tile.epilogue.candidates {
+            None => 0,
+            Some(_) if (team.threads() / Strip::ROWS).is_multiple_of(tile.rows) => 1,
+            Some(_) => pass.outputs(work.input),
         };
+        let bests: Vec<_> = (0..of_thread).map(|_| k.var(0u64)).collect();
         pass.run(work, prepare, |sums, cell, prepared| {
             let Prepared { n, inside, stored, .. } = *prepared;
             let result = k.var(0.0f32);
             k.when(inside, || {
                 result.set(tile.finish(team, scratch, CellSums { sums, cell, prepared }, phase));
                 if let Some(best) = bests.get(cell.number % bests.len().max(1)) {
-                    let keep = || best.set(best.get().max(key(result.get(), tile.output.index(n))));
+                    let keep = || best.set(best.get().max(key(result.get(), tile.epilogue.index(n))));
                     phase.map_or_else(keep, |phase| k.when(phase.last, keep));
                 }
             });
             let row = tile.first_row + cell.row;
             let result = result.get();
-            if let Some((out, width)) = tile.output.rows() {
-                let at = row * width + tile.output.index(n);
+            if let Some(out) = tile.epilogue.out {
+                let at = row * tile.epilogue.width + tile.epilogue.index(n);
                 if out.together() == 2 {
                     let next = result.shfl_down(1);
                     k.when(stored & (n % 2).eq(0), || out.store_run(at, [result, next]));
@@ -192,7 +173,7 @@ impl<'k> LinearTask<'k> {
                     k.when(stored, || out.store_run(at, [result]));
                 }
             }
-            if let Some(terms) = tile.output.terms() {
+            if let Some(terms) = tile.epilogue.scaled {
                 let weight = prepared.weight.map(Var::get);
                 let place = prepared.place.map(Var::get);
                 terms.store_of_eight([row, n], result, weight, place, stored);
@@ -220,9 +201,8 @@ struct Prepared<'k> {
     inside: Val<'k, bool>,
     /// Whether it is stored: not while its sums wait in shared memory.
     stored: Val<'k, bool>,
-    bias: Option<Var<'k, f32>>,
-    /// The residual, or the second layer's bias.
-    other: Option<Var<'k, f32>>,
+    bias: [Option<Var<'k, f32>>; 2],
+    residual: Option<Var<'k, f32>>,
     /// The weight of the norm that comes next.
     weight: Option<Var<'k, f32>>,
     /// Its place in the act-order of those who read it.
@@ -259,25 +239,22 @@ impl<'k> LinearTask<'k> {
             k.when(inside, || value.set(array.load(index)));
             value
         };
-        let at = |width: u32| (self.first_row + cell.row) * width + self.output.index(n);
-        let other = match self.output {
-            LinearEpilogue::Add { residual, width, .. } => Some(load(residual, at(width))),
-            LinearEpilogue::Gated { up_bias, .. } => up_bias.map(|bias| load(bias, n)),
-            LinearEpilogue::Store { .. } | LinearEpilogue::Logits { .. } => None,
-        };
-        let streams = self.output.streams();
+        let LinearEpilogue { width, scaled, bias: [bias, up_bias], .. } = self.epilogue;
+        let at = || (self.first_row + cell.row) * width + self.epilogue.index(n);
+        let residual = self.epilogue.residual.map(|residual| load(residual, at()));
+        let up_bias = up_bias.map(|bias| load(bias, n));
+        let streams = self.epilogue.streams();
         let strip = if streams > 1 { strip * streams } else { strip };
-        let before = |phase: TilePhase<'k>, of: u32| match (phase.waiting, self.output) {
-            (None, LinearEpilogue::Logits { out, width, .. }) => Some(phase.before(inside, || out.load(at(width)))),
-            (None, _) => None,
-            (Some(waiting), _) => Some(phase.before(inside, || waiting.of(strip + of, cell).load())),
+        let before = |phase: TilePhase<'k>, of: u32| match phase.waiting {
+            None => self.epilogue.waits_in().map(|out| phase.before(inside, || out.load(at()))),
+            Some(waiting) => Some(phase.before(inside, || waiting.of(strip + of, cell).load())),
         };
         let before = phase.into_iter().flat_map(|phase| (0..streams).filter_map(move |of| before(phase, of))).collect();
-        let weight = self.output.terms().and_then(|terms| terms.weight).map(|weight| load(weight, n));
-        let place = self.output.terms().and_then(|terms| terms.ask_place(n, inside));
-        let bias = self.bias.map(|bias| load(bias, n));
+        let weight = scaled.and_then(|scaled| scaled.weight).map(|weight| load(weight, n));
+        let place = scaled.and_then(|scaled| scaled.ask_place(n, inside));
+        let bias = [bias.map(|bias| load(bias, n)), up_bias];
         let stored = phase.filter(|phase| phase.waiting.is_some()).map_or(inside, |phase| inside & phase.last);
-        Prepared { n, strip, inside, stored, bias, other, weight, place, before }
+        Prepared { n, strip, inside, stored, bias, residual, weight, place, before }
     }
 
     /// The products of an output with its strip of the ring of that number: those of the columns so
@@ -300,21 +277,14 @@ impl<'k> LinearTask<'k> {
         let k = team.k;
         let CellSums { cell, prepared, .. } = output;
         let scale = self.input.scale(team, self.strip, cell.row, scratch.squares);
-        let scaled = |sum: Val<'k, f32>| scale.map_or(sum, |scale| sum * scale);
-        let plus = |sum: Val<'k, f32>, other: Option<Var<'k, f32>>| other.map_or(sum, |other| sum + other.get());
+        let operands = VarOperands { scale, bias: prepared.bias, residual: prepared.residual };
         let sum = |of: u32| self.sum(output, of);
         let first = sum(0);
         let done = || {
-            let y = plus(scaled(first), prepared.bias);
-            match self.output {
-                LinearEpilogue::Store { .. } => y,
-                LinearEpilogue::Logits { soft_cap, .. } => soft_cap.map_or(y, |cap| cap.apply(y)),
-                LinearEpilogue::Add { .. } => plus(y, prepared.other),
-                LinearEpilogue::Gated { activation, .. } => {
-                    let up = plus(scaled(sum(1)), prepared.other);
-                    activation.apply(y) * up
-                }
-            }
+            let y = operands.affine(GateSums::Gate, [first]);
+            let up = self.epilogue.gated.then(|| operands.affine(GateSums::Up, [sum(1)]));
+            let up = up.map(|up| move |i: usize| up[i]);
+            self.epilogue.functions.apply(y, up.as_ref().map(|up| up as _), &operands)[0]
         };
         match phase {
             None => done(),
@@ -323,7 +293,7 @@ impl<'k> LinearTask<'k> {
                 let result = k.var(0.0f32);
                 let wait = || {
                     waiting.of(prepared.strip, cell).store(first);
-                    (1..self.output.streams()).for_each(|of| waiting.of(prepared.strip + of, cell).store(sum(of)));
+                    (1..self.epilogue.streams()).for_each(|of| waiting.of(prepared.strip + of, cell).store(sum(of)));
                 };
                 k.if_else(last, || result.set(done()), wait);
                 result.get()
@@ -333,39 +303,60 @@ impl<'k> LinearTask<'k> {
 }
 
 impl<'k> LinearEpilogue<'k> {
+    /// Stores rows of `width` results, if anywhere, and does nothing else.
+    pub fn to(out: Option<Copies<'k>>, width: u32) -> LinearEpilogue<'k> {
+        LinearEpilogue {
+            bias: [None; 2],
+            gated: false,
+            functions: ResultFunctions::default(),
+            residual: None,
+            out,
+            width,
+            scaled: None,
+            candidates: None,
+            shard: None,
+        }
+    }
+
     /// Strips of the ring that make one strip of features.
     fn streams(self) -> u32 {
-        if matches!(self, LinearEpilogue::Gated { .. }) { 2 } else { 1 }
+        if self.gated { 2 } else { 1 }
     }
 
-    /// Where features go row by row, and how many a row has.
-    fn rows(self) -> Option<(Copies<'k>, u32)> {
-        match self {
-            LinearEpilogue::Store { out, width } => Some((out, width)),
-            LinearEpilogue::Add { out, width, .. }
-            | LinearEpilogue::Gated { out: ActivationOutput::Rows(out), width, .. }
-            | LinearEpilogue::Logits { out, width, .. } => Some((out.into(), width)),
-            LinearEpilogue::Gated { out: ActivationOutput::Terms(_), .. } => None,
-        }
-    }
-
-    /// Where they go as their readers multiply them.
-    fn terms(self) -> Option<ScaledOutput<'k>> {
-        match self {
-            LinearEpilogue::Add { scaled, .. } => scaled,
-            LinearEpilogue::Gated { out: ActivationOutput::Terms(terms), .. } => Some(terms),
-            LinearEpilogue::Store { .. } | LinearEpilogue::Gated { .. } | LinearEpilogue::Logits { .. } => None,
-        }
+    /// Where the sums of a phase wait for the next, where no shared memory is kept for them: those
+    /// of logits in their own place.
+    fn waits_in(self) -> Option<Array<'k>> {
+        self.candidates.and(self.out).and_then(|out| out.each().next())
     }
 
     /// Where a feature is in a row.
     fn index(self, n: Val<'k, u32>) -> Val<'k, u32> {
-        match self {
-            LinearEpilogue::Logits { shard: Some(first), .. } => first + n,
-            LinearEpilogue::Store { .. }
-            | LinearEpilogue::Add { .. }
-            | LinearEpilogue::Gated { .. }
-            | LinearEpilogue::Logits { .. } => n,
-        }
+        self.shard.map_or(n, |first| first + n)
+    }
+}
+
+/// Operands of an output that were loaded before the products.
+pub(super) struct VarOperands<'k> {
+    /// What its sums are multiplied by.
+    pub scale: Option<Val<'k, f32>>,
+    /// What is added to its sums.
+    pub bias: [Option<Var<'k, f32>>; 2],
+    /// What is added to the result.
+    pub residual: Option<Var<'k, f32>>,
+}
+
+impl<'k> ResultOperands<'k, 1> for VarOperands<'k> {
+    fn scale(&self) -> Option<Val<'k, f32>> {
+        self.scale
+    }
+
+    #[track_caller]
+    fn bias(&self, of: GateSums) -> Option<[Val<'k, f32>; 1]> {
+        self.bias[of as usize].map(|bias| [bias.get()])
+    }
+
+    #[track_caller]
+    fn residual(&self) -> Option<[Val<'k, f32>; 1]> {
+        self.residual.map(|residual| [residual.get()])
     }
 }

@@ -46,7 +46,7 @@ mod wide;
 
 pub use a_operand::{AOperand, StageOrder};
 pub use beyond::Beyond;
-pub use device::{LinearEpilogue, LinearScratch, LinearTask, linear};
+pub use device::{ArgmaxCandidates, LinearEpilogue, LinearScratch, LinearTask, linear};
 pub use held::{HeldForm, HeldStage};
 pub use input::Input;
 pub use operand::SharedActivations;

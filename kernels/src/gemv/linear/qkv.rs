@@ -6,9 +6,11 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
+use super::device::VarOperands;
 use super::pass::{OutputCell, PassWork, StripPass};
 use super::phases::TilePhase;
 use super::{AOperand, Announce, Input, LinearScratch, WeightStages};
+use crate::epilogue::{GateSums, ResultOperands};
 use crate::gemv::Strip;
 use crate::kv::{Newest, PagedPool};
 use crate::rope::Rotation;
@@ -209,8 +211,9 @@ impl<'k> Qkv<'k> {
         let y = k.var(0.0f32);
         k.when(exists, || {
             let sum = sum();
-            let sum = self.input.scale(team, self.strip, cell.row, scratch.squares).map_or(sum, |scale| sum * scale);
-            y.set(prepared.bias.map_or(sum, |bias| sum + bias.get()));
+            let scale = self.input.scale(team, self.strip, cell.row, scratch.squares);
+            let operands = VarOperands { scale, bias: [prepared.bias, None], residual: None };
+            y.set(operands.affine(GateSums::Gate, [sum])[0]);
         });
         let (y, partner) = (y.get(), y.get().shfl_bfly(4));
         if let (Some(newest), Some((place, is)), Some([cos, sin])) = (self.newest, prepared.newest, &prepared.turn) {

@@ -4,12 +4,13 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::activation::{Activation, SoftCap};
+use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{
-    self, AOperand, ActivationOutput, Early, HeldForm, LinearEpilogue, Packing, Reordering, ScaledForm,
+    self, AOperand, ArgmaxCandidates, Early, HeldForm, LinearEpilogue, Packing, Reordering, ScaledForm,
 };
 use tilewright_kernels::sample::tiles::TileBests;
-use tilewright_kernels::tile::{Float, MAX_DEVICES};
+use tilewright_kernels::tile::{Copies, Float, MAX_DEVICES};
 
 use super::tile::{Waits, plan_a_operand};
 use super::{Linear, LinearInput, LinearOutput, TileCode};
@@ -377,24 +378,24 @@ impl Linear {
 }
 
 impl LinearTile {
-    fn output<'k>(&self, call: Call<'k, '_>) -> LinearEpilogue<'k> {
-        let width = self.width;
+    fn epilogue<'k>(&self, call: Call<'k, '_>) -> LinearEpilogue<'k> {
         let stored = |out| call.stored(offset_of!(TileFields, out), out, Generation::Output);
+        let to = |out: Copies<'k>| LinearEpilogue::to(Some(out), self.width);
         match self.output {
-            OutputCode::Store { out } => LinearEpilogue::Store { out: stored(out).into(), width },
-            OutputCode::Send { ref to, out } => {
-                LinearEpilogue::Store { out: call.copies(offset_of!(SendFields, outs), to, out), width }
-            }
+            OutputCode::Store { out } => to(stored(out).into()),
+            OutputCode::Send { to: ref devices, out } => to(call.copies(offset_of!(SendFields, outs), devices, out)),
             OutputCode::Add { residual, out, scaled } => {
-                let residual = call.stored(offset_of!(AddFields, residual), residual, Generation::Residual);
+                let residual = Some(call.stored(offset_of!(AddFields, residual), residual, Generation::Residual));
                 let scaled = scaled.map(|code| call.scaled_output(offset_of!(AddFields, scaled), code));
-                LinearEpilogue::Add { residual, out: stored(out), width, scaled }
+                LinearEpilogue { residual, scaled, ..to(stored(out).into()) }
             }
             OutputCode::Gated { activation, up_bias, out, scaled } => {
                 let up_bias = up_bias.map(|bias| call.plain(offset_of!(GatedFields, up_bias), bias));
-                let terms = scaled.map(|code| call.scaled_output(offset_of!(GatedFields, scaled), code));
-                let out = terms.map_or_else(|| ActivationOutput::Rows(stored(out)), ActivationOutput::Terms);
-                LinearEpilogue::Gated { activation, up_bias, out, width }
+                let scaled = scaled.map(|code| call.scaled_output(offset_of!(GatedFields, scaled), code));
+                let functions = ResultFunctions { activation: Some(activation), soft_cap: None };
+                let out = scaled.is_none().then(|| stored(out).into());
+                let to = LinearEpilogue::to(out, self.width);
+                LinearEpilogue { bias: [None, up_bias], gated: true, functions, scaled, ..to }
             }
             OutputCode::Logits { soft_cap, tiles, shard, on } => {
                 let [value, index] = [offset_of!(LogitsFields, best_value), offset_of!(LogitsFields, best_index)]
@@ -402,14 +403,10 @@ impl LinearTile {
                 let tile = call.value(offset_of!(LogitsFields, index));
                 let bests = TileBests { value: value.cast(), index: index.cast(), tiles };
                 let shard = shard.then(|| call.value(offset_of!(LogitsFields, shard)));
-                LinearEpilogue::Logits {
-                    soft_cap,
-                    out: call.array_on(on, offset_of!(TileFields, out), Float::F32),
-                    width,
-                    bests,
-                    tile,
-                    shard,
-                }
+                let functions = ResultFunctions { activation: None, soft_cap };
+                let candidates = Some(ArgmaxCandidates { bests, tile });
+                let out = call.array_on(on, offset_of!(TileFields, out), Float::F32);
+                LinearEpilogue { functions, candidates, shard, ..to(out.into()) }
             }
         }
     }
@@ -438,14 +435,15 @@ impl DeviceFunction for LinearTile {
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {
         let first_row = call.value(offset_of!(TileFields, first_row));
-        let output = self.output(call);
+        let epilogue = self.epilogue(call);
         let first = call.value(offset_of!(TileFields, first));
         let end = call.value(offset_of!(TileFields, end));
         let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
+        let epilogue = LinearEpilogue { bias: [bias, epilogue.bias[1]], ..epilogue };
         let TileCode { strip, rows, input, a_operand, .. } = self.tile;
         let input = input.of(call, offset_of!(TileFields, input), strip.k());
         let pitch = strip.k();
-        let tile = linear::LinearTask { strip, pitch, rows, first_row, first, end, input, a_operand, bias, output };
+        let tile = linear::LinearTask { strip, pitch, rows, first_row, first, end, input, a_operand, epilogue };
         call.announcing(self.early, |announce| linear::linear(call.team(), call.scratch(), weights, tile, announce));
     }
 }

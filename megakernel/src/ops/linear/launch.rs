@@ -1,11 +1,12 @@
 //! A linear layer as launches: its norm, and a product of all rows.
 
+use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::gemv::hopper::WeightRows;
 
 use super::device::cap_of;
 use super::{Linear, LinearInput, LinearOutput};
 use crate::vm::device::Unsupported;
-use crate::vm::graph::{Functions, GraphPlanner, LaunchOp, NormActivations, NormOf, ProductInput, RowHeads, Scratch};
+use crate::vm::graph::{GraphPlanner, LaunchOp, NormActivations, NormOf, ProductInput, RowHeads, Scratch};
 
 impl LaunchOp for Linear {
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
@@ -22,7 +23,7 @@ impl LaunchOp for Linear {
                 let layers = &[layer, (up, up_bias)][..];
                 let results = WeightRows::Gated(features);
                 let to = Scratch::Gated;
-                let functions = Functions { activation, ..Functions::default() };
+                let functions = ResultFunctions { activation: Some(activation), ..ResultFunctions::default() };
                 plan.product(&ProductInput { a, layers, results, functions, to })?;
                 plan.stands_for(out, RowHeads { scratch: Scratch::Gated, first: 0, of_row: 1 });
                 Ok(())

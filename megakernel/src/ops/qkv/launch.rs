@@ -1,13 +1,12 @@
 //! Queries, keys and values as launches: one product of all three, then rotation and append.
 
+use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::gemv::hopper::WeightRows;
 
 use super::{KeyOutput, Qkv};
 use crate::ops::linear::launched_activations;
 use crate::vm::device::Unsupported;
-use crate::vm::graph::{
-    Appended, Functions, GraphPlanner, HeadsOut, HeadsPart, LaunchOp, ProductInput, RowHeads, Scratch,
-};
+use crate::vm::graph::{Appended, GraphPlanner, HeadsOut, HeadsPart, LaunchOp, ProductInput, RowHeads, Scratch};
 
 impl LaunchOp for Qkv {
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
@@ -16,7 +15,7 @@ impl LaunchOp for Qkv {
         let [_, heads, dim] = plan.extents(self.q)?;
         let [kv_heads, ..] = plan.pool(self.v_pool)?;
         let results = WeightRows::Groups { group: heads / kv_heads.max(1), kv_heads, dim };
-        let functions = Functions::default();
+        let functions = ResultFunctions::default();
         let product = ProductInput { a, layers: &layers, results, functions, to: Scratch::Projected };
         if let KeyOutput::RopeAppend { rope, pool } = &self.k {
             let appended = Appended { at: &self.at, rotation: rope, queries: self.q, pools: [*pool, self.v_pool] };

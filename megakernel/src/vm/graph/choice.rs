@@ -2,6 +2,7 @@
 //! random, and how it is fed back.
 
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
+use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::gemv::hopper;
 use tilewright_kernels::sample::{FeedShape, argmax_rows, best_rows, feed_rows, sample_rows};
 use tilewright_kernels::tile::Float;
@@ -9,7 +10,7 @@ use tilewright_kernels::tile::Float;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::plan::{ChoicePlan, LogitsPlan};
 use super::planner::{GraphPlanner, copying_warps};
-use super::products::{Functions, Multiply, OutputProjection};
+use super::products::{Multiply, OutputProjection};
 use super::run::LINES;
 use crate::vm::device::{MAX_ENDS, Unsupported};
 
@@ -88,7 +89,7 @@ impl GraphPlanner<'_> {
         let layers = &[layer][..];
         let results = vocab.into();
         let to = LaunchMemory::Scratch(Scratch::WantedLogits);
-        let functions = Functions { soft_cap, ..Functions::default() };
+        let functions = ResultFunctions { soft_cap, ..ResultFunctions::default() };
         let product = Multiply { rows, a, layers, results, functions, to, wide: true, added: false };
         if self.program.devices == 1
             && !sampled

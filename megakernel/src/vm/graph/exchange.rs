@@ -1,13 +1,14 @@
 //! What several devices exchange between launches, where they meet: parts of sums, and logits for
 //! the one that chooses.
 
+use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::exchange::{MEET_WORDS, PartsShape, ResidualAdd, SumNormShape, meet, sum_parts, sum_rms_norm};
 use tilewright_kernels::tile::Float;
 
 use super::launch::{AllReduce, Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::norms::{NormActivations, NormOf};
 use super::planner::{GraphPlanner, RowHeads};
-use super::products::{Functions, ProductInput};
+use super::products::ProductInput;
 use super::tuning::Exchange;
 use crate::program::BufferId;
 use crate::vm::device::Unsupported;
@@ -50,7 +51,7 @@ impl GraphPlanner<'_> {
             (true, Some(Scratch::Part)) => Scratch::OtherPart,
             (true, _) | (false, _) => Scratch::Part,
         };
-        let functions = Functions::default();
+        let functions = ResultFunctions::default();
         self.product(&ProductInput { a, layers: &[layer], results: features.into(), functions, to })?;
         self.part_in(to, out, [rows, features], Float::Bf16);
         Ok(())

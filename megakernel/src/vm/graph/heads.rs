@@ -1,7 +1,8 @@
 //! Heads that a projection left: normalised, rotated, stored or appended.
 
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::gemv::hopper::{HeadPages, WeightRows};
+use tilewright_kernels::gemv::HeadPages;
+use tilewright_kernels::gemv::hopper::WeightRows;
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::rope::{HeadRun, HeadRuns, rope_runs};
 use tilewright_kernels::tile::Float;

@@ -66,6 +66,6 @@ pub use peers::GraphPeers;
 pub use plan::{ChoicePlan, GraphPlan, GraphTarget, LogitsPlan};
 pub use planner::GraphPlanner;
 pub(crate) use planner::RowHeads;
-pub(crate) use products::{Functions, ProductInput};
+pub(crate) use products::ProductInput;
 pub use run::MOST_QUEUED;
 pub use tuning::{Exchange, GraphOptions, GraphTuning, NoExchange, ProductTuning};

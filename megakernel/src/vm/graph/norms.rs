@@ -2,7 +2,7 @@
 //! product after it.
 
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
-use tilewright_kernels::gemv::hopper;
+use tilewright_kernels::gemv::GemvEpilogue;
 use tilewright_kernels::norm::{NormShape, SLOT, add_rms_norm_rows, rms_norm_rows};
 use tilewright_kernels::tile::Float;
 
@@ -113,7 +113,7 @@ impl GraphPlanner<'_> {
     /// activations are `x ⊙ g`, and squares lie beside them.
     pub(super) fn begin_norm(&mut self, norm: NormOf) -> Result<bool, Unsupported> {
         let [rows, width] = self.extents(norm.x)?;
-        let finish = |product: &PackedProduct| hopper::HopperEpilogue { normed: Some(Float::F32), ..product.finish };
+        let finish = |product: &PackedProduct| GemvEpilogue { normed: Some(Float::F32), ..product.finish };
         let begins = match &self.pending {
             Some(Pending::Begun { out, launch }) if *out == norm.x && width.is_multiple_of(SLOT) => match launch {
                 Begun::Embedding(embedding) => embedding.width.is_multiple_of(WARP) && embedding.shard.is_none(),

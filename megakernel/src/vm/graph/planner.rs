@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_kernels::gemm::{GemmProblem, PlannedLaunch};
-use tilewright_kernels::gemv::hopper;
+use tilewright_kernels::gemv::{GemvEpilogue, hopper};
 use tilewright_kernels::tile::Float;
 
 use super::choice::MOST_ALONE;
@@ -65,7 +65,7 @@ pub struct GraphPlanner<'p> {
     pub(super) packed: Option<&'p Packed>,
     pub(crate) tuning: Option<GraphTuning>,
     pub(super) products: &'p [ProductTuning],
-    pub(super) packed_steps: HashMap<(hopper::HopperPlan, hopper::HopperEpilogue), (usize, PlannedLaunch)>,
+    pub(super) packed_steps: HashMap<(hopper::HopperPlan, GemvEpilogue), (usize, PlannedLaunch)>,
 }
 
 impl<'p> GraphPlanner<'p> {

@@ -3,10 +3,11 @@
 
 use half::bf16;
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::activation::{Activation, SoftCap};
+use tilewright_kernels::activation::SoftCap;
 use tilewright_kernels::embed::TableOrder;
-use tilewright_kernels::gemm::{self, Argument, Epilogue, GemmBuffer as Of, GemmDevice, GemmProblem, PlannedLaunch};
-use tilewright_kernels::gemv::{self, hopper, hopper::WeightRows};
+use tilewright_kernels::epilogue::{Epilogue, ResultFunctions};
+use tilewright_kernels::gemm::{self, Argument, GemmBuffer as Of, GemmDevice, GemmProblem, PlannedLaunch};
+use tilewright_kernels::gemv::{GemvEpilogue, hopper, hopper::WeightRows};
 use tilewright_kernels::quant::Widen;
 use tilewright_kernels::tile::Float;
 
@@ -33,17 +34,8 @@ pub(crate) struct ProductInput<'a> {
     /// What their rows are.
     pub results: WeightRows,
     /// What results go through.
-    pub functions: Functions,
+    pub functions: ResultFunctions,
     pub to: Scratch,
-}
-
-/// The functions of one number that the results of a product go through.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Functions {
-    /// That of gates, where results are gated.
-    pub activation: Activation,
-    /// That of logits.
-    pub soft_cap: Option<SoftCap>,
 }
 
 /// The output projection.
@@ -61,7 +53,7 @@ pub(super) struct Multiply<'a> {
     pub layers: &'a [(BufferId, Option<BufferId>)],
     pub results: WeightRows,
     /// What results go through.
-    pub functions: Functions,
+    pub functions: ResultFunctions,
     pub to: LaunchMemory,
     /// Whether results are f32, else bf16.
     pub wide: bool,
@@ -69,12 +61,20 @@ pub(super) struct Multiply<'a> {
     pub added: bool,
 }
 
+impl Multiply<'_> {
+    /// Its epilogue with a bias, but for what results are added to.
+    fn epilogue(&self, bias: Option<usize>) -> Epilogue {
+        let gated = matches!(self.results, WeightRows::Gated(_));
+        Epilogue { scale: None, bias: bias.is_some(), gated, functions: self.functions, residual: false }
+    }
+}
+
 /// A product of packed weights.
 #[derive(Clone)]
 pub(crate) struct PackedProduct {
     strips: PackedStrips,
     pub(super) plan: hopper::HopperPlan,
-    pub(super) finish: hopper::HopperEpilogue,
+    pub(super) finish: GemvEpilogue,
     a: LaunchMemory,
     pub(super) to: LaunchMemory,
     bias: Option<usize>,
@@ -126,7 +126,7 @@ impl GraphPlanner<'_> {
         match a {
             NormActivations::Scratch(_) => self.settle(),
             NormActivations::Norm(norm) => {
-                let scaled = hopper::HopperEpilogue { scaled: true, ..packed.finish };
+                let scaled = packed.finish.ending_norm();
                 if scaled.check(&packed.plan).is_ok() && self.begin_norm(norm)? {
                     (packed.finish, packed.eps) = (scaled, Some(norm.eps));
                 } else {
@@ -156,7 +156,7 @@ impl GraphPlanner<'_> {
         let results = features.into();
         let to = LaunchMemory::Scratch(Scratch::Residual);
         let a_memory = LaunchMemory::Scratch(a);
-        let functions = Functions::default();
+        let functions = ResultFunctions::default();
         let product = Multiply { rows, a: a_memory, layers, results, functions, to, wide: true, added: true };
         let Some(packed) = self.packed_of(&product) else {
             self.product(&ProductInput {
@@ -192,7 +192,7 @@ impl GraphPlanner<'_> {
             let layers = &[layer][..];
             let results = vocab.into();
             let to = LaunchMemory::Logits;
-            let functions = Functions { soft_cap, ..Functions::default() };
+            let functions = ResultFunctions { soft_cap, ..ResultFunctions::default() };
             self.multiply(&Multiply { rows, a, layers, results, functions, to, wide: true, added: false })
         };
         let of_row = of(1, LaunchMemory::NormedRow)?;
@@ -242,8 +242,8 @@ impl GraphPlanner<'_> {
             hopper::choose_for(product.rows, product.results, strips.strip, most, fits)
         };
         // What is added to the residual stream may begin a norm.
-        let epilogue = gemv::Epilogue { residual: true, wide: true, ..gemv::Epilogue::default() };
-        let begins = hopper::HopperEpilogue { normed: Some(Float::F32), ..epilogue.into() };
+        let epilogue = Epilogue { residual: true, ..Epilogue::default() };
+        let begins = GemvEpilogue { wide: true, normed: Some(Float::F32), ..epilogue.into() };
         let tuning = Some(()).filter(|()| product.added).and_then(|()| choose(&|plan| begins.check(plan).is_ok()));
         let tuning = tuning.or_else(|| choose(&|_| true))?;
         let shape = [product.results.packed(), strips.strip.k()];
@@ -251,9 +251,8 @@ impl GraphPlanner<'_> {
         let plan = |tuning| hopper::HopperPlan::new(product.rows, product.results, strips.strip, tuning);
         let plan = set.and_then(|set| plan(set.applied(tuning)).ok()).or_else(|| plan(tuning).ok())?;
         let bias = self.bias(product.layers);
-        let epilogue = gemv::Epilogue { bias: bias.is_some(), residual: product.added, wide: product.wide };
-        let Functions { activation, soft_cap } = product.functions;
-        let finish = hopper::HopperEpilogue { activation, soft_cap, ..epilogue.into() };
+        let epilogue = Epilogue { residual: product.added, ..product.epilogue(bias) };
+        let finish = GemvEpilogue { wide: product.wide, ..epilogue.into() };
         Some(PackedProduct { strips, plan, finish, a: product.a, to: product.to, bias, eps: None })
     }
 
@@ -287,10 +286,7 @@ impl GraphPlanner<'_> {
             [] => return Err(Unsupported::Launch { what: "a product without weights" }),
         };
         let bias = self.bias(product.layers);
-        let gated = matches!(product.results, WeightRows::Gated(_)).then_some(product.functions.activation);
-        let soft_cap = product.functions.soft_cap;
-        let epilogue = Epilogue { bias: bias.is_some(), gated, soft_cap, ..Epilogue::default() };
-        let problem = GemmProblem::new(product.rows, product.results.results(), k).epilogue(epilogue);
+        let problem = GemmProblem::new(product.rows, product.results.results(), k).epilogue(product.epilogue(bias));
         let key = (problem, product.wide);
         if !self.steps.contains_key(&key) {
             let target = GemmDevice { arch: self.arch, multiprocessors: self.multiprocessors, aligned: ALIGNED };

@@ -1,0 +1,181 @@
+//! The epilogue of a linear product: what becomes of its sums, in every product the same.
+//!
+//! | step | computes | from |
+//! |---|---|---|
+//! | [`ResultOperands::affine`] | `y = s·(A·B) + bias` | the scale of a row or of the operands, a number per column |
+//! | [`ResultFunctions::apply`] | `activation(y)·u`, where gated with `u = s·(A·B₂) + bias₂`; a soft cap; `+ residual` | a number per result |
+//!
+//! An [`Epilogue`] says on the host which steps there are. On the device a product calls the two
+//! functions for a run of neighbouring results, from wherever its sums lie, and gives the operands
+//! by [`ResultOperands`]: loaded before the sums are there, or where they are needed. A further
+//! step is a field of [`ResultFunctions`] or a method of [`ResultOperands`], and a line in the
+//! function that applies it.
+//!
+//! | product | sums lie in | a run | operands |
+//! |---|---|---|---|
+//! | [`gemm`](crate::gemm) | accumulators; partial sums in memory | a result | are loaded where they are needed |
+//! | [`gemv`](crate::gemv::gemv) | shared memory | a result | are loaded where they are needed |
+//! | [`gemv::hopper`](crate::gemv::hopper) | shared memory | one result or four | are loaded ahead |
+//! | [`gemv::linear`](crate::gemv::linear) | shared memory | a result | are loaded before the product |
+//!
+//! This module imports `activation` and, for its oracle, `naive`.
+
+use core::array::from_fn;
+
+use tilewright_codegen::build::Val;
+
+use crate::activation::{Activation, SoftCap};
+use crate::naive;
+
+/// The epilogue of a product: `y = s·(A·B) + bias`, then its [functions](ResultFunctions), then
+/// `+ residual`.
+///
+/// ```
+/// use tilewright_kernels::activation::Activation;
+/// use tilewright_kernels::epilogue::Epilogue;
+/// let gated = Epilogue { bias: true, ..Epilogue::gate(Activation::Silu) };
+/// assert!(gated.gated && gated.functions.activation == Some(Activation::Silu));
+/// assert_ne!(gated, Epilogue::default());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Epilogue {
+    /// What the sums are multiplied by first.
+    pub scale: Option<SumScale>,
+    /// A number per column is added to the sums.
+    pub bias: bool,
+    /// B has twice the columns: gates, which go through the activation, then what they multiply.
+    pub gated: bool,
+    /// The functions of a result.
+    pub functions: ResultFunctions,
+    /// A matrix of the result's extents is added last.
+    pub residual: bool,
+}
+
+/// What the sums of a product are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SumScale {
+    /// The product of two numbers in device memory, A's scale and B's: what operands of 8 bits were
+    /// divided by. A matrix product has it.
+    Operands,
+    /// One over the root of the mean square of the row's activations: the prologue of a product
+    /// whose activations are `x ⊙ g` of an RMS norm. Matrix-vector products have it.
+    Norm,
+}
+
+/// The functions that a result goes through between bias and residual.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ResultFunctions {
+    /// The activation, of gates where the product is gated.
+    pub activation: Option<Activation>,
+    /// A soft cap of what is there so far: of logits.
+    pub soft_cap: Option<SoftCap>,
+}
+
+/// Which sums of a gated product: those of gates, or those that gates multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateSums {
+    /// Of the gates; of a product that is not gated, its only ones.
+    Gate,
+    /// Of what the gates multiply.
+    Up,
+}
+
+/// The operands of a run of `N` neighbouring results of a row, as the product has them.
+pub trait ResultOperands<'k, const N: usize> {
+    /// What the sums are multiplied by.
+    fn scale(&self) -> Option<Val<'k, f32>>;
+
+    /// What is added to the sums.
+    fn bias(&self, of: GateSums) -> Option<[Val<'k, f32>; N]>;
+
+    /// What is added to the results.
+    fn residual(&self) -> Option<[Val<'k, f32>; N]>;
+
+    /// Scales sums and adds the bias.
+    #[track_caller]
+    fn affine(&self, of: GateSums, sums: [Val<'k, f32>; N]) -> [Val<'k, f32>; N] {
+        let sums = self.scale().map_or(sums, |scale| sums.map(|sum| sum * scale));
+        self.bias(of).map_or(sums, |bias| from_fn(|i| sums[i] + bias[i]))
+    }
+}
+
+/// Operands that are there before the sums.
+#[derive(Clone, Copy)]
+pub struct LoadedOperands<'k, const N: usize> {
+    /// What the sums are multiplied by.
+    pub scale: Option<Val<'k, f32>>,
+    /// What is added to the sums: of gates, and of what they multiply.
+    pub bias: [Option<[Val<'k, f32>; N]>; 2],
+    /// What is added to the results.
+    pub residual: Option<[Val<'k, f32>; N]>,
+}
+
+impl<'k, const N: usize> ResultOperands<'k, N> for LoadedOperands<'k, N> {
+    fn scale(&self) -> Option<Val<'k, f32>> {
+        self.scale
+    }
+
+    fn bias(&self, of: GateSums) -> Option<[Val<'k, f32>; N]> {
+        self.bias[of as usize]
+    }
+
+    fn residual(&self) -> Option<[Val<'k, f32>; N]> {
+        self.residual
+    }
+}
+
+impl Epilogue {
+    /// Gates with an activation: `activation(y)·u`.
+    pub fn gate(activation: Activation) -> Epilogue {
+        let functions = ResultFunctions { activation: Some(activation), ..ResultFunctions::default() };
+        Epilogue { gated: true, functions, ..Epilogue::default() }
+    }
+}
+
+impl ResultFunctions {
+    /// The results of a run, from its [affine](ResultOperands::affine) sums and, where the product
+    /// is gated, those that its gates multiply: `up` gives one of them.
+    #[track_caller]
+    pub fn apply<'k, const N: usize>(
+        self,
+        y: [Val<'k, f32>; N],
+        up: Option<&dyn Fn(usize) -> Val<'k, f32>>,
+        operands: &impl ResultOperands<'k, N>,
+    ) -> [Val<'k, f32>; N] {
+        let activated = |i: usize| {
+            let y = self.activation.map_or(y[i], |activation| activation.apply(y[i]));
+            up.map_or(y, |up| y * up(i))
+        };
+        let y: [Val<f32>; N] = from_fn(activated);
+        let y = self.soft_cap.map_or(y, |cap| y.map(|y| cap.apply(y)));
+        operands.residual().map_or(y, |residual| from_fn(|i| y[i] + residual[i]))
+    }
+
+    /// What [`ResultFunctions::apply`] makes of a value without a residual, and by how much that
+    /// may be off: of `[value, error]` and, where the product is gated, those of what its gate
+    /// multiplies. A gate passes on the error of both ([`slope`](Activation::slope)); the functions
+    /// add theirs, and the product is rounded.
+    ///
+    /// ```
+    /// use tilewright_kernels::epilogue::ResultFunctions;
+    /// assert_eq!(ResultFunctions::default().expected([2.0, 0.25], None), [2.0, 0.25]);
+    /// assert_eq!(ResultFunctions::default().expected([2.0, 0.25], Some([3.0, 0.5])), [6.0, 1.875 + 6.0 * 2f64.powi(-24)]);
+    /// ```
+    pub fn expected(self, y: [f64; 2], up: Option<[f64; 2]>) -> [f64; 2] {
+        let [mut value, mut error] = y;
+        if let Some(activation) = self.activation {
+            error = activation.slope() * error + activation.error(value);
+            value = naive::activate(activation, value);
+        }
+        if let Some([factor, of_factor]) = up {
+            error = error * (factor.abs() + of_factor) + of_factor * value.abs();
+            value *= factor;
+            error += 2f64.powi(-24) * value.abs();
+        }
+        if let Some(cap) = self.soft_cap {
+            value = naive::soft_cap(value, f64::from(cap.get()));
+            error += SoftCap::error(value);
+        }
+        [value, error]
+    }
+}
