@@ -26,7 +26,7 @@ pub enum Code {
     E2m1,
 }
 
-/// What the bits of a code spell. Whoever widens codes matches on this, and on no [`Code`].
+/// What the bits of a code spell. Code that widens matches on this, and on no [`Code`].
 ///
 /// ```
 /// use tilewright_kernels::quant::{Code, CodeFormat};
