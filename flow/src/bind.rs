@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use tilewright_graph::Graph;
+use tilewright_graph::dim::ModelShape;
+use tilewright_graph::dim::{Dim, ExtentError, InnerShape};
+use tilewright_graph::graph::ValueId;
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::Source;
 use tilewright_layout::DType;
 use tilewright_layout::tensor::{ShapeError, TensorId, TensorPlace, VTensor};
 
 use crate::declare::Declarations;
-use crate::dim::{Dim, InnerShape};
 use crate::error::BindError;
 use crate::flow::{FlowPass, Traced};
-use crate::graph::{PassGraph, ValueId};
-use crate::op::{Effect, FlowOp, SourceOp};
-use crate::shape::ModelShape;
 
 /// The inner extents of everything in a flow, for a model. Only [`Traced::extents`] makes one.
 #[derive(Clone, Debug)]
@@ -74,7 +76,7 @@ impl Traced {
             requirement.check(model)?;
         }
         let of_graph =
-            |graph: &PassGraph| graph.nodes().iter().map(|node| node.shape.bind(model)).collect::<Result<Vec<_>, _>>();
+            |graph: &Graph| graph.ids().map(|id| graph.row(id).shape.bind(model)).collect::<Result<Vec<_>, _>>();
         let Declarations { fields, states, parameters } = &self.declared;
         Ok(FlowExtents {
             model: *model,
@@ -96,7 +98,7 @@ impl Traced {
         let mut values = Vec::new();
         for (decl, shape) in self.declared.parameters.iter().zip(&extents.parameters) {
             let elements = shape[0] * shape[1];
-            let too_many = || BindError::Extent { dim: decl.shape.elements(), model: *model };
+            let too_many = || ExtentError::Extent { dim: decl.shape.elements(), model: *model };
             let wanted = elements.checked_mul(model.kv_heads).ok_or_else(too_many)?;
             let given = parameters
                 .get(&decl.name)
@@ -118,26 +120,30 @@ impl Traced {
     /// [`ShapeError`] where an extent has no padded one.
     pub fn vtensor(&self, extents: &FlowExtents, id: ValueId) -> Result<VTensor, ShapeError> {
         let [d0, d1] = extents.indexer[id.index()];
-        let node = self.indexer.node(id);
-        let dtype = self.dtype(&node.op);
-        VTensor::new(&[0, d0, d1], dtype, TensorPlace::Device(0), node.format, TensorId(id.index() as u32))
+        let dtype = self.dtype(self.indexer.op(id));
+        VTensor::new(
+            &[0, d0, d1],
+            dtype,
+            TensorPlace::Device(0),
+            self.indexer.row(id).format,
+            TensorId(id.index() as u32),
+        )
     }
 
     /// The type that an op's value is kept in: what was declared, bf16 for queries, keys and
     /// values, f32 in between.
-    pub fn dtype(&self, op: &FlowOp) -> DType {
-        match op {
-            FlowOp::Source(SourceOp::Query | SourceOp::Keys | SourceOp::Values | SourceOp::Parameter(_)) => DType::BF16,
-            FlowOp::Source(SourceOp::Field(id) | SourceOp::Fill(id, _)) => self.declared.fields[id.index()].dtype,
-            FlowOp::Source(SourceOp::Load(id)) => self.declared.states[id.index()].dtype,
-            FlowOp::Effect(Effect::Store(id)) => self.declared.fields[id.index()].dtype,
-            FlowOp::Effect(Effect::Save(id)) => self.declared.states[id.index()].dtype,
-            FlowOp::Source(SourceOp::Positions) | FlowOp::Effect(Effect::Select) => DType::U32,
-            FlowOp::Elementwise(_)
-            | FlowOp::Reduction(_)
-            | FlowOp::Product(_)
-            | FlowOp::Rearrange(_)
-            | FlowOp::Row(_) => DType::F32,
+    pub fn dtype(&self, op: &Op) -> DType {
+        let declared = &self.declared;
+        match *op {
+            Op::Load { from: source } | Op::Store { to: source, .. } => match source {
+                Source::Query | Source::Keys | Source::Values | Source::Parameter(_) => DType::BF16,
+                Source::Field(id) => declared.fields[id.index()].dtype,
+                Source::State(id) => declared.states[id.index()].dtype,
+                Source::Positions => DType::U32,
+            },
+            Op::Fill { field, .. } => declared.fields[field.index()].dtype,
+            Op::Select { .. } => DType::U32,
+            _ => DType::F32,
         }
     }
 }

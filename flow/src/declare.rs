@@ -2,11 +2,11 @@
 
 use std::panic::Location;
 
+use tilewright_graph::dim::{Dim, InnerShape};
+use tilewright_graph::rows::{FieldId, ParameterId, StateId};
 use tilewright_layout::DType;
 
-use crate::dim::{Dim, InnerShape};
 use crate::error::{FlowProblem, TraceError};
-use crate::op::{FieldId, ParameterId, StateId};
 
 /// A declared field: one row for each block of the pool, written when the block completes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +121,8 @@ impl Declare {
             self.errors.push(TraceError { problem: FlowProblem::Name { noun, name: name.into(), why }, at });
         }
         if !shape.0.iter().all(|dim| dim.is_valid()) || !shape.elements().is_valid() {
-            self.errors.push(TraceError { problem: FlowProblem::Extent { op: format!("{noun} `{name}`"), shape }, at });
+            self.errors
+                .push(TraceError { problem: FlowProblem::Extent { noun: format!("{noun} `{name}`"), shape }, at });
         }
     }
 }

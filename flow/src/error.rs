@@ -4,56 +4,30 @@ use std::fmt;
 use std::panic::Location;
 
 use thiserror::Error;
-
-use crate::dim::{Dim, InnerShape, Requirement};
-use crate::shape::ModelShape;
+use tilewright_graph::dim::{ExtentError, InnerShape, ModelShape, Need, Relation};
+use tilewright_graph::{GraphErrors, Problem, interpret};
 
 /// What an op of a flow breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FlowProblem {
-    /// Two shapes that do not go together.
-    #[error("{op}: operand {operand} has shape {found}, which does not fit {other}: {rule}")]
-    Operands {
+    /// Operands that do not go together, or a shape that no model has.
+    #[error("{op}: {problem}")]
+    Op {
         /// The op.
         op: &'static str,
-        /// The operand.
-        operand: &'static str,
-        /// Its shape.
-        found: InnerShape,
-        /// The shape that it should go with.
-        other: InnerShape,
-        /// What must hold.
-        rule: &'static str,
+        /// The rule of the graph.
+        problem: Problem,
     },
-    /// An extent that no model has.
-    #[error("{op}: shape {shape} has an extent that is 0, a fraction or too large; give whole extents of at least 1")]
+    /// A graph that is not valid.
+    #[error(transparent)]
+    Graph(GraphErrors),
+    /// A declared extent that no model has.
+    #[error("{noun}: shape {shape} has an extent that is 0, a fraction or too large; give whole extents of at least 1")]
     Extent {
-        /// The op or declaration.
-        op: String,
+        /// The declaration.
+        noun: String,
         /// The shape.
         shape: InnerShape,
-    },
-    /// A range outside its axis.
-    #[error("{op}: range {start}..{end} is not within the axis of {size}; give start ≤ end ≤ {size}")]
-    Range {
-        /// The op.
-        op: &'static str,
-        /// First index.
-        start: u32,
-        /// Index after the last.
-        end: u32,
-        /// The axis.
-        size: Dim,
-    },
-    /// Neighbours that do not fill the axis.
-    #[error("{op}: {every} neighbours do not divide the axis of {size}; give a divisor of at least 1")]
-    Interleave {
-        /// The op.
-        op: &'static str,
-        /// How many neighbours.
-        every: u32,
-        /// The axis.
-        size: Dim,
     },
     /// A name that cannot be declared.
     #[error("{noun} `{name}` cannot be declared: the name is {why}; choose another")]
@@ -122,28 +96,54 @@ impl fmt::Display for FlowErrors {
 
 impl std::error::Error for FlowErrors {}
 
+/// A relation of two extents that tracing could not decide. Binding checks it.
+#[derive(Clone, Copy, Debug)]
+pub struct Requirement {
+    /// The relation.
+    pub need: Need,
+    /// The op that asks.
+    pub op: &'static str,
+    /// The flow's line.
+    pub at: &'static Location<'static>,
+}
+
+impl Requirement {
+    /// Whether it limits the tokens of a block.
+    pub fn is_of_blocks(&self) -> bool {
+        self.need.left.is_of_blocks() || self.need.right.is_of_blocks()
+    }
+
+    /// Checks it for a model.
+    ///
+    /// # Errors
+    /// [`BindError::Requirement`], or as [`Dim::bind`](tilewright_graph::dim::Dim::bind).
+    pub fn check(&self, model: &ModelShape) -> Result<(), BindError> {
+        let left = self.need.left.bind(model)?;
+        let right = self.need.right.bind(model)?;
+        let holds = match self.need.relation {
+            Relation::Equal => left == right,
+            Relation::Multiple => left.is_multiple_of(right),
+            Relation::AtLeast => left >= right,
+        };
+        if holds { Ok(()) } else { Err(BindError::Requirement { requirement: *self, left, right }) }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.need.fmt(f)
+    }
+}
+
 /// Why a flow does not fit a model or its parameters.
 #[derive(Clone, Debug, Error)]
 pub enum BindError {
-    /// An extent that is 0 or too large in this model.
-    #[error("extent {dim} is 0 or too large for a model of {model}; choose other sizes")]
-    Extent {
-        /// The extent.
-        dim: Dim,
-        /// The model.
-        model: ModelShape,
-    },
+    /// An extent that has no number in this model.
+    #[error(transparent)]
+    Extent(#[from] ExtentError),
     /// A model that attends to nothing.
     #[error("a model with 0 key heads has no attention; give at least 1")]
     NoHeads,
-    /// An extent that is not a whole number in this model.
-    #[error("extent {dim} is not a whole number for a model of {model}; choose sizes that divide")]
-    Fraction {
-        /// The extent.
-        dim: Dim,
-        /// The model.
-        model: ModelShape,
-    },
     /// What an op asks of the model.
     #[error(
         "{op} at {at} asks for {requirement}, but the model has {left} and {right}; choose other sizes of blocks or another flow",
@@ -242,6 +242,9 @@ pub enum RunError {
         /// What the flow is bound to.
         wanted: String,
     },
+    /// A graph that cannot be run.
+    #[error(transparent)]
+    Graph(#[from] interpret::RunError),
     /// A budget that covers no sensible selection.
     #[error("budget: {name} is {value}; give {bound}")]
     Budget {

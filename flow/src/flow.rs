@@ -1,14 +1,18 @@
 //! A flow, and what tracing makes of it.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
 
+use tilewright_graph::Graph;
+use tilewright_graph::dim::ModelShape;
+use tilewright_graph::graph::ValueId;
+use tilewright_graph::op::Op;
+use tilewright_graph::passes::{Cleaned, RemovalReason, clean};
+use tilewright_graph::rows::{FieldId, Source, StateId};
+
 use crate::declare::{Declarations, Declare, DeclareState};
-use crate::dim::Requirement;
-use crate::error::{FlowErrors, FlowProblem};
-use crate::graph::{PassGraph, Removed, ValueId, clean};
-use crate::op::{FieldId, FlowOp, SourceOp, StateId};
-use crate::shape::ModelShape;
+use crate::error::{FlowErrors, FlowProblem, Requirement, TraceError};
 use crate::trace::{Block, Done, Recorder, Recording, Step};
 
 /// Which blocks of keys and values a query attends to.
@@ -44,7 +48,7 @@ use crate::trace::{Block, Done, Recorder, Recording, Step};
 /// }
 ///
 /// let traced = trace(&Centroids)?;
-/// assert_eq!(traced.indexer.nodes().len(), 5);
+/// assert_eq!(traced.indexer.ids().count(), 5);
 /// assert!(traced.report.removed.is_empty());
 /// # Ok::<(), FlowErrors>(())
 /// ```
@@ -78,9 +82,9 @@ pub struct Traced {
     /// Fields, states and parameters.
     pub declared: Declarations,
     /// The pass of a complete block.
-    pub cache: PassGraph,
+    pub cache: Graph,
     /// The pass of a step.
-    pub indexer: PassGraph,
+    pub indexer: Graph,
     /// What the live ops ask of a model.
     pub requirements: Vec<Requirement>,
     /// What tracing took out, and what looks like an oversight.
@@ -107,8 +111,31 @@ pub struct FlowReport {
     pub unread_states: Vec<StateId>,
 }
 
+/// An op that was recorded and is not in the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// The op.
+    pub op: &'static str,
+    /// Its place among the recorded ops.
+    pub index: usize,
+    /// Why it went.
+    pub reason: RemovalReason,
+    /// The flow's line.
+    pub at: &'static Location<'static>,
+}
+
+impl fmt::Display for Removed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self.reason {
+            RemovalReason::Dead => "dead: nothing that is selected, saved or stored needs it",
+            RemovalReason::Same => "the same as an op before it",
+        };
+        write!(f, "{} at {}: {why}", self.op, self.at)
+    }
+}
+
 /// What a flow recorded, before anything is removed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct RecordedFlow {
     /// Fields, states and parameters.
     pub declared: Declarations,
@@ -130,32 +157,32 @@ pub fn record<F: Flow + ?Sized>(flow: &F) -> Result<RecordedFlow, FlowErrors> {
     let mut declare = DeclareState { declare };
     let state = flow.state(&mut declare);
     let Declare { declared, mut errors } = declare.declare;
-    let mut recorded = RecordedFlow { declared, ..RecordedFlow::default() };
 
-    let recorder = Recorder::new(&recorded.declared);
+    let recorder = Recorder::new(flow.name(), &declared);
     flow.forward_cache(&Block { recorder: &recorder, marker: PhantomData }, &fields);
-    for (index, field) in recorded.declared.fields.iter().enumerate() {
+    for (index, field) in declared.fields.iter().enumerate() {
         if recorder.stores(FieldId(index as u32)) == 0 {
             recorder.refuse(FlowProblem::NeverStored(field.name.clone()), caller);
         }
     }
-    let (recording, found) = recorder.into_parts();
-    recorded.cache = recording;
-    errors.extend(found);
+    let cache = recorder.finish();
 
-    let recorder = Recorder::new(&recorded.declared);
+    let recorder = Recorder::new(flow.name(), &declared);
     let Done(_) = flow.forward_indexer(Step { recorder: &recorder, marker: PhantomData }, &fields, state);
-    for (index, state) in recorded.declared.states.iter().enumerate() {
+    for (index, state) in declared.states.iter().enumerate() {
         match recorder.uses(StateId(index as u32)) {
             (0, _) => recorder.refuse(FlowProblem::NeverLoaded(state.name.clone()), caller),
             (_, 0) => recorder.refuse(FlowProblem::NeverSaved(state.name.clone()), caller),
             (_, _) => {}
         }
     }
-    let (recording, found) = recorder.into_parts();
-    recorded.indexer = recording;
-    errors.extend(found);
-    if errors.is_empty() { Ok(recorded) } else { Err(FlowErrors { flow: flow.name().into(), errors }) }
+    match (cache, recorder.finish()) {
+        (Ok(cache), Ok(indexer)) if errors.is_empty() => Ok(RecordedFlow { declared, cache, indexer }),
+        (cache, indexer) => {
+            errors.extend([cache, indexer].into_iter().filter_map(Result::err).flatten());
+            Err(FlowErrors { flow: flow.name().into(), errors })
+        }
+    }
 }
 
 /// Traces a flow: records both passes, removes what is dead or repeated, and reports it.
@@ -164,32 +191,44 @@ pub fn record<F: Flow + ?Sized>(flow: &F) -> Result<RecordedFlow, FlowErrors> {
 /// [`FlowErrors`]: everything that is wrong with it.
 #[track_caller]
 pub fn trace<F: Flow + ?Sized>(flow: &F) -> Result<Traced, FlowErrors> {
+    let caller = Location::caller();
     let recorded = record(flow)?;
     let mut requirements = Vec::new();
     let mut removed = Vec::new();
     let mut graph_of = |recording: &Recording| {
-        let (graph, gone, new) = clean(&recording.nodes);
-        let live = recording.requirements.iter().filter(|(id, _)| new[id.index()].is_some());
+        let Cleaned { graph, removed: gone, values } = clean(&recording.graph).map_err(|errors| {
+            let errors = vec![TraceError { problem: FlowProblem::Graph(errors), at: caller }];
+            FlowErrors { flow: flow.name().into(), errors }
+        })?;
+        let live = recording.requirements.iter().filter(|(id, _)| values[id.index()].is_some());
         requirements.extend(live.map(|(_, requirement)| *requirement));
-        removed.extend(gone);
-        graph
+        let steps: Vec<_> = recording.graph.steps().collect();
+        // Nobody wrote a source that is not read.
+        let gone = gone.into_iter().filter(|(index, _)| !steps[*index].op.is_source());
+        removed.extend(gone.map(|(index, reason)| Removed {
+            op: steps[index].op.name(),
+            index,
+            reason,
+            at: recording.lines[index],
+        }));
+        Ok(graph)
     };
-    let cache = graph_of(&recorded.cache);
-    let indexer = graph_of(&recorded.indexer);
+    let cache = graph_of(&recorded.cache)?;
+    let indexer = graph_of(&recorded.indexer)?;
     let RecordedFlow { declared, .. } = recorded;
     let fields = (0..declared.fields.len() as u32).map(FieldId);
     let states = (0..declared.states.len() as u32).map(StateId);
     let report = FlowReport {
         removed,
-        unread_fields: fields.filter(|id| !indexer.reads(SourceOp::Field(*id))).collect(),
-        unread_states: states.filter(|id| !indexer.reads(SourceOp::Load(*id))).collect(),
+        unread_fields: fields.filter(|id| !indexer.loads(Source::Field(*id))).collect(),
+        unread_states: states.filter(|id| !indexer.loads(Source::State(*id))).collect(),
     };
     Ok(Traced { name: flow.name().into(), declared, cache, indexer, requirements, report })
 }
 
 impl Traced {
     /// The graph of a pass.
-    pub const fn graph(&self, pass: FlowPass) -> &PassGraph {
+    pub const fn graph(&self, pass: FlowPass) -> &Graph {
         match pass {
             FlowPass::Cache => &self.cache,
             FlowPass::Indexer => &self.indexer,
@@ -224,25 +263,18 @@ impl Traced {
     }
 
     /// What a value is called in text forms: the name of a source, the id of everything else.
-    pub fn label(&self, graph: &PassGraph, id: ValueId) -> String {
-        match graph.node(id).op {
-            FlowOp::Source(source) => self.source_label(source),
-            _ => id.to_string(),
-        }
-    }
-
-    /// The name of a source.
-    pub fn source_label(&self, source: SourceOp) -> String {
+    pub fn label(&self, graph: &Graph, id: ValueId) -> String {
         let declared = &self.declared;
-        match source {
-            SourceOp::Query => "q".into(),
-            SourceOp::Keys => "k".into(),
-            SourceOp::Values => "v".into(),
-            SourceOp::Positions => "position".into(),
-            SourceOp::Field(id) => declared.fields[id.index()].name.clone(),
-            SourceOp::Parameter(id) => declared.parameters[id.index()].name.clone(),
-            SourceOp::Load(id) => format!("load({})", declared.states[id.index()].name),
-            SourceOp::Fill(_, number) => number.to_string(),
+        match *graph.op(id) {
+            Op::Load { from: Source::Query } => "q".into(),
+            Op::Load { from: Source::Keys } => "k".into(),
+            Op::Load { from: Source::Values } => "v".into(),
+            Op::Load { from: Source::Positions } => "position".into(),
+            Op::Load { from: Source::Field(id) } => declared.fields[id.index()].name.clone(),
+            Op::Load { from: Source::Parameter(id) } => declared.parameters[id.index()].name.clone(),
+            Op::Load { from: Source::State(id) } => format!("load({})", declared.states[id.index()].name),
+            Op::Fill { number, .. } => number.to_string(),
+            _ => id.to_string(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Sparse-attention flows: what to keep of each block of keys and values, and which blocks a query
 //! attends to.
 //!
-//! A [`Flow`] is a few typed lines. [`trace()`] records it once as two graphs: one for a block that
+//! A [`Flow`] is a few typed lines. [`trace()`] records it once as two
+//! [graphs](tilewright_graph::rows): one for a block that
 //! becomes complete, one for a decode step. Illegal combinations of formats do not compile. Shapes
 //! are checked while tracing, for every model at once; what depends on the model is checked when
 //! the flow is bound to it.
@@ -26,8 +27,7 @@
 //! # Modules
 //! | module | what it holds |
 //! |---|---|
-//! | [`dim`], [`format`](mod@format), [`declare`], [`trace`](mod@trace) | what a flow is written with |
-//! | [`op`], [`graph`] | what it becomes: ops, edges, reports of what was removed |
+//! | [`format`](mod@format), [`declare`], [`trace`](mod@trace) | what a flow is written with |
 //! | [`memory`] | pages of keys, values and fields; requests with their states; budgets; selections |
 //! | [`run`] | execution on the host, op by op: the oracle of programs and devices |
 //! | [`program`](mod@program) | a flow as ops of a program: summaries, scores, selection; the lowering's hook |
@@ -40,33 +40,28 @@
 pub mod algorithms;
 mod bind;
 pub mod declare;
-pub mod dim;
 mod error;
 mod flow;
 pub mod format;
-pub mod graph;
 pub mod memory;
-pub mod op;
 pub mod picture;
 pub mod program;
 mod real;
 pub mod run;
-mod shape;
 pub mod trace;
 
 pub use bind::{BoundFlow, FlowExtents, Parameters};
-pub use dim::{Dim, InnerShape};
-pub use error::{BindError, FlowErrors, FlowProblem, RunError, TraceError};
-pub use flow::{Flow, FlowPass, FlowReport, RecordedFlow, Traced, record, trace};
+pub use error::{BindError, FlowErrors, FlowProblem, Requirement, RunError, TraceError};
+pub use flow::{Flow, FlowPass, FlowReport, RecordedFlow, Removed, Traced, record, trace};
 pub use real::Real;
-pub use shape::ModelShape;
+pub use tilewright_graph::dim::{Dim, InnerShape, ModelShape};
 
 /// What a flow is written with.
 pub mod prelude {
     pub use crate::declare::{Declare, DeclareState, Field, FlowParameter, State};
-    pub use crate::op::InnerAxis::{D0, D1};
-    pub use crate::op::{Comparison, Norm, Reduce, Scale, Taps};
     pub use crate::trace::{Block, Done, StateSlot, Step, Value};
     pub use crate::{Dim, Flow, FlowErrors, trace};
+    pub use tilewright_graph::rows::InnerAxis::{D0, D1};
+    pub use tilewright_graph::rows::{Comparison, Norm, Reduce, Scale, Taps};
     pub use tilewright_layout::tensor::{Batched, Paged, Parameter, Ragged};
 }

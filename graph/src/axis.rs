@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::dim;
+
 /// What an axis of a value counts.
 ///
 /// ```
@@ -34,12 +36,20 @@ pub enum Axis {
     Experts,
     /// Experts that a router chooses for a row.
     Chosen,
+    /// Candidate blocks of a sequence's keys and values.
+    Blocks,
+    /// Blocks of a pool of keys and values.
+    Pool,
+    /// The first inner axis of a row: heads of a query, tokens of a block.
+    D0,
+    /// The second inner axis of a row: dimensions of a head.
+    D1,
     /// Another axis, by its name.
     Named(String),
 }
 
 /// Axes that have a name of their own.
-const AXES: [Axis; 10] = [
+const AXES: [Axis; 14] = [
     Axis::Rows,
     Axis::Positions,
     Axis::Hidden,
@@ -50,6 +60,10 @@ const AXES: [Axis; 10] = [
     Axis::Vocab,
     Axis::Experts,
     Axis::Chosen,
+    Axis::Blocks,
+    Axis::Pool,
+    Axis::D0,
+    Axis::D1,
 ];
 
 impl Axis {
@@ -66,6 +80,10 @@ impl Axis {
             Axis::Vocab => "vocab",
             Axis::Experts => "experts",
             Axis::Chosen => "chosen",
+            Axis::Blocks => "blocks",
+            Axis::Pool => "pool",
+            Axis::D0 => "d0",
+            Axis::D1 => "d1",
             Axis::Named(name) => name,
         }
     }
@@ -107,6 +125,30 @@ pub enum Extent {
     Known(u64),
     /// A number that each step fixes, by name.
     Symbol(String),
+    /// A number that follows from the model that the graph is run for.
+    Model(dim::Dim),
+}
+
+impl Extent {
+    /// The extent of a row's axis.
+    ///
+    /// ```
+    /// use tilewright_graph::{axis::Extent, dim::Dim};
+    /// assert_eq!(Extent::of(Dim::of(4)), Extent::Known(4));
+    /// assert_eq!(Extent::of(Dim::HEAD_DIM).dim(), Some(Dim::HEAD_DIM));
+    /// ```
+    pub fn of(dim: dim::Dim) -> Extent {
+        dim.number().map_or(Extent::Model(dim), |number| Extent::Known(number.into()))
+    }
+
+    /// The extent as one of a row's axis, if it is the same at each step.
+    pub fn dim(&self) -> Option<dim::Dim> {
+        match self {
+            Extent::Known(number) => u32::try_from(*number).ok().map(dim::Dim::of),
+            Extent::Model(dim) => Some(*dim),
+            Extent::Symbol(_) => None,
+        }
+    }
 }
 
 /// An axis with its extent.
@@ -141,7 +183,7 @@ impl Dim {
     pub fn size(&self) -> Option<u64> {
         match self.extent {
             Extent::Known(size) => Some(size),
-            Extent::Symbol(_) => None,
+            Extent::Symbol(_) | Extent::Model(_) => None,
         }
     }
 }
@@ -152,6 +194,7 @@ impl fmt::Display for Dim {
             Extent::Known(size) => write!(f, "{} {size}", self.axis),
             Extent::Symbol(symbol) if symbol == self.axis.name() => write!(f, "{}", self.axis),
             Extent::Symbol(symbol) => write!(f, "{}={symbol}", self.axis),
+            Extent::Model(dim) => write!(f, "{}={dim}", self.axis),
         }
     }
 }

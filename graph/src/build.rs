@@ -208,7 +208,8 @@ impl Builder {
     fn push(&self, op: Op) -> Vec<Value<'_>> {
         let mut inner = self.inner.borrow_mut();
         let first = ValueId::at(inner.types.len());
-        let results = infer(&op, InferContext { parts: &inner.parts, types: &inner.types });
+        let needs = RefCell::default();
+        let results = infer(&op, InferContext { parts: &inner.parts, types: &inner.types, needs: &needs });
         match results {
             Ok(results) => {
                 inner.types.extend_from_slice(&results);

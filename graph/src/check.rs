@@ -1,12 +1,15 @@
 //! The validity of a graph. One pass over the declarations, one over the ops.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use crate::axis::Type;
+use crate::dim::InnerShape;
 use crate::error::{GraphError, GraphErrors, Problem};
 use crate::graph::{Body, CacheId, EXPERT, Parts, RopeTable, Step, ValueId, Weight, steps};
 use crate::infer::{InferContext, MOST_ELEMENTS, infer};
 use crate::op::Op;
+use crate::rows::{RowProblem, Source};
 use crate::text::OpText;
 
 /// Most experts of a weight that has a tensor for each.
@@ -25,6 +28,12 @@ pub(crate) fn check(parts: &Parts) -> Vec<GraphError> {
     }
     for (place, table) in parts.ropes.iter().enumerate() {
         note(format!("table rope{place}"), rope(table));
+    }
+    let memory = &parts.memory;
+    for (noun, shapes) in [("field", &memory.fields), ("state", &memory.states), ("parameter", &memory.parameters)] {
+        for (place, shape) in shapes.iter().enumerate() {
+            note(format!("{noun} {place}"), declared(*shape));
+        }
     }
     for (place, node) in parts.nodes.iter().enumerate() {
         note(format!("node {place}"), counts(&node.body, &node.results));
@@ -72,6 +81,11 @@ fn rope(table: &RopeTable) -> Result<(), Problem> {
     }
 }
 
+fn declared(shape: InnerShape) -> Result<(), Problem> {
+    let is_reduced = shape.0.iter().all(|dim| dim.is_reduced()) && shape.elements().is_valid();
+    if is_reduced { Ok(()) } else { Err(RowProblem::Extent { shape }.into()) }
+}
+
 /// A node states a type for each result.
 fn counts(body: &Body, results: &[Type]) -> Result<(), Problem> {
     let expected: usize = body.ops().map(Op::results).sum();
@@ -88,6 +102,7 @@ struct Ops<'g> {
     /// The node of each value.
     nodes: Vec<usize>,
     appended: HashSet<CacheId>,
+    stored: HashSet<Source>,
     /// Outputs of the groups, by node.
     outputs: HashMap<usize, &'g [ValueId]>,
 }
@@ -97,8 +112,14 @@ fn ops(parts: &Parts) -> Vec<GraphError> {
         Body::Fused(fused) => Some((place, fused.outputs.as_slice())),
         Body::Single(_) => None,
     });
-    let mut state =
-        Ops { parts, types: Vec::new(), nodes: Vec::new(), appended: HashSet::new(), outputs: fused.collect() };
+    let mut state = Ops {
+        parts,
+        types: Vec::new(),
+        nodes: Vec::new(),
+        appended: HashSet::new(),
+        stored: HashSet::new(),
+        outputs: fused.collect(),
+    };
     let mut errors = Vec::new();
     for step in steps(parts) {
         if let Err(problem) = state.step(&step) {
@@ -123,7 +144,8 @@ fn ops(parts: &Parts) -> Vec<GraphError> {
 
 impl Ops<'_> {
     fn step(&mut self, step: &Step<'_>) -> Result<(), Problem> {
-        let expected = infer(step.op, InferContext { parts: self.parts, types: &self.types })?;
+        let needs = RefCell::default();
+        let expected = infer(step.op, InferContext { parts: self.parts, types: &self.types, needs: &needs })?;
         if expected != step.results {
             let text = |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
             return Err(Problem::Results { found: text(step.results), expected: text(&expected) });
@@ -137,6 +159,7 @@ impl Ops<'_> {
             Op::CacheAppend { cache, .. } if !self.appended.insert(*cache) => {
                 Err(Problem::Appended { cache: cache.to_string() })
             }
+            Op::Store { to, .. } if !self.stored.insert(*to) => Err(Problem::Stored { target: format!("{to:?}") }),
             _ => Ok(()),
         }
     }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::rows::RowProblem;
+
 /// A rule that an op or a declaration breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -68,11 +70,20 @@ pub enum Problem {
         /// What the op gives.
         expected: String,
     },
+    /// Rows whose shapes do not go together.
+    #[error(transparent)]
+    Rows(#[from] RowProblem),
     /// Two ops that append to one cache.
     #[error("cache {cache} has two ops that append to it; give each its own cache")]
     Appended {
         /// The cache.
         cache: String,
+    },
+    /// Two ops that store to one place.
+    #[error("{target} is stored by two ops; store it once")]
+    Stored {
+        /// The field or the state.
+        target: String,
     },
     /// An output of a group that the group does not define.
     #[error("output {value} is not a result of the group; a group's outputs are results of its own ops")]

@@ -1,12 +1,17 @@
 //! Values, weights, nodes, and the checked graph of them.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use tilewright_layout::tensor::Format;
 
 use crate::axis::{Axis, Type};
-use crate::error::GraphErrors;
+use crate::dim::{InnerShape, Need};
+use crate::error::{GraphErrors, Problem};
+use crate::infer::{InferContext, infer};
 use crate::op::Op;
+use crate::rows::{Memory, Row, Source};
 
 /// Declares an index that prints as the text form has it.
 macro_rules! index {
@@ -225,10 +230,36 @@ pub struct Parts {
     pub weights: Vec<Weight>,
     /// The tables of rotary frequencies.
     pub ropes: Vec<RopeTable>,
+    /// What ops on rows load and store.
+    #[serde(default, skip_serializing_if = "Memory::is_empty")]
+    pub memory: Memory,
     /// The ops in the order in which they run.
     pub nodes: Vec<Node>,
     /// What the graph computes.
     pub outputs: Vec<ValueId>,
+}
+
+impl Parts {
+    /// Adds an op with the results that it gives, and tells what it asks of the model.
+    ///
+    /// ```
+    /// use tilewright_graph::{graph::Parts, op::Op, rows::{Elementwise, Source, Unary}};
+    /// let mut parts = Parts::default();
+    /// let (query, _) = parts.push(Op::Load { from: Source::Query })?;
+    /// let (abs, _) = parts.push(Op::Elementwise { x: query, y: None, function: Elementwise::Unary(Unary::Abs) })?;
+    /// assert_eq!(parts.nodes[abs.index()].results, parts.nodes[query.index()].results);
+    /// # Ok::<(), tilewright_graph::Problem>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What the op breaks; nothing is added then.
+    pub fn push(&mut self, op: Op) -> Result<(ValueId, Vec<Need>), Problem> {
+        let types: Vec<Type> = self.nodes.iter().flat_map(|node| node.results.iter().cloned()).collect();
+        let needs = RefCell::default();
+        let results = infer(&op, InferContext { parts: self, types: &types, needs: &needs })?;
+        self.nodes.push(Node { body: Body::Single(op), results });
+        Ok((ValueId::at(types.len()), needs.into_inner()))
+    }
 }
 
 /// A valid graph.
@@ -283,6 +314,55 @@ impl Graph {
     /// The ops in the order in which they run, those in groups too.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         steps(&self.0)
+    }
+
+    /// The values in the order of the ops.
+    pub fn ids(&self) -> impl Iterator<Item = ValueId> + use<> {
+        (0..self.0.nodes.iter().map(|node| node.results.len()).sum()).map(ValueId::at)
+    }
+
+    /// The op that defines a value of this graph.
+    pub fn op(&self, id: ValueId) -> &Op {
+        self.step(id).op
+    }
+
+    fn step(&self, id: ValueId) -> Step<'_> {
+        let steps: Vec<Step<'_>> = self.steps().collect();
+        steps[steps.partition_point(|step| step.first <= id).saturating_sub(1)]
+    }
+
+    /// The operands of the op that defines a value.
+    pub fn operands(&self, id: ValueId) -> Vec<ValueId> {
+        self.op(id).operands().into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// The rows of a value. What has no rows counts as one number, a parameter `[1, 1]`.
+    pub fn row(&self, id: ValueId) -> Row {
+        let number = Row { format: Format::Parameter, shape: InnerShape::SCORE };
+        self.step(id).results.first().and_then(Row::of).unwrap_or(number)
+    }
+
+    /// The values of the ops that the graph exists for.
+    pub fn effects(&self) -> Vec<ValueId> {
+        self.steps().filter(|step| step.op.is_effect()).map(|step| step.first).collect()
+    }
+
+    /// Whether some op loads this.
+    pub fn loads(&self, source: Source) -> bool {
+        self.steps().any(|step| *step.op == Op::Load { from: source })
+    }
+
+    /// Pairs of ops of which the first must come before the second though it gives no operand of it:
+    /// each that reads a state comes before the op that stores it.
+    pub fn orders(&self) -> Vec<[ValueId; 2]> {
+        let mut orders = Vec::new();
+        for store in self.steps() {
+            let Op::Store { to: to @ Source::State(_), .. } = *store.op else { continue };
+            let loads = |(_, id): &(_, ValueId)| *self.op(*id) == Op::Load { from: to };
+            let readers = self.steps().filter(|step| step.op.operands().iter().any(loads));
+            orders.extend(readers.map(|reader| [reader.first, store.first]));
+        }
+        orders
     }
 
     /// The types of all values.

@@ -1,9 +1,15 @@
 //! Types of an op's results, from those of its operands and weights.
 
+use std::cell::RefCell;
+
+use tilewright_layout::tensor::Format;
+
 use crate::axis::{Axis, DType, Dim, Extent, Shape, Type};
+use crate::dim::{InnerShape, Need};
 use crate::error::Problem;
 use crate::graph::{Parts, RopeTable, ValueId, Weight, WeightId};
 use crate::op::{ActivationKind, Op};
+use crate::rows::{Elementwise, ProductOp, Row, RowOp, RowProblem, RowShapes, Source, joined};
 
 /// Largest product of extents: its bytes in f64 stay below 2^51.
 pub(crate) const MOST_ELEMENTS: u64 = 1 << 48;
@@ -14,6 +20,8 @@ pub(crate) struct InferContext<'g> {
     pub parts: &'g Parts,
     /// Types of the values that earlier ops define.
     pub types: &'g [Type],
+    /// What the ops ask of the model.
+    pub needs: &'g RefCell<Vec<Need>>,
 }
 
 /// The weights of a product.
@@ -77,6 +85,11 @@ pub(crate) fn infer(op: &Op, cx: InferContext<'_>) -> Result<Vec<Type>, Problem>
                 _ => return Err(operand("logits", kind, rule)),
             }
         }
+        Op::Load { from } => vec![cx.source("from", *from)?.to_type()],
+        Op::Fill { field, .. } => vec![cx.source("field", Source::Field(*field))?.to_type()],
+        Op::Select { .. } => vec![cx.row_op(op)?.to_ids()],
+        Op::Elementwise { .. } | Op::Reduce { .. } | Op::Product { .. } => vec![cx.row_op(op)?.to_type()],
+        Op::Rearrange { .. } | Op::OverBlocks { .. } | Op::Store { .. } => vec![cx.row_op(op)?.to_type()],
     })
 }
 
@@ -109,6 +122,10 @@ fn attributes(op: &Op) -> Result<(), Problem> {
         let holds = value.is_finite() && value > 0.0;
         check(attribute, value, holds, "a finite number greater than 0")
     };
+    let given = |attribute, is_given: bool, is_wanted: bool, rule| {
+        let value = if is_given { "given" } else { "absent" }.to_owned();
+        if is_given == is_wanted { Ok(()) } else { Err(Problem::Attribute { attribute, value, rule }) }
+    };
     match op {
         Op::Embed { scale, .. } => finite("scale", *scale),
         Op::Scale { by, .. } => finite("by", *by),
@@ -129,6 +146,21 @@ fn attributes(op: &Op) -> Result<(), Problem> {
         Op::Input { .. } | Op::Linear { .. } | Op::Rope { .. } | Op::CacheAppend { .. } => Ok(()),
         Op::Activation { .. } | Op::Binary { .. } | Op::Route { .. } | Op::ExpertLinear { .. } => Ok(()),
         Op::WeightedSum { .. } | Op::Logits { .. } | Op::Choose { .. } => Ok(()),
+        Op::Elementwise { y, function, .. } => {
+            let is_wanted = matches!(function, Elementwise::Binary(_));
+            given("y", y.is_some(), is_wanted, "given for functions of two operands, and for no other")
+        }
+        Op::Product { z, product, .. } => {
+            let is_wanted = matches!(product, ProductOp::LearnedQuery(_));
+            given("z", z.is_some(), is_wanted, "given for learned_query, and for no other product")
+        }
+        Op::OverBlocks { over: RowOp::Conv1d(taps), .. } => {
+            let (attribute, value) = ("weights", taps.to_string());
+            let rule = "as many numbers as the product of their extents, and at least 1";
+            if taps.is_whole() { Ok(()) } else { Err(Problem::Attribute { attribute, value, rule }) }
+        }
+        Op::Load { .. } | Op::Fill { .. } | Op::Reduce { .. } | Op::Rearrange { .. } => Ok(()),
+        Op::OverBlocks { .. } | Op::Store { .. } | Op::Select { .. } => Ok(()),
     }
 }
 
@@ -179,6 +211,68 @@ impl<'g> InferContext<'g> {
         }
         let other = format!("{role} `{}`", weight.tensor.escape_debug());
         Err(mismatch(x.0, x.1, (&other, format!("{dims:?}")), rule))
+    }
+
+    /// The rows of a source.
+    fn source(self, role: &'static str, source: Source) -> Result<Row, Problem> {
+        let memory = &self.parts.memory;
+        let count = memory.fields.len() + memory.states.len() + memory.parameters.len();
+        let undeclared = || Problem::Undeclared { role, index: format!("{source:?}"), count };
+        memory.row(source).ok_or_else(undeclared)
+    }
+
+    /// The rows that an op on rows gives.
+    fn row_op(self, op: &Op) -> Result<Row, Problem> {
+        let mut rows = Vec::new();
+        for (name, id) in op.operands() {
+            let kind = self.real(name, id)?;
+            rows.push(Row::of(kind).ok_or_else(|| operand(name, kind, "it must have rows [d0, d1]"))?);
+        }
+        let takes = |holds: &dyn Fn(Format) -> bool, rule| {
+            let first = rows.first().map(|row| row.format);
+            if first.is_some_and(holds) { Ok(()) } else { Err(operand("x", &rows[0].to_type(), rule)) }
+        };
+        let shapes: Vec<InnerShape> = rows.iter().map(|row| row.shape).collect();
+        let shapes = RowShapes { operands: &shapes, needs: self.needs };
+        let mut format = joined(rows.iter().map(|row| row.format));
+        let shape = match op {
+            Op::Elementwise { function, .. } => shapes.elementwise(*function)?,
+            Op::Reduce { reduction, .. } => shapes.reduction(*reduction)?,
+            Op::Product { product, .. } => shapes.product(*product)?,
+            Op::Rearrange { to, .. } => shapes.rearrange(*to)?,
+            Op::OverBlocks { over, .. } => {
+                takes(&|format| format == Format::Ragged, "it must have a row for each candidate block")?;
+                format = if matches!(over, RowOp::Reduce(_)) { Format::Batched } else { Format::Ragged };
+                shapes.row(over)?
+            }
+            Op::Select { .. } => {
+                takes(&|format| format == Format::Ragged, "it must have a row for each candidate block")?;
+                shapes.exactly(InnerShape::SCORE, "a selection takes one number a block; reduce D0 and D1")?
+            }
+            Op::Store { to, .. } => {
+                let declared = self.source("to", *to)?;
+                let rule = match to {
+                    Source::State(_) => "a state is saved in its declared shape",
+                    Source::Field(_) => "a field is stored in its declared shape",
+                    Source::Query | Source::Keys | Source::Values | Source::Positions | Source::Parameter(_) => {
+                        let value = to.name().to_owned();
+                        return Err(Problem::Attribute { attribute: "to", value, rule: "a field or a state" });
+                    }
+                };
+                let is_state = declared.format == Format::Ragged;
+                let fits = |format| format == Format::Ragged || (!is_state && format != Format::Parameter);
+                takes(&fits, "it must have a row for each block")?;
+                format = declared.format;
+                shapes.exactly(declared.shape, rule)?
+            }
+            // Not ops on rows.
+            _ => InnerShape::SCORE,
+        };
+        if shape.0.iter().all(|dim| dim.is_valid()) && shape.elements().is_valid() {
+            Ok(Row { format, shape })
+        } else {
+            Err(RowProblem::Extent { shape }.into())
+        }
     }
 
     fn embed(self, ids: ValueId, table: WeightId) -> Result<Type, Problem> {

@@ -31,10 +31,12 @@
 //! # Modules
 //! | module | contents | may import |
 //! |---|---|---|
-//! | [`axis`] | named axes, extents, shapes, element types | |
-//! | [`op`] | the ops with their attributes | `axis` |
-//! | [`graph`](mod@graph) | values, weights, nodes, the checked graph | `axis`, `op`, `error` |
-//! | [`error`] | what can be wrong with a graph | `axis` |
+//! | [`dim`] | extents that are symbols of a model | |
+//! | [`axis`] | named axes, extents, shapes, element types | `dim` |
+//! | [`rows`] | ops on rows of blocks, which indexers of sparse attention are made of | `axis`, `dim` |
+//! | [`op`] | the ops with their attributes | `axis`, `rows` |
+//! | [`graph`](mod@graph) | values, weights, nodes, the checked graph | `axis`, `rows`, `op`, `error` |
+//! | [`error`] | what can be wrong with a graph | `rows` |
 //! | [`build`] | the builder that family pages are written with | `graph` and what it imports |
 //! | [`models`] | a page per model family | `build` |
 //! | [`interpret`] | the interpreter in f64 | `graph` and what it imports |
@@ -46,6 +48,7 @@
 pub mod axis;
 pub mod build;
 mod check;
+pub mod dim;
 pub mod error;
 pub mod graph;
 mod infer;
@@ -54,6 +57,7 @@ pub mod models;
 pub mod op;
 pub mod passes;
 pub mod picture;
+pub mod rows;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod text;

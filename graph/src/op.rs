@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::axis::{Axis, Dim};
 use crate::graph::{CacheId, RopeId, ValueId, WeightId};
+use crate::rows::{Elementwise, FieldId, Num, ProductOp, Rearrange, Reduction, RowOp, Source};
 
 /// One op.
 ///
@@ -177,6 +178,72 @@ pub enum Op {
         /// `[rows, vocab]`.
         logits: ValueId,
     },
+    /// Rows that a graph of [rows](crate::rows) is given.
+    Load {
+        /// Which.
+        from: Source,
+    },
+    /// One number for every element, in the shape of a field.
+    Fill {
+        /// The field.
+        field: FieldId,
+        /// The number.
+        number: Num,
+    },
+    /// A function of single elements. An extent of 1 broadcasts.
+    Elementwise {
+        /// The first operand.
+        x: ValueId,
+        /// The second operand, of functions that have one.
+        y: Option<ValueId>,
+        /// The function.
+        function: Elementwise,
+    },
+    /// A reduction of each row along an inner axis.
+    Reduce {
+        /// What is reduced.
+        x: ValueId,
+        /// Along which axis, to what.
+        reduction: Reduction,
+    },
+    /// Products of rows.
+    Product {
+        /// The first operand.
+        x: ValueId,
+        /// The second operand.
+        y: ValueId,
+        /// The third operand, of products that have one.
+        z: Option<ValueId>,
+        /// Which product.
+        product: ProductOp,
+    },
+    /// The elements of a row in other places.
+    Rearrange {
+        /// The operand.
+        x: ValueId,
+        /// Where they go.
+        to: Rearrange,
+    },
+    /// An op over all candidate blocks, for each element.
+    OverBlocks {
+        /// A row for each block.
+        x: ValueId,
+        /// Which.
+        over: RowOp,
+    },
+    /// Stores a field or a state, and gives what was stored.
+    Store {
+        /// The rows.
+        x: ValueId,
+        /// The field or the state; one op stores it.
+        to: Source,
+    },
+    /// The place of each candidate block in the order of their scores: the largest first, equal ones
+    /// by position, NaN last. The first of them are attended to.
+    Select {
+        /// A number for each block.
+        x: ValueId,
+    },
 }
 
 /// What each step gives a graph.
@@ -300,6 +367,22 @@ macro_rules! each_operand {
                 $each("x", x);
                 $each("weights", weights);
             }
+            Op::Load { .. } | Op::Fill { .. } => {}
+            Op::Reduce { x, .. } | Op::Rearrange { x, .. } | Op::OverBlocks { x, .. } => $each("x", x),
+            Op::Store { x, .. } | Op::Select { x } => $each("x", x),
+            Op::Elementwise { x, y, .. } => {
+                $each("x", x);
+                if let Some(y) = y {
+                    $each("y", y);
+                }
+            }
+            Op::Product { x, y, z, .. } => {
+                $each("x", x);
+                $each("y", y);
+                if let Some(z) = z {
+                    $each("z", z);
+                }
+            }
         }
     };
 }
@@ -331,12 +414,14 @@ macro_rules! each_weight {
             Op::Input { .. } | Op::Rope { .. } | Op::CacheAppend { .. } | Op::Activation { .. } => {}
             Op::Binary { .. } | Op::Scale { .. } | Op::SoftCap { .. } => {}
             Op::Route { .. } | Op::WeightedSum { .. } | Op::Choose { .. } => {}
+            Op::Load { .. } | Op::Fill { .. } | Op::Elementwise { .. } | Op::Reduce { .. } | Op::Product { .. } => {}
+            Op::Rearrange { .. } | Op::OverBlocks { .. } | Op::Store { .. } | Op::Select { .. } => {}
         }
     };
 }
 
 impl Op {
-    /// The name, as text and JSON have it.
+    /// The name, as text and JSON have it; of an op on rows, that of its function.
     pub const fn name(&self) -> &'static str {
         match self {
             Op::Input { .. } => "input",
@@ -355,6 +440,17 @@ impl Op {
             Op::WeightedSum { .. } => "weighted_sum",
             Op::Logits { .. } => "logits",
             Op::Choose { .. } => "choose",
+            Op::Load { from } => from.name(),
+            Op::Fill { .. } => "fill",
+            Op::Elementwise { function, .. } => function.name(),
+            Op::Reduce { reduction, .. } => reduction.reduce.name(),
+            Op::Product { product, .. } => product.name(),
+            Op::Rearrange { to: Rearrange::Transpose, .. } => "transpose",
+            Op::Rearrange { to: Rearrange::Reshape(_), .. } => "reshape",
+            Op::OverBlocks { over, .. } => over.name(),
+            Op::Store { to: Source::State(_), .. } => "save",
+            Op::Store { .. } => "store",
+            Op::Select { .. } => "select",
         }
     }
 
@@ -366,7 +462,39 @@ impl Op {
             Op::Attention { .. } | Op::Activation { .. } | Op::Binary { .. } | Op::Scale { .. } => 1,
             Op::SoftCap { .. } | Op::ExpertLinear { .. } | Op::WeightedSum { .. } => 1,
             Op::Logits { .. } | Op::Choose { .. } => 1,
+            Op::Load { .. } | Op::Fill { .. } | Op::Elementwise { .. } | Op::Reduce { .. } | Op::Product { .. } => 1,
+            Op::Rearrange { .. } | Op::OverBlocks { .. } | Op::Store { .. } | Op::Select { .. } => 1,
         }
+    }
+
+    /// Whether it is an op on [rows](crate::rows).
+    pub const fn is_of_rows(&self) -> bool {
+        match self {
+            Op::Load { .. } | Op::Fill { .. } | Op::Elementwise { .. } | Op::Reduce { .. } | Op::Product { .. } => true,
+            Op::Rearrange { .. } | Op::OverBlocks { .. } | Op::Store { .. } | Op::Select { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it gives what the graph is given.
+    pub const fn is_source(&self) -> bool {
+        matches!(self, Op::Input { .. } | Op::Load { .. } | Op::Fill { .. })
+    }
+
+    /// Whether it does more than give values: a graph has it as often as it was asked for.
+    ///
+    /// ```
+    /// use tilewright_graph::{graph::ValueId, op::Op};
+    /// let op = Op::Select { x: ValueId(3) };
+    /// assert!(op.is_effect() && !op.is_source() && !op.is_commutative());
+    /// ```
+    pub const fn is_effect(&self) -> bool {
+        matches!(self, Op::CacheAppend { .. } | Op::Store { .. } | Op::Select { .. })
+    }
+
+    /// Whether exchanging its two operands changes nothing.
+    pub fn is_commutative(&self) -> bool {
+        matches!(self, Op::Elementwise { function: Elementwise::Binary(binary), .. } if binary.is_commutative())
     }
 
     /// The operands with their names.

@@ -65,6 +65,9 @@ const fn class(op: &Op) -> &'static str {
         Op::Activation { .. } | Op::Binary { .. } | Op::Scale { .. } => "elementwise",
         Op::SoftCap { .. } | Op::WeightedSum { .. } => "elementwise",
         Op::Input { .. } | Op::Route { .. } | Op::Choose { .. } => "ids",
+        Op::Product { .. } => "product",
+        Op::Elementwise { .. } | Op::Reduce { .. } | Op::Rearrange { .. } | Op::OverBlocks { .. } => "elementwise",
+        Op::Load { .. } | Op::Fill { .. } | Op::Store { .. } | Op::Select { .. } => "ids",
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::graph::{Body, Graph, Parts, Step};
 use crate::op::Op;
+use crate::rows::{InnerAxis, ProductOp, Rearrange, Reduction, RowOp, Source};
 
 /// An op as a line: results, name, attributes, operands, weights.
 pub(crate) struct OpText<'g> {
@@ -73,6 +74,53 @@ fn inline(value: &Value) -> String {
     }
 }
 
+impl Op {
+    /// The name, for an op on rows with its constants.
+    ///
+    /// ```
+    /// use tilewright_graph::{graph::ValueId, op::Op, rows::{InnerAxis, Reduce, Reduction}};
+    /// let reduction = Reduction { reduce: Reduce::Mean, axis: InnerAxis::D0, every: Some(4) };
+    /// assert_eq!(Op::Reduce { x: ValueId(0), reduction }.described(), "mean D0 by 4");
+    /// ```
+    pub fn described(&self) -> String {
+        let axis = |axis: InnerAxis| match axis {
+            InnerAxis::D0 => "D0",
+            InnerAxis::D1 => "D1",
+        };
+        match self {
+            Op::Elementwise { function, .. } => function.to_string(),
+            Op::Reduce { reduction: Reduction { reduce, axis: along, every }, .. } => {
+                let every = every.map(|every| format!(" by {every}")).unwrap_or_default();
+                format!("{} {}{every}", reduce.name(), axis(*along))
+            }
+            Op::Product { product: ProductOp::LearnedQuery(scale), .. } => format!("learned_query × {scale}"),
+            Op::Product { product: ProductOp::Kron(axes), .. } => {
+                let along = [InnerAxis::D0, InnerAxis::D1].into_iter().filter(|a| axes[a.index()]).map(axis);
+                format!("kron {}", along.collect::<Vec<_>>().join(" "))
+            }
+            Op::Rearrange { to: Rearrange::Reshape(shape), .. } => format!("reshape {shape}"),
+            Op::OverBlocks { over: RowOp::Softmax(scale), .. } => format!("softmax × {scale}"),
+            Op::OverBlocks { over: RowOp::Conv1d(taps), .. } => format!("conv1d {taps}"),
+            op => op.name().to_owned(),
+        }
+    }
+
+    /// The number of the field, state or parameter that the op loads or stores, or the number that
+    /// it fills with.
+    fn place(&self) -> Option<String> {
+        match self {
+            Op::Load { from: source } | Op::Store { to: source, .. } => match source {
+                Source::Field(id) => Some(id.0.to_string()),
+                Source::State(id) => Some(id.0.to_string()),
+                Source::Parameter(id) => Some(id.0.to_string()),
+                Source::Query | Source::Keys | Source::Values | Source::Positions => None,
+            },
+            Op::Fill { number, .. } => Some(number.to_string()),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for OpText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Step { op, first, results, .. } = self.step;
@@ -84,9 +132,11 @@ impl fmt::Display for OpText<'_> {
             f.write_str(" = ")?;
         }
         let attributes = self.attributes();
+        let described = op.described() + &op.place().map(|place| format!(" {place}")).unwrap_or_default();
         let words: Vec<&str> = match op {
             // Its kind is its name.
             Op::Binary { .. } => attributes.iter().map(String::as_str).collect(),
+            op if op.is_of_rows() => vec![described.as_str()],
             _ => std::iter::once(op.name()).chain(attributes.iter().map(String::as_str)).collect(),
         };
         f.write_str(&words.join(" "))?;

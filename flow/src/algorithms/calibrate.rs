@@ -1,11 +1,11 @@
 //! Parameters of flows, measured on what a model makes of a text.
 
 use thiserror::Error;
+use tilewright_graph::dim::ModelShape;
 
 use super::Algorithm;
 use crate::bind::Parameters;
 use crate::error::{BindError, FlowErrors};
-use crate::shape::ModelShape;
 
 /// What the heads of a layer made of a text.
 #[derive(Clone, Copy, Debug)]

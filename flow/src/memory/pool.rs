@@ -1,9 +1,10 @@
 //! Pages of keys, values and fields, and the requests that use them.
 
+use tilewright_graph::dim::ModelShape;
+
 use crate::bind::BoundFlow;
 use crate::error::RunError;
 use crate::real::Real;
-use crate::shape::ModelShape;
 
 /// The sizes of a pool's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

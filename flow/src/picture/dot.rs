@@ -2,24 +2,25 @@
 
 use std::fmt;
 
-use super::{FlowView, TaskView, colour, pass_name};
-use crate::graph::{EdgeKind, PassGraph, ValueId};
+use tilewright_graph::Graph;
+use tilewright_graph::graph::ValueId;
+
+use super::{FlowView, TaskView, colour, edges, pass_name};
 
 /// A flow in the DOT language.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowDot<'v>(pub &'v FlowView<'v>);
 
 impl FlowDot<'_> {
-    fn node(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &PassGraph, id: ValueId) -> fmt::Result {
-        let node = graph.node(id);
-        let text = if node.op.is_source() { self.0.traced.label(graph, id) } else { self.0.call(graph, id) };
+    fn node(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &Graph, id: ValueId) -> fmt::Result {
+        let text = if graph.op(id).is_source() { self.0.traced.label(graph, id) } else { self.0.call(graph, id) };
         let text = text.replace('\\', "\\\\").replace('"', "\\\"");
         let kind = self.0.kind(graph, id);
-        writeln!(f, "    {pass}_{id} [label=\"{text}\\n{kind}\", fillcolor=\"{}\"];", colour(node.format))
+        writeln!(f, "    {pass}_{id} [label=\"{text}\\n{kind}\", fillcolor=\"{}\"];", colour(graph.row(id).format))
     }
 
-    fn pass(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &PassGraph, tasks: &[TaskView]) -> fmt::Result {
-        for id in graph.ids().filter(|id| graph.node(*id).op.is_source()) {
+    fn pass(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &Graph, tasks: &[TaskView]) -> fmt::Result {
+        for id in graph.ids().filter(|id| graph.op(*id).is_source()) {
             self.node(f, pass, graph, id)?;
         }
         for task in tasks {
@@ -28,12 +29,9 @@ impl FlowDot<'_> {
             task.ops.iter().try_for_each(|id| self.node(f, pass, graph, *id))?;
             writeln!(f, "  }}")?;
         }
-        for edge in graph.edges() {
-            let style = match edge.kind {
-                EdgeKind::Data => "",
-                EdgeKind::WriteAfterRead(_) => " [style=dashed, label=\"before\"]",
-            };
-            writeln!(f, "  {pass}_{} -> {pass}_{}{style};", edge.before, edge.after)?;
+        for ([before, after], is_data) in edges(graph) {
+            let style = if is_data { "" } else { " [style=dashed, label=\"before\"]" };
+            writeln!(f, "  {pass}_{before} -> {pass}_{after}{style};")?;
         }
         Ok(())
     }

@@ -9,12 +9,14 @@ pub use dot::FlowDot;
 pub use svg::FlowSvg;
 pub use text::FlowText;
 
+use tilewright_graph::Graph;
+use tilewright_graph::graph::ValueId;
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::{RowOp, Source};
 use tilewright_layout::tensor::Format;
 
 use crate::bind::FlowExtents;
 use crate::flow::{FlowPass, Traced};
-use crate::graph::{Described, PassGraph, ValueId};
-use crate::op::{Effect, FlowOp, RowOp, SourceOp};
 
 /// A flow for a model, by the tasks of a program.
 #[derive(Clone, Debug)]
@@ -64,15 +66,15 @@ impl<'f> FlowView<'f> {
         FlowView { traced, extents }
     }
 
-    fn passes(&self) -> [(FlowPass, &PassGraph, Vec<TaskView>); 2] {
+    fn passes(&self) -> [(FlowPass, &Graph, Vec<TaskView>); 2] {
         [FlowPass::Cache, FlowPass::Indexer].map(|pass| (pass, self.traced.graph(pass), self.tasks(pass)))
     }
 
     /// The tasks of a pass that have something to do.
     fn tasks(&self, pass: FlowPass) -> Vec<TaskView> {
         let graph = self.traced.graph(pass);
-        let ops = graph.ids().filter(|id| !graph.node(*id).op.is_source());
-        let (select, ops): (Vec<_>, Vec<_>) = ops.partition(|id| graph.node(*id).op == FlowOp::Effect(Effect::Select));
+        let ops = graph.ids().filter(|id| !graph.op(*id).is_source());
+        let (select, ops): (Vec<_>, Vec<_>) = ops.partition(|id| matches!(graph.op(*id), Op::Select { .. }));
         if pass == FlowPass::Cache {
             let task = TaskView { name: "flow_summarise", ops, sweeps: 1, traffic: self.traffic(pass).1 };
             return if task.ops.is_empty() { Vec::new() } else { vec![task] };
@@ -84,26 +86,26 @@ impl<'f> FlowView<'f> {
         vec![score, select]
     }
 
-    /// How often a pass reads its blocks, and the bytes that it moves: once for its effects, and for each op across
-    /// blocks as often as the op reads its operand.
+    /// How often a pass reads its blocks, and the bytes that it moves: once for its effects, and for
+    /// each op across blocks as often as the op reads its operand.
     fn traffic(&self, pass: FlowPass) -> (usize, Traffic) {
         let graph = self.traced.graph(pass);
         let mut reads = vec![graph.effects()];
         for id in graph.ids() {
-            let FlowOp::Row(op) = &graph.node(id).op else { continue };
+            let Op::OverBlocks { over: op, .. } = graph.op(id) else { continue };
             let times = match op {
                 RowOp::Reduce(_) | RowOp::Normalize(_) => 1,
                 RowOp::Softmax(_) => 2,
                 RowOp::Conv1d(_) => 0,
             };
-            reads.extend(std::iter::repeat_n(graph.node(id).operands.clone(), times));
+            reads.extend(std::iter::repeat_n(graph.operands(id), times));
         }
         let mut traffic = Traffic::default();
         for sources in reads.iter().map(|roots| sources(graph, roots)) {
             traffic.read_per_block +=
                 sources.iter().filter(|id| is_per_block(graph, **id)).map(|id| self.bytes(pass, *id)).sum::<usize>();
         }
-        let all = graph.ids().filter(|id| graph.node(*id).op.is_source() && !is_per_block(graph, *id));
+        let all = graph.ids().filter(|id| graph.op(*id).is_source() && !is_per_block(graph, *id));
         traffic.read_per_row = all.map(|id| self.bytes(pass, id)).sum();
         traffic.written_per_block = graph.effects().into_iter().map(|id| self.bytes(pass, id)).sum();
         (reads.len(), traffic)
@@ -111,35 +113,45 @@ impl<'f> FlowView<'f> {
 
     /// Bytes of one row of a source or an effect in memory.
     fn bytes(&self, pass: FlowPass, id: ValueId) -> usize {
-        match &self.traced.graph(pass).node(id).op {
-            FlowOp::Source(SourceOp::Positions | SourceOp::Fill(..)) => 0,
-            FlowOp::Effect(Effect::Select) => SCORE_BYTES,
+        match self.traced.graph(pass).op(id) {
+            Op::Load { from: Source::Positions } | Op::Fill { .. } => 0,
+            Op::Select { .. } => SCORE_BYTES,
             op => self.extents.of(pass)[id.index()].iter().product::<usize>() * self.traced.dtype(op).bits() / 8,
         }
     }
 
     /// `gemm(v0, centroid)`, `save(v3 → score)`.
-    fn call(&self, graph: &PassGraph, id: ValueId) -> String {
-        let node = graph.node(id);
-        let operands: Vec<String> = node.operands.iter().map(|o| self.traced.label(graph, *o)).collect();
+    fn call(&self, graph: &Graph, id: ValueId) -> String {
+        let operands: Vec<String> = graph.operands(id).iter().map(|o| self.traced.label(graph, *o)).collect();
         let operands = operands.join(", ");
         let declared = &self.traced.declared;
-        match node.op {
-            FlowOp::Effect(Effect::Save(state)) => {
+        match graph.op(id) {
+            Op::Store { to: Source::State(state), .. } => {
                 format!("save({operands} → {})", declared.states[state.index()].name)
             }
-            FlowOp::Effect(Effect::Store(field)) => {
+            Op::Store { to: Source::Field(field), .. } => {
                 format!("store({operands} → {})", declared.fields[field.index()].name)
             }
-            _ => format!("{}({operands})", Described(&node.op)),
+            op => format!("{}({operands})", op.described()),
         }
     }
 
     /// `ragged [1, G]`.
-    fn kind(&self, graph: &PassGraph, id: ValueId) -> String {
-        let node = graph.node(id);
-        format!("{} {}", node.format, node.shape)
+    fn kind(&self, graph: &Graph, id: ValueId) -> String {
+        let row = graph.row(id);
+        format!("{} {}", row.format, row.shape)
     }
+}
+
+/// Pairs of ops of which the second reads what the first gives, or, where this is false, comes after
+/// it for another reason.
+fn edges(graph: &Graph) -> Vec<([ValueId; 2], bool)> {
+    let orders = graph.orders();
+    let to = |id: ValueId| {
+        let data = graph.operands(id).into_iter().map(move |operand| ([operand, id], true));
+        data.chain(orders.iter().filter(move |[_, after]| *after == id).map(|order| (*order, false)))
+    };
+    graph.ids().flat_map(to).collect()
 }
 
 /// Bytes of a score between the tasks.
@@ -153,22 +165,21 @@ const fn pass_name(pass: FlowPass) -> &'static str {
     }
 }
 
-fn is_per_block(graph: &PassGraph, id: ValueId) -> bool {
-    matches!(graph.node(id).format, Format::Ragged | Format::Paged)
+fn is_per_block(graph: &Graph, id: ValueId) -> bool {
+    matches!(graph.row(id).format, Format::Ragged | Format::Paged)
 }
 
-/// The sources that values are computed from, each once. What an op across blocks gives for the whole row is known by
-/// then.
-fn sources(graph: &PassGraph, roots: &[ValueId]) -> Vec<ValueId> {
-    let mut is_needed = vec![false; graph.nodes().len()];
+/// The sources that values are computed from, each once. What an op across blocks gives for the
+/// whole row is known by then.
+fn sources(graph: &Graph, roots: &[ValueId]) -> Vec<ValueId> {
+    let mut is_needed = vec![false; graph.ids().count()];
     roots.iter().for_each(|id| is_needed[id.index()] = true);
     for id in graph.ids().collect::<Vec<_>>().into_iter().rev() {
-        let node = graph.node(id);
-        if is_needed[id.index()] && !matches!(node.op, FlowOp::Row(RowOp::Reduce(_))) {
-            node.operands.iter().for_each(|operand| is_needed[operand.index()] = true);
+        if is_needed[id.index()] && !matches!(graph.op(id), Op::OverBlocks { over: RowOp::Reduce(_), .. }) {
+            graph.operands(id).iter().for_each(|operand| is_needed[operand.index()] = true);
         }
     }
-    graph.ids().filter(|id| is_needed[id.index()] && graph.node(*id).op.is_source()).collect()
+    graph.ids().filter(|id| is_needed[id.index()] && graph.op(*id).is_source()).collect()
 }
 
 /// The colour of a format.

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use tilewright_graph::Graph;
+use tilewright_graph::graph::ValueId;
 use tilewright_layout::tensor::Format;
 
-use super::{FlowView, TaskView};
-use crate::graph::{EdgeKind, PassGraph, ValueId};
+use super::{FlowView, TaskView, edges};
 
 /// A flow as an SVG image.
 #[derive(Clone, Copy, Debug)]
@@ -57,10 +58,10 @@ struct Boxes {
 }
 
 /// How many ops of `ops` come one after the other before `id`.
-fn depths(graph: &PassGraph, ops: &[ValueId]) -> BTreeMap<ValueId, usize> {
+fn depths(graph: &Graph, ops: &[ValueId]) -> BTreeMap<ValueId, usize> {
     let mut depths: BTreeMap<ValueId, usize> = BTreeMap::new();
     for id in ops {
-        let before = graph.node(*id).operands.iter().filter_map(|o| depths.get(o)).max();
+        let before = graph.operands(*id).iter().filter_map(|o| depths.get(o)).max();
         let depth = before.map_or(0, |depth| depth + 1);
         depths.insert(*id, depth);
     }
@@ -68,9 +69,9 @@ fn depths(graph: &PassGraph, ops: &[ValueId]) -> BTreeMap<ValueId, usize> {
 }
 
 impl Boxes {
-    fn new(graph: &PassGraph, tasks: &[TaskView], top: usize) -> Boxes {
+    fn new(graph: &Graph, tasks: &[TaskView], top: usize) -> Boxes {
         let mut boxes = Boxes { at: BTreeMap::new(), frames: Vec::new(), width: 0, bottom: top };
-        let sources: Vec<ValueId> = graph.ids().filter(|id| graph.node(*id).op.is_source()).collect();
+        let sources: Vec<ValueId> = graph.ids().filter(|id| graph.op(*id).is_source()).collect();
         if !sources.is_empty() {
             boxes.row(&sources, top);
         }
@@ -109,28 +110,28 @@ fn escaped(text: &str) -> String {
 }
 
 impl FlowSvg<'_> {
-    fn pass(&self, f: &mut fmt::Formatter<'_>, graph: &PassGraph, boxes: &Boxes) -> fmt::Result {
+    fn pass(&self, f: &mut fmt::Formatter<'_>, graph: &Graph, boxes: &Boxes) -> fmt::Result {
         for (left, top, width, height, title) in &boxes.frames {
             writeln!(f, r#"<rect class="frame" x="{left}" y="{top}" width="{width}" height="{height}" rx="6"/>"#)?;
             writeln!(f, r#"<text class="note" x="{}" y="{}">{title}</text>"#, left + 6, top + 14)?;
         }
-        for edge in graph.edges() {
-            let (Some((x0, y0)), Some((x1, y1))) = (boxes.at.get(&edge.before), boxes.at.get(&edge.after)) else {
+        for ([before, after], is_data) in edges(graph) {
+            let dashed = if is_data { "" } else { r#" stroke-dasharray="4 3""# };
+            let (Some((x0, y0)), Some((x1, y1))) = (boxes.at.get(&before), boxes.at.get(&after)) else {
                 continue;
             };
             let x0 = x0 + WIDTH / 2;
             let y0 = y0 + HEIGHT;
             let x1 = x1 + WIDTH / 2;
-            let dashed = if edge.kind == EdgeKind::Data { "" } else { r#" stroke-dasharray="4 3""# };
             let below = y0 + GAP;
             let above = y1.saturating_sub(GAP);
             writeln!(f, r#"<path class="edge" d="M{x0} {y0} C{x0} {below} {x1} {above} {x1} {y1}"{dashed}/>"#)?;
         }
         for (&id, (left, top)) in &boxes.at {
-            let node = graph.node(id);
-            let call = if node.op.is_source() { self.0.traced.label(graph, id) } else { self.0.call(graph, id) };
-            let call = if node.op.is_source() || node.op.is_effect() { call } else { format!("{id} = {call}") };
-            let class = class(node.format);
+            let op = graph.op(id);
+            let call = if op.is_source() { self.0.traced.label(graph, id) } else { self.0.call(graph, id) };
+            let call = if op.is_source() || op.is_effect() { call } else { format!("{id} = {call}") };
+            let class = class(graph.row(id).format);
             writeln!(
                 f,
                 r#"<rect class="box {class}" x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="4"/>"#

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use tilewright_graph::Graph;
+
 use super::{FlowView, TaskView, pass_name};
-use crate::graph::PassGraph;
 
 /// A flow as text, with the bytes of a step of some rows.
 #[derive(Clone, Copy, Debug)]
@@ -37,12 +38,12 @@ impl<'v> FlowText<'v> {
         Ok(())
     }
 
-    fn task(&self, f: &mut fmt::Formatter<'_>, graph: &PassGraph, task: &TaskView) -> fmt::Result {
+    fn task(&self, f: &mut fmt::Formatter<'_>, graph: &Graph, task: &TaskView) -> fmt::Result {
         let sweeps = if task.sweeps == 1 { String::new() } else { format!("; {} sweeps over the blocks", task.sweeps) };
         writeln!(f, "  {}{sweeps}{}", task.name, moved(task))?;
         for &id in &task.ops {
             let call = self.view.call(graph, id);
-            let name = if graph.node(id).op.is_effect() { String::new() } else { format!("{id} =") };
+            let name = if graph.op(id).is_effect() { String::new() } else { format!("{id} =") };
             writeln!(f, "    {name:>6} {call:<44} {}", self.view.kind(graph, id))?;
         }
         Ok(())

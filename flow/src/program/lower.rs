@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use thiserror::Error;
+use tilewright_graph::dim::ModelShape;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{Indexer, LayerTasks, LevelDone, LowerError, Selected};
 use tilewright_megakernel::model::ModelSizes;
@@ -16,7 +17,6 @@ use crate::bind::{FlowExtents, Parameters};
 use crate::error::BindError;
 use crate::flow::Traced;
 use crate::memory::Budget;
-use crate::shape::ModelShape;
 
 /// Name of the slots, i32 `[rows, 2]`, in programs of flows with states.
 pub const SLOT: &str = "slot";

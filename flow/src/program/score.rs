@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::Source;
 use tilewright_layout::DType;
 use tilewright_megakernel::ops::{
     Access, CellUse, Footprint, OperandError, Operands, RowCells, SLOT_WORDS, TaskOp, index, interval, multiple,
@@ -15,7 +17,6 @@ use super::subject::{CheckResult, LayerFlow, Pools, elements};
 use crate::bind::BoundFlow;
 use crate::flow::Traced;
 use crate::memory::{Budget, FlowPool};
-use crate::op::{FlowOp, SourceOp};
 use crate::run::{FlowExecutor, Interpreter, ScoredRow};
 
 /// Scores a split of the candidate blocks of every row, by
@@ -67,7 +68,7 @@ pub struct Score {
 
 /// Whether each block of a flow is scored by itself, so that blocks may be dealt to tasks.
 pub(super) fn is_blockwise(traced: &Traced) -> bool {
-    traced.declared.states.is_empty() && !traced.indexer.nodes().iter().any(|node| matches!(node.op, FlowOp::Row(_)))
+    traced.declared.states.is_empty() && !traced.indexer.steps().any(|step| matches!(step.op, Op::OverBlocks { .. }))
 }
 
 /// The candidates of a split among those of a row.
@@ -125,8 +126,8 @@ impl Score {
             Ok::<Vec<f32>, TaskFault>(all)
         };
         let tokens = self.block_tokens * pools.head_dim;
-        let keys = gather(graph.reads(SourceOp::Keys), self.k_pool, tokens)?;
-        let values = gather(graph.reads(SourceOp::Values), self.v_pool, tokens)?;
+        let keys = gather(graph.loads(Source::Keys), self.k_pool, tokens)?;
+        let values = gather(graph.loads(Source::Values), self.v_pool, tokens)?;
         let fields = self.fields.iter().zip(&bound.extents.fields).enumerate();
         let fields =
             fields.map(|(at, (&field, &shape))| gather(subject.reads_field(graph, at), field, elements(shape)));
@@ -137,8 +138,7 @@ impl Score {
         let query = on.read(self.q, (row * heads + self.kv_head * group) * dim, group * dim)?;
         // Blocks are numbered as they were gathered; those of other splits are not looked at.
         let numbers: Vec<u32> = (0..blocks).map(|block| block.wrapping_sub(range.start) as u32).collect();
-        let interpreter = Interpreter::new(bound).map_err(|error| TaskFault::Refused(error.to_string()))?;
-        let scores = interpreter.score(ScoredRow {
+        let scores = Interpreter::new(bound).score(ScoredRow {
             pool: &gathered,
             head: 0,
             blocks: &numbers,
@@ -146,6 +146,7 @@ impl Score {
             query: &query,
             states: &mut states,
         });
+        let scores = scores.map_err(|error| TaskFault::Refused(error.to_string()))?;
         self.save(on, bound, row, &range, &states)?;
         on.write(self.scores, ((row * kv_heads + self.kv_head) * splits + self.split) * share, &scores)
     }

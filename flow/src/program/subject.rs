@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use tilewright_graph::Graph;
+use tilewright_graph::dim::ModelShape;
+use tilewright_graph::rows::{FieldId, ParameterId, Source};
 use tilewright_layout::DType;
 use tilewright_megakernel::ops::{OperandError, Operands, multiple};
 use tilewright_megakernel::program::{BufferId, Region, Span};
@@ -11,9 +14,6 @@ use tilewright_megakernel::vm::reference::{Context, TaskFault};
 use super::registry;
 use crate::bind::{BoundFlow, FlowExtents, Parameters};
 use crate::flow::Traced;
-use crate::graph::PassGraph;
-use crate::op::{FieldId, ParameterId, SourceOp};
-use crate::shape::ModelShape;
 
 /// Result of a check.
 pub(super) type CheckResult<T> = Result<T, OperandError>;
@@ -115,7 +115,7 @@ impl LayerFlow {
     pub fn parameters(
         &self,
         ops: &Operands,
-        graph: &PassGraph,
+        graph: &Graph,
         parameters: &[BufferId],
         kv_head: usize,
     ) -> CheckResult<Vec<Region>> {
@@ -123,7 +123,7 @@ impl LayerFlow {
         let mut regions = Vec::new();
         for (at, (&parameter, &shape)) in parameters.iter().zip(&self.extents.parameters).enumerate() {
             ops.exactly("parameters", parameter, DType::F32, [self.pools.kv_heads, elements(shape)])?;
-            if graph.reads(SourceOp::Parameter(ParameterId(at as u32))) {
+            if graph.loads(Source::Parameter(ParameterId(at as u32))) {
                 regions.push(Region::new(parameter, &[Span::one(kv_head), Span::all(elements(shape))]));
             }
         }
@@ -131,13 +131,13 @@ impl LayerFlow {
     }
 
     /// Which fields a pass reads.
-    pub fn reads_field(&self, graph: &PassGraph, field: usize) -> bool {
-        graph.reads(SourceOp::Field(FieldId(field as u32)))
+    pub fn reads_field(&self, graph: &Graph, field: usize) -> bool {
+        graph.loads(Source::Field(FieldId(field as u32)))
     }
 
     /// A kv head's regions of the pools that a pass reads.
-    pub fn tokens(&self, graph: &PassGraph, pools: [BufferId; 2], kv_head: usize) -> Vec<Region> {
-        let read = [SourceOp::Keys, SourceOp::Values].into_iter().zip(pools).filter(|(source, _)| graph.reads(*source));
+    pub fn tokens(&self, graph: &Graph, pools: [BufferId; 2], kv_head: usize) -> Vec<Region> {
+        let read = [Source::Keys, Source::Values].into_iter().zip(pools).filter(|(source, _)| graph.loads(*source));
         read.map(|(_, pool)| self.pools.region(pool, kv_head)).collect()
     }
 
@@ -151,7 +151,7 @@ impl LayerFlow {
     pub fn bound<R>(
         &self,
         on: &Context,
-        graph: &PassGraph,
+        graph: &Graph,
         parameters: &[BufferId],
         kv_head: usize,
         then: impl FnOnce(&BoundFlow<'_>) -> Result<R, TaskFault>,
@@ -160,7 +160,7 @@ impl LayerFlow {
         for (at, (&parameter, declared)) in parameters.iter().zip(&self.traced.declared.parameters).enumerate() {
             let count = elements(self.extents.parameters[at]);
             // What a pass does not read it does not see either.
-            let read = match graph.reads(SourceOp::Parameter(ParameterId(at as u32))) {
+            let read = match graph.loads(Source::Parameter(ParameterId(at as u32))) {
                 true => on.read(parameter, kv_head * count, count)?.into_iter().map(f64::from).collect(),
                 false => vec![f64::NAN; count],
             };

@@ -1,6 +1,7 @@
 //! The op that keeps something of each block when its last token comes.
 
 use serde::{Deserialize, Serialize};
+use tilewright_graph::rows::Source;
 use tilewright_megakernel::ops::{Access, Footprint, OperandError, Operands, RowCells, TaskOp, index};
 use tilewright_megakernel::program::{BufferId, Span};
 use tilewright_megakernel::vm::device::DeviceOp;
@@ -8,7 +9,6 @@ use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
 use super::subject::{LayerFlow, Pools, elements};
 use crate::memory::FlowPool;
-use crate::op::SourceOp;
 use crate::run::{Complete, FlowExecutor, Interpreter};
 
 /// Stores the fields of each block of a kv head that this step completes: for every row whose
@@ -73,7 +73,7 @@ impl TaskOp for Summarise {
             LayerFlow::new(&self.flow, pools, self.group).map_err(|error| TaskFault::Refused(error.to_string()))?;
         let graph = &subject.traced.cache;
         subject.bound(on, graph, &self.parameters, self.kv_head, |bound| {
-            let interpreter = Interpreter::new(bound).map_err(|error| TaskFault::Refused(error.to_string()))?;
+            let interpreter = Interpreter::new(bound);
             for row in self.rows.iter() {
                 let Some(position) = on.position(self.at.position, row)? else { continue };
                 if !(position + 1).is_multiple_of(self.block_tokens) {
@@ -83,15 +83,16 @@ impl TaskOp for Summarise {
                 let tokens = self.block_tokens * pools.head_dim;
                 let first = last + pools.head_dim - tokens;
                 let block = last / tokens;
-                let of = |source, pool| match graph.reads(source) {
+                let of = |source, pool| match graph.loads(source) {
                     true => on.read(pool, first, tokens),
                     false => Ok(Vec::new()),
                 };
-                let keys = of(SourceOp::Keys, self.k_pool)?;
-                let values = of(SourceOp::Values, self.v_pool)?;
+                let keys = of(Source::Keys, self.k_pool)?;
+                let values = of(Source::Values, self.v_pool)?;
                 let fields = bound.extents.fields.iter().map(|&shape| vec![f32::NAN; elements(shape)]).collect();
                 let mut gathered = FlowPool::gathered(bound, 1, keys, values, fields);
-                interpreter.summarise(&mut gathered, Complete { block: 0, head: 0 });
+                let summarised = interpreter.summarise(&mut gathered, Complete { block: 0, head: 0 });
+                summarised.map_err(|error| TaskFault::Refused(error.to_string()))?;
                 for (&field, values) in self.fields.iter().zip(&gathered.fields) {
                     on.write(field, block * values.len(), values)?;
                 }

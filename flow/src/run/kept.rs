@@ -80,7 +80,7 @@ mod tests {
         let traced = algorithms::named("quest").expect("a flow").trace().expect("a flow without errors");
         let model = ModelShape { kv_heads: 1, group: 2, head_dim: 4, block_tokens: 2 };
         let bound = traced.bind(&model, &Parameters::new()).expect("a model that fits");
-        let machine = Interpreter::new(&bound).expect("factors");
+        let machine = Interpreter::new(&bound);
         let numbers = |n: usize, seed: usize| -> Vec<f64> {
             (0..n).map(|i| ((i * 29 + seed * 13) % 31) as f64 / 15.0 - 1.0).collect()
         };

@@ -7,8 +7,6 @@
 mod attention;
 mod interpreter;
 mod kept;
-mod rowwise;
-mod tile;
 
 use std::ops::Range;
 
@@ -62,10 +60,16 @@ pub trait FlowExecutor<T: Real> {
     fn bound(&self) -> &BoundFlow<'_>;
 
     /// Stores the fields of a complete block.
-    fn summarise(&self, pool: &mut FlowPool<T>, complete: Complete);
+    ///
+    /// # Errors
+    /// [`RunError::Graph`]: an extent or a factor has no number in the model.
+    fn summarise(&self, pool: &mut FlowPool<T>, complete: Complete) -> Result<(), RunError>;
 
     /// Scores the candidates of a row and saves its states.
-    fn score(&self, row: ScoredRow<'_, T>) -> Vec<T>;
+    ///
+    /// # Errors
+    /// [`RunError::Graph`]: an extent or a factor has no number in the model.
+    fn score(&self, row: ScoredRow<'_, T>) -> Result<Vec<T>, RunError>;
 
     /// Appends tokens to a request: keys and values `[tokens, key heads, head_dim]`. Each block
     /// that becomes complete is summarised once for each key head.
@@ -94,7 +98,7 @@ pub trait FlowExecutor<T: Real> {
             request.advance();
             if request.tokens().is_multiple_of(model.block_tokens) {
                 for head in 0..model.kv_heads {
-                    self.summarise(pool, Complete { block: shape.block(page, head, place), head });
+                    self.summarise(pool, Complete { block: shape.block(page, head, place), head })?;
                 }
             }
         }
@@ -126,7 +130,7 @@ pub trait FlowExecutor<T: Real> {
                 let states = &mut request.states[..];
                 let scores = candidates
                     .map(|candidates| self.score(ScoredRow { pool, head, blocks: &blocks, candidates, query, states }));
-                let scores = scores.unwrap_or_default();
+                let scores = scores.transpose()?.unwrap_or_default();
                 let selected = BlockSelection::of(budget, &blocks, &scores);
                 outcomes.push(RowOutcome { scores, selected });
             }

@@ -3,13 +3,14 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use tilewright_layout::tensor::{Format, Paged, Parameter};
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::{Num, Source};
+use tilewright_layout::tensor::{Paged, Parameter};
 
 use super::{Recorder, Value};
 use crate::declare::{Field, FlowParameter};
 use crate::error::FlowProblem;
 use crate::format::{Cache, ComputeFormat};
-use crate::op::{Effect, FlowOp, Num, SourceOp};
 
 /// A complete block of a key head.
 #[derive(Debug)]
@@ -19,26 +20,26 @@ pub struct Block<'t> {
 }
 
 impl<'t> Block<'t> {
-    fn source<F>(&self, source: SourceOp, format: Format, at: &'static Location<'static>) -> Value<'t, F, Cache> {
-        Value::at(self.recorder, self.recorder.source(source, format, at))
+    fn source<F>(&self, from: Source, at: &'static Location<'static>) -> Value<'t, F, Cache> {
+        Value::at(self.recorder, self.recorder.load(from, at))
     }
 
     /// The block's keys, `[B, D]`.
     #[track_caller]
     pub fn keys(&self) -> Value<'t, Paged, Cache> {
-        self.source(SourceOp::Keys, Format::Paged, Location::caller())
+        self.source(Source::Keys, Location::caller())
     }
 
     /// The block's values, `[B, D]`.
     #[track_caller]
     pub fn values(&self) -> Value<'t, Paged, Cache> {
-        self.source(SourceOp::Values, Format::Paged, Location::caller())
+        self.source(Source::Values, Location::caller())
     }
 
     /// A parameter of the key head.
     #[track_caller]
     pub fn parameter(&self, weights: FlowParameter) -> Value<'t, Parameter, Cache> {
-        self.source(SourceOp::Parameter(weights.0), Format::Parameter, Location::caller())
+        self.source(Source::Parameter(weights.0), Location::caller())
     }
 
     /// Stores a field of the block, once. What comes back is the value as it was computed, to go on
@@ -55,7 +56,7 @@ impl<'t> Block<'t> {
                 if self.recorder.stores(field.0) > 0 {
                     self.recorder.refuse(FlowProblem::StoredTwice(decl.name.clone()), at);
                 }
-                self.recorder.record(FlowOp::Effect(Effect::Store(field.0)), vec![value.id], Format::Paged, at);
+                self.recorder.record(Op::Store { x: value.id, to: Source::Field(field.0) }, at);
             }
         }
         Value::at(self.recorder, value.id)
@@ -64,7 +65,7 @@ impl<'t> Block<'t> {
     /// Stores the same number everywhere in a field.
     #[track_caller]
     pub fn fill(&self, field: Field, number: f64) -> Value<'t, Paged, Cache> {
-        let value = self.source::<Paged>(SourceOp::Fill(field.0, Num(number)), Format::Paged, Location::caller());
-        self.store(field, value)
+        let id = self.recorder.fill(field.0, Num(number), Location::caller());
+        self.store::<Paged>(field, Value::at(self.recorder, id))
     }
 }

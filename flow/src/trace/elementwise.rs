@@ -3,16 +3,17 @@
 use std::ops::{Add, Mul, Neg, Sub};
 use std::panic::Location;
 
+use tilewright_graph::rows::{Binary, Comparison, Elementwise, InnerAxis, Num, Unary};
+
 use super::Value;
 use crate::format::{ComputeFormat, FormatPair, Join, KnownFormat};
-use crate::op::{Binary, Comparison, Elementwise, FlowOp, InnerAxis, Num, Unary};
 
 impl<'t, F: KnownFormat, P> Value<'t, F, P> {
     fn unary(self, unary: Unary, at: &'static Location<'static>) -> Value<'t, F::Out, P>
     where
         F: ComputeFormat,
     {
-        self.record(FlowOp::Elementwise(Elementwise::Unary(unary)), &[], at)
+        self.function(Elementwise::Unary(unary), None, at)
     }
 
     fn binary<R>(
@@ -24,7 +25,7 @@ impl<'t, F: KnownFormat, P> Value<'t, F, P> {
     where
         F: Join<R>,
     {
-        self.record(FlowOp::Elementwise(Elementwise::Binary(binary)), &[other.id], at)
+        self.function(Elementwise::Binary(binary), Some(other.id), at)
     }
 
     /// `x` where `x ≥ least`, else `below`.
@@ -135,8 +136,7 @@ impl<'t, F: KnownFormat, P> Value<'t, F, P> {
     {
         let inside = Num(inside);
         let outside = Num(outside);
-        let op = Elementwise::MaskSlice { axis, start, end, inside, outside };
-        self.record(FlowOp::Elementwise(op), &[], Location::caller())
+        self.function(Elementwise::MaskSlice { axis, start, end, inside, outside }, None, Location::caller())
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::panic::Location;
 
+use tilewright_graph::dim::{Dim, InnerShape};
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::{Elementwise, InnerAxis, ProductOp, Rearrange, Reduce, Reduction, Scale, Unary};
 use tilewright_layout::tensor::Parameter;
 
 use super::Value;
-use crate::dim::{Dim, InnerShape};
 use crate::format::{ComputeFormat, FormatPair, GemmBy, InPool, Indexer, Join, KnownFormat, PassKind, PerRow};
-use crate::op::{Elementwise, FlowOp, InnerAxis, ProductOp, Rearrange, Reduce, Reduction, Scale, Unary};
 
 impl<'t, F: KnownFormat, P> Value<'t, F, P> {
     /// A reduction along an axis, which becomes 1.
@@ -16,7 +17,7 @@ impl<'t, F: KnownFormat, P> Value<'t, F, P> {
     where
         F: ComputeFormat,
     {
-        self.record(FlowOp::Reduction(Reduction { reduce, axis, every: None }), &[], Location::caller())
+        self.record(Op::Reduce { x: self.id, reduction: Reduction { reduce, axis, every: None } }, Location::caller())
     }
 
     /// A reduction of each `every` neighbours along an axis, which `every` must divide.
@@ -25,7 +26,10 @@ impl<'t, F: KnownFormat, P> Value<'t, F, P> {
     where
         F: ComputeFormat,
     {
-        self.record(FlowOp::Reduction(Reduction { reduce, axis, every: Some(every) }), &[], Location::caller())
+        self.record(
+            Op::Reduce { x: self.id, reduction: Reduction { reduce, axis, every: Some(every) } },
+            Location::caller(),
+        )
     }
 
     /// The sum along an axis.
@@ -79,7 +83,7 @@ impl<'t, F: KnownFormat, P> Value<'t, F, P> {
     where
         F: Join<R>,
     {
-        self.record(FlowOp::Product(ProductOp::Gemv), &[y.id], Location::caller())
+        self.product(y.id, None, ProductOp::Gemv, Location::caller())
     }
 
     /// The Kronecker product along `axes`: element `i·n + j` of such an axis is `x_i·y_j`. Other
@@ -90,7 +94,7 @@ impl<'t, F: KnownFormat, P> Value<'t, F, P> {
         F: Join<R>,
     {
         let axes = [InnerAxis::D0, InnerAxis::D1].map(|axis| axes.contains(&axis));
-        self.record(FlowOp::Product(ProductOp::Kron(axes)), &[y.id], Location::caller())
+        self.product(y.id, None, ProductOp::Kron(axes), Location::caller())
     }
 
     /// `[d0, d1]` → `[d1, d0]`.
@@ -99,7 +103,7 @@ impl<'t, F: KnownFormat, P> Value<'t, F, P> {
     where
         F: ComputeFormat,
     {
-        self.record(FlowOp::Rearrange(Rearrange::Transpose), &[], Location::caller())
+        self.record(Op::Rearrange { x: self.id, to: Rearrange::Transpose }, Location::caller())
     }
 
     /// Reinterprets the elements, in row-major order, in another shape.
@@ -108,7 +112,7 @@ impl<'t, F: KnownFormat, P> Value<'t, F, P> {
     where
         F: ComputeFormat,
     {
-        self.record(FlowOp::Rearrange(Rearrange::Reshape(InnerShape(shape))), &[], Location::caller())
+        self.record(Op::Rearrange { x: self.id, to: Rearrange::Reshape(InnerShape(shape)) }, Location::caller())
     }
 
     /// What lies in the pool, as a value for each candidate block. Only ops over the blocks of a
@@ -118,7 +122,7 @@ impl<'t, F: KnownFormat, P> Value<'t, F, P> {
     where
         F: InPool,
     {
-        self.record(FlowOp::Elementwise(Elementwise::Unary(Unary::Copy)), &[], Location::caller())
+        self.function(Elementwise::Unary(Unary::Copy), None, Location::caller())
     }
 }
 
@@ -129,7 +133,7 @@ impl<'t, F: KnownFormat, P: PassKind> Value<'t, F, P> {
     where
         F: GemmBy<R, P>,
     {
-        self.record(FlowOp::Product(ProductOp::Gemm), &[y.id], Location::caller())
+        self.product(y.id, None, ProductOp::Gemm, Location::caller())
     }
 }
 
@@ -146,6 +150,6 @@ impl<'t, F: KnownFormat> Value<'t, F, Indexer> {
     where
         F: PerRow,
     {
-        self.record(FlowOp::Product(ProductOp::LearnedQuery(scale.into())), &[w_q.id, w_k.id], Location::caller())
+        self.product(w_q.id, Some(w_k.id), ProductOp::LearnedQuery(scale.into()), Location::caller())
     }
 }

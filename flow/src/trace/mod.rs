@@ -16,21 +16,24 @@ mod row;
 mod step;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use tilewright_layout::tensor::{AnyFormat, Format};
+use tilewright_graph::Graph;
+use tilewright_graph::dim::InnerShape;
+use tilewright_graph::graph::{Body, Parts, ValueId};
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::{Elementwise, FieldId, Memory, Num, ProductOp, Row, Source, StateId};
+use tilewright_layout::tensor::AnyFormat;
 
 pub use block::Block;
 pub use step::{Done, StateSlot, Step};
 
 use crate::declare::Declarations;
-use crate::dim::{InnerShape, Requirement};
-use crate::error::{FlowProblem, TraceError};
+use crate::error::{FlowProblem, Requirement, TraceError};
 use crate::format::Indexer;
-use crate::graph::{OpNode, ValueId};
-use crate::op::{Effect, FieldId, FlowOp, SourceOp, StateId, infer};
 
 /// A value of a flow while it is traced: rows of format `F`, in the pass `P`.
 ///
@@ -62,27 +65,45 @@ impl<F: AnyFormat, P> fmt::Debug for Value<'_, F, P> {
 impl<'t, F, P> Value<'t, F, P> {
     /// The inner extents.
     pub fn shape(&self) -> InnerShape {
-        self.recorder.recording.borrow().nodes[self.id.index()].shape
+        let parts = self.recorder.parts.borrow();
+        let row = parts.nodes.get(self.id.index()).and_then(|node| node.results.first()).and_then(Row::of);
+        row.map_or(InnerShape::SCORE, |row| row.shape)
     }
 
     fn at(recorder: &'t Recorder, id: ValueId) -> Self {
         Value { id, recorder, marker: PhantomData }
     }
 
-    /// Records an op whose first operand this is.
-    fn record<O: AnyFormat>(self, op: FlowOp, others: &[ValueId], at: &'static Location<'static>) -> Value<'t, O, P> {
-        let mut operands = vec![self.id];
-        operands.extend_from_slice(others);
-        Value::at(self.recorder, self.recorder.record(op, operands, O::FORMAT, at))
+    /// Records an op.
+    fn record<O>(self, op: Op, at: &'static Location<'static>) -> Value<'t, O, P> {
+        Value::at(self.recorder, self.recorder.record(op, at))
+    }
+
+    /// A function of single elements, whose first operand this is.
+    fn function<O>(self, function: Elementwise, y: Option<ValueId>, at: &'static Location<'static>) -> Value<'t, O, P> {
+        self.record(Op::Elementwise { x: self.id, y, function }, at)
+    }
+
+    /// A product whose first operand this is.
+    fn product<O>(
+        self,
+        y: ValueId,
+        z: Option<ValueId>,
+        product: ProductOp,
+        at: &'static Location<'static>,
+    ) -> Value<'t, O, P> {
+        self.record(Op::Product { x: self.id, y, z, product }, at)
     }
 }
 
 /// What a trace has recorded: ops in the order of the flow's lines.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Recording {
-    /// The ops. Operands come before what uses them.
-    pub nodes: Vec<OpNode>,
-    /// What tracing could not decide, with the op that asks.
+    /// The ops.
+    pub graph: Graph,
+    /// The flow's line of each op.
+    pub lines: Vec<&'static Location<'static>>,
+    /// What tracing could not decide, with the value of the op that asks.
     pub requirements: Vec<(ValueId, Requirement)>,
 }
 
@@ -90,24 +111,54 @@ pub struct Recording {
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub declared: Declarations,
-    recording: RefCell<Recording>,
+    parts: RefCell<Parts>,
+    /// The ops that the flow asked for, those that do not fit too.
+    asked: RefCell<Vec<Op>>,
+    lines: RefCell<Vec<&'static Location<'static>>>,
+    requirements: RefCell<Vec<(ValueId, Requirement)>>,
     errors: RefCell<Vec<TraceError>>,
     /// Values that come from an error: their users are not errors again.
-    poisoned: RefCell<Vec<bool>>,
+    poisoned: RefCell<HashSet<ValueId>>,
 }
 
 impl Recorder {
-    pub fn new(declared: &Declarations) -> Recorder {
+    pub fn new(name: &str, declared: &Declarations) -> Recorder {
+        let Declarations { fields, states, parameters } = declared;
+        let memory = Memory {
+            fields: fields.iter().map(|field| field.shape).collect(),
+            states: states.iter().map(|state| state.shape).collect(),
+            parameters: parameters.iter().map(|parameter| parameter.shape).collect(),
+        };
+        let parts = Parts { name: name.into(), memory, ..Parts::default() };
         Recorder {
             declared: declared.clone(),
-            recording: RefCell::default(),
+            parts: RefCell::new(parts),
+            asked: RefCell::default(),
+            lines: RefCell::default(),
+            requirements: RefCell::default(),
             errors: RefCell::default(),
             poisoned: RefCell::default(),
         }
     }
 
-    pub fn into_parts(self) -> (Recording, Vec<TraceError>) {
-        (self.recording.into_inner(), self.errors.into_inner())
+    /// What was recorded, or what is wrong with it.
+    pub fn finish(self) -> Result<Recording, Vec<TraceError>> {
+        let errors = self.errors.into_inner();
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let mut parts = self.parts.into_inner();
+        let is_effect = |body: &Body| body.ops().any(Op::is_effect);
+        let effects = parts.nodes.iter().enumerate().filter(|(_, node)| is_effect(&node.body));
+        parts.outputs = effects.map(|(place, _)| ValueId(place as u32)).collect();
+        let (lines, requirements) = (self.lines.into_inner(), self.requirements.into_inner());
+        match Graph::check(parts) {
+            Ok(graph) => Ok(Recording { graph, lines, requirements }),
+            Err(errors) => {
+                let at = lines.first().copied().unwrap_or(Location::caller());
+                Err(vec![TraceError { problem: FlowProblem::Graph(errors), at }])
+            }
+        }
     }
 
     /// Adds an error.
@@ -116,72 +167,84 @@ impl Recorder {
     }
 
     /// Adds an op.
-    pub fn record(
-        &self,
-        op: FlowOp,
-        operands: Vec<ValueId>,
-        format: Format,
-        at: &'static Location<'static>,
-    ) -> ValueId {
-        let mut recording = self.recording.borrow_mut();
-        let mut poisoned = self.poisoned.borrow_mut();
-        let shapes: Vec<InnerShape> = operands.iter().map(|o| recording.nodes[o.index()].shape).collect();
-        let mut needs = Vec::new();
-        let mut poison = operands.iter().any(|o| poisoned[o.index()]);
-        let shape = match infer(&op, &shapes, &self.declared, &mut needs) {
-            Ok(shape) => shape,
+    pub fn record(&self, op: Op, at: &'static Location<'static>) -> ValueId {
+        let name = op.name();
+        let is_poisoned = op.operands().iter().any(|(_, id)| self.poisoned.borrow().contains(id));
+        self.asked.borrow_mut().push(op.clone());
+        let pushed = self.parts.borrow_mut().push(op);
+        let (id, is_poisoned) = match pushed {
+            Ok((id, needs)) => {
+                let requirement = |need| (id, Requirement { need, op: name, at });
+                self.requirements.borrow_mut().extend(needs.into_iter().map(requirement));
+                (id, is_poisoned)
+            }
             Err(problem) => {
-                if !poison {
-                    self.refuse(problem, at);
+                if !is_poisoned {
+                    self.refuse(FlowProblem::Op { op: name, problem }, at);
                 }
-                poison = true;
-                needs.clear();
-                InnerShape::SCORE
+                // A value that is there for every flow.
+                let stand_in = self.parts.borrow_mut().push(Op::Load { from: Source::Positions });
+                (stand_in.map_or(ValueId(0), |(id, _)| id), true)
             }
         };
-        let name = op.name();
-        let id = ValueId::at(recording.nodes.len());
-        let requirement = |(left, relation, right)| (id, Requirement { left, relation, right, op: name, at });
-        recording.requirements.extend(needs.into_iter().map(requirement));
-        recording.nodes.push(OpNode { op, operands, shape, format, at });
-        poisoned.push(poison);
+        self.lines.borrow_mut().push(at);
+        if is_poisoned {
+            self.poisoned.borrow_mut().insert(id);
+        }
         id
     }
 
     /// A source; one that the flow did not declare is an error.
-    pub fn source(&self, source: SourceOp, format: Format, at: &'static Location<'static>) -> ValueId {
+    pub fn load(&self, from: Source, at: &'static Location<'static>) -> ValueId {
         let declared = &self.declared;
-        let (noun, index, declared) = match source {
-            SourceOp::Field(id) | SourceOp::Fill(id, _) => ("field", id.index(), declared.fields.len()),
-            SourceOp::Parameter(id) => ("parameter", id.index(), declared.parameters.len()),
-            SourceOp::Load(id) => ("state", id.index(), declared.states.len()),
-            SourceOp::Query | SourceOp::Keys | SourceOp::Values | SourceOp::Positions => ("source", 0, 1),
+        let (noun, index, declared) = match from {
+            Source::Field(id) => ("field", id.index(), declared.fields.len()),
+            Source::Parameter(id) => ("parameter", id.index(), declared.parameters.len()),
+            Source::State(id) => ("state", id.index(), declared.states.len()),
+            Source::Query | Source::Keys | Source::Values | Source::Positions => ("source", 0, 1),
         };
+        self.declared(noun, [index, declared], Op::Load { from }, at)
+    }
+
+    /// A number in the shape of a field.
+    pub fn fill(&self, field: FieldId, number: Num, at: &'static Location<'static>) -> ValueId {
+        let declared = [field.index(), self.declared.fields.len()];
+        self.declared("field", declared, Op::Fill { field, number }, at)
+    }
+
+    fn declared(
+        &self,
+        noun: &'static str,
+        [index, declared]: [usize; 2],
+        op: Op,
+        at: &'static Location<'static>,
+    ) -> ValueId {
         if index < declared {
-            return self.record(FlowOp::Source(source), vec![], format, at);
+            return self.record(op, at);
         }
         self.refuse(FlowProblem::Handle { noun, index, declared }, at);
-        let id = self.record(FlowOp::Source(SourceOp::Positions), vec![], format, at);
-        self.poisoned.borrow_mut()[id.index()] = true;
+        let id = self.record(Op::Load { from: Source::Positions }, at);
+        self.poisoned.borrow_mut().insert(id);
         id
     }
 
-    fn count(&self, wanted: &FlowOp) -> usize {
-        self.recording.borrow().nodes.iter().filter(|node| node.op == *wanted).count()
+    fn count(&self, is_wanted: impl Fn(&Op) -> bool) -> usize {
+        self.asked.borrow().iter().filter(|op| is_wanted(op)).count()
     }
 
     /// How often a field is stored.
     pub fn stores(&self, field: FieldId) -> usize {
-        self.count(&FlowOp::Effect(Effect::Store(field)))
+        self.count(|op| matches!(op, Op::Store { to: Source::Field(id), .. } if *id == field))
     }
 
     /// How often a state is loaded and saved.
     pub fn uses(&self, state: StateId) -> (usize, usize) {
-        (self.count(&FlowOp::Source(SourceOp::Load(state))), self.count(&FlowOp::Effect(Effect::Save(state))))
+        let loads = self.count(|op| *op == Op::Load { from: Source::State(state) });
+        (loads, self.count(|op| matches!(op, Op::Store { to: Source::State(id), .. } if *id == state)))
     }
 
     /// Whether a value is one of the sources.
     fn is_source(&self, id: ValueId) -> bool {
-        self.recording.borrow().nodes[id.index()].op.is_source()
+        self.parts.borrow().nodes.get(id.index()).is_some_and(|node| node.body.ops().any(Op::is_source))
     }
 }

@@ -2,11 +2,12 @@
 
 use std::panic::Location;
 
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::{Norm, Reduce, RowOp, Scale, Taps};
 use tilewright_layout::tensor::{Batched, Ragged};
 
 use super::Value;
 use crate::format::{KnownFormat, ManyBlocks, PassKind, PerBlock};
-use crate::op::{FlowOp, Norm, Reduce, RowOp, Scale, Taps};
 
 impl<'t, F: KnownFormat, P: PassKind> Value<'t, F, P> {
     /// One value for the row from those of its candidate blocks.
@@ -16,7 +17,7 @@ impl<'t, F: KnownFormat, P: PassKind> Value<'t, F, P> {
         F: PerBlock,
         P: ManyBlocks,
     {
-        self.record(FlowOp::Row(RowOp::Reduce(reduce)), &[], Location::caller())
+        self.record(Op::OverBlocks { x: self.id, over: RowOp::Reduce(reduce) }, Location::caller())
     }
 
     /// `e^(scale·x)` over its sum, each element over the candidate blocks.
@@ -26,7 +27,7 @@ impl<'t, F: KnownFormat, P: PassKind> Value<'t, F, P> {
         F: PerBlock,
         P: ManyBlocks,
     {
-        self.record(FlowOp::Row(RowOp::Softmax(scale.into())), &[], Location::caller())
+        self.record(Op::OverBlocks { x: self.id, over: RowOp::Softmax(scale.into()) }, Location::caller())
     }
 
     /// Each element over its norm along the candidate blocks.
@@ -36,7 +37,7 @@ impl<'t, F: KnownFormat, P: PassKind> Value<'t, F, P> {
         F: PerBlock,
         P: ManyBlocks,
     {
-        self.record(FlowOp::Row(RowOp::Normalize(norm)), &[], Location::caller())
+        self.record(Op::OverBlocks { x: self.id, over: RowOp::Normalize(norm) }, Location::caller())
     }
 
     /// `Σ_k w[k]·x[s − k]` along the candidate blocks, nothing before the first.
@@ -46,6 +47,6 @@ impl<'t, F: KnownFormat, P: PassKind> Value<'t, F, P> {
         F: PerBlock,
         P: ManyBlocks,
     {
-        self.record(FlowOp::Row(RowOp::Conv1d(taps)), &[], Location::caller())
+        self.record(Op::OverBlocks { x: self.id, over: RowOp::Conv1d(taps) }, Location::caller())
     }
 }

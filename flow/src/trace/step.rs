@@ -3,12 +3,13 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use tilewright_layout::tensor::{Batched, Format, Paged, Parameter, Ragged};
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::{Elementwise, Source, StateId, Unary};
+use tilewright_layout::tensor::{Batched, Paged, Parameter, Ragged};
 
 use super::{Recorder, Value};
 use crate::declare::{Field, FlowParameter, State};
 use crate::format::PerBlock;
-use crate::op::{Effect, Elementwise, FlowOp, SourceOp, StateId, Unary};
 
 /// A decode step of a row: a request and a key head. [`Step::select`] takes it, so that a step ends
 /// in exactly one selection.
@@ -34,50 +35,50 @@ pub struct StateSlot<'t> {
 }
 
 impl<'t> Step<'t> {
-    fn source<F>(&self, source: SourceOp, format: Format, at: &'static Location<'static>) -> Value<'t, F> {
-        Value::at(self.recorder, self.recorder.source(source, format, at))
+    fn source<F>(&self, from: Source, at: &'static Location<'static>) -> Value<'t, F> {
+        Value::at(self.recorder, self.recorder.load(from, at))
     }
 
     /// The query heads of the key head, `[G, D]`.
     #[track_caller]
     pub fn query(&self) -> Value<'t, Batched> {
-        self.source(SourceOp::Query, Format::Batched, Location::caller())
+        self.source(Source::Query, Location::caller())
     }
 
     /// The keys of a block, `[B, D]`.
     #[track_caller]
     pub fn keys(&self) -> Value<'t, Paged> {
-        self.source(SourceOp::Keys, Format::Paged, Location::caller())
+        self.source(Source::Keys, Location::caller())
     }
 
     /// The values of a block, `[B, D]`.
     #[track_caller]
     pub fn values(&self) -> Value<'t, Paged> {
-        self.source(SourceOp::Values, Format::Paged, Location::caller())
+        self.source(Source::Values, Location::caller())
     }
 
     /// The place of a block in its sequence, `[1, 1]`.
     #[track_caller]
     pub fn positions(&self) -> Value<'t, Ragged> {
-        self.source(SourceOp::Positions, Format::Ragged, Location::caller())
+        self.source(Source::Positions, Location::caller())
     }
 
     /// A field of a block.
     #[track_caller]
     pub fn field(&self, field: Field) -> Value<'t, Paged> {
-        self.source(SourceOp::Field(field.0), Format::Paged, Location::caller())
+        self.source(Source::Field(field.0), Location::caller())
     }
 
     /// A parameter of the key head.
     #[track_caller]
     pub fn parameter(&self, weights: FlowParameter) -> Value<'t, Parameter> {
-        self.source(SourceOp::Parameter(weights.0), Format::Parameter, Location::caller())
+        self.source(Source::Parameter(weights.0), Location::caller())
     }
 
     /// What the step before saved, and where this step saves.
     #[track_caller]
     pub fn load(&self, state: State) -> (Value<'t, Ragged>, StateSlot<'t>) {
-        let value = self.source(SourceOp::Load(state.0), Format::Ragged, Location::caller());
+        let value = self.source(Source::State(state.0), Location::caller());
         (value, StateSlot { state: state.0, recorder: self.recorder, marker: PhantomData })
     }
 
@@ -85,7 +86,7 @@ impl<'t> Step<'t> {
     /// last.
     #[track_caller]
     pub fn select<F: PerBlock>(self, score: Value<'t, F>) -> Done<'t> {
-        self.recorder.record(FlowOp::Effect(Effect::Select), vec![score.id], Format::Ragged, Location::caller());
+        self.recorder.record(Op::Select { x: score.id }, Location::caller());
         Done(PhantomData)
     }
 }
@@ -99,9 +100,9 @@ impl<'t> StateSlot<'t> {
         if self.recorder.is_source(id) {
             // A save that reads memory would have to wait for other saves, and they for it: a copy
             // reads first.
-            let copy = FlowOp::Elementwise(Elementwise::Unary(Unary::Copy));
-            id = self.recorder.record(copy, vec![id], Format::Ragged, at);
+            let function = Elementwise::Unary(Unary::Copy);
+            id = self.recorder.record(Op::Elementwise { x: id, y: None, function }, at);
         }
-        self.recorder.record(FlowOp::Effect(Effect::Save(self.state)), vec![id], Format::Ragged, at);
+        self.recorder.record(Op::Store { x: id, to: Source::State(self.state) }, at);
     }
 }

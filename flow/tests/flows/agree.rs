@@ -1,12 +1,13 @@
 //! Interpreter and naive evaluation agree, on any flow and any batch.
 
 use proptest::prelude::*;
-use tilewright_flow::graph::PassGraph;
 use tilewright_flow::memory::Budget;
-use tilewright_flow::op::{Effect, SourceOp};
 use tilewright_flow::run::{Interpreter, RowOutcome};
 use tilewright_flow::trace::Recording;
 use tilewright_flow::{BoundFlow, Flow, ModelShape, Real, RecordedFlow, Traced, record, trace};
+use tilewright_graph::Graph;
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::Source;
 
 use crate::naive::{Ball, Naive};
 use crate::random_flow::RandomFlow;
@@ -35,26 +36,25 @@ impl NaiveRow<'_> {
         Ball::exact(all[self.request][(token * model.kv_heads + self.head) * model.head_dim + j])
     }
 
-    fn memory(&self, source: SourceOp, block: usize, i: usize, j: usize) -> Option<Ball> {
+    fn memory(&self, source: Source, block: usize, i: usize, j: usize) -> Option<Ball> {
         let tokens = self.world.model.block_tokens;
         match source {
-            SourceOp::Keys => Some(self.token(&self.world.keys, block * tokens + i, j)),
-            SourceOp::Values => Some(self.token(&self.world.values, block * tokens + i, j)),
-            SourceOp::Fill(_, number) => Some(Ball { v: number.0, e: self.eps * number.0.abs() }),
-            SourceOp::Parameter(id) => {
+            Source::Keys => Some(self.token(&self.world.keys, block * tokens + i, j)),
+            Source::Values => Some(self.token(&self.world.values, block * tokens + i, j)),
+            Source::Parameter(id) => {
                 let d1 = self.bound.extents.parameters[id.index()][1];
                 Some(Ball::exact(self.bound.parameter(id.index(), self.head)[i * d1 + j]))
             }
-            SourceOp::Query | SourceOp::Positions | SourceOp::Field(_) | SourceOp::Load(_) => None,
+            Source::Query | Source::Positions | Source::Field(_) | Source::State(_) => None,
         }
     }
 
     /// The fields of a complete block.
     fn fields(&self, block: usize) -> Vec<Vec<Ball>> {
         let given = |source, _, i, j| self.memory(source, block, i, j).expect("a source of the cache pass");
-        let naive = Naive::new(&self.recorded.cache.nodes, self.world.model, &given, 1, self.eps);
+        let naive = Naive::new(&self.recorded.cache.graph, self.world.model, &given, 1, self.eps);
         let of = |field: usize| {
-            let node = naive.effect(|effect| matches!(effect, Effect::Store(id) if id.index() == field));
+            let node = naive.effect(|op| matches!(op, Op::Store { to: Source::Field(id), .. } if id.index() == field));
             let [d0, d1] = naive.extents(node);
             (0..d0 * d1).map(|e| naive.at(node, 0, e / d1, e % d1)).collect()
         };
@@ -75,25 +75,25 @@ impl NaiveRow<'_> {
         };
         let fields: Vec<_> = (first..first + candidates).map(|block| self.fields(block)).collect();
         let before = states.clone();
-        let given = |source: SourceOp, s: usize, i: usize, j: usize| match source {
-            SourceOp::Query => {
+        let given = |source: Source, s: usize, i: usize, j: usize| match source {
+            Source::Query => {
                 let row = (self.request * model.kv_heads + self.head) * model.group + i;
                 Ball::exact(world.queries[step][row * model.head_dim + j])
             }
-            SourceOp::Positions => Ball::exact((first + s) as f64),
-            SourceOp::Field(id) => fields[s][id.index()][i * self.bound.extents.fields[id.index()][1] + j],
-            SourceOp::Load(id) => before[id.index()][first + s][i * self.bound.extents.states[id.index()][1] + j],
+            Source::Positions => Ball::exact((first + s) as f64),
+            Source::Field(id) => fields[s][id.index()][i * self.bound.extents.fields[id.index()][1] + j],
+            Source::State(id) => before[id.index()][first + s][i * self.bound.extents.states[id.index()][1] + j],
             source => self.memory(source, first + s, i, j).expect("a source in memory"),
         };
-        let naive = Naive::new(&self.recorded.indexer.nodes, model, &given, candidates, self.eps);
+        let naive = Naive::new(&self.recorded.indexer.graph, model, &given, candidates, self.eps);
         for (state, rows) in states.iter_mut().enumerate() {
-            let node = naive.effect(|effect| matches!(effect, Effect::Save(id) if id.index() == state));
+            let node = naive.effect(|op| matches!(op, Op::Store { to: Source::State(id), .. } if id.index() == state));
             let [d0, d1] = naive.extents(node);
             for s in 0..candidates {
                 rows[first + s] = (0..d0 * d1).map(|e| naive.at(node, s, e / d1, e % d1)).collect();
             }
         }
-        let select = naive.effect(|effect| effect == Effect::Select);
+        let select = naive.effect(|op| matches!(op, Op::Select { .. }));
         (0..candidates).map(|s| naive.at(select, s, 0, 0)).collect()
     }
 }
@@ -185,7 +185,7 @@ pub fn check<F: Flow>(flow: &F, seed: u64, world: &World) -> Judged {
 
 /// Every execution of a traced flow on a batch; the definitions read its graphs.
 pub fn check_traced(traced: &Traced, seed: u64, world: &World) -> Judged {
-    let recording = |graph: &PassGraph| Recording { nodes: graph.nodes().to_vec(), requirements: vec![] };
+    let recording = |graph: &Graph| Recording { graph: graph.clone(), lines: vec![], requirements: vec![] };
     let cache = recording(&traced.cache);
     let indexer = recording(&traced.indexer);
     check_recorded(&RecordedFlow { declared: traced.declared.clone(), cache, indexer }, traced, seed, world)
@@ -194,7 +194,7 @@ pub fn check_traced(traced: &Traced, seed: u64, world: &World) -> Judged {
 fn check_recorded(recorded: &RecordedFlow, traced: &Traced, seed: u64, world: &World) -> Judged {
     let mut rng = Rng::new(seed);
     let bound = bind(&mut rng, traced, &world.model);
-    let interpreter = Interpreter::new(&bound).expect("factors");
+    let interpreter = Interpreter::new(&bound);
     let judged = judge(world, &bound, recorded, &world.play::<f64>(&interpreter, 3), F64);
     judge(world, &bound, recorded, &world.play::<f32>(&interpreter, 2), F32);
     judged

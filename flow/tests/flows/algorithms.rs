@@ -56,7 +56,7 @@ fn e_every_flow_fits_every_model_that_it_does_not_refuse() {
                     match traced.extents(&model) {
                         Ok(_) => {}
                         Err(error) => {
-                            assert!(matches!(error, BindError::Requirement { .. } | BindError::Fraction { .. }));
+                            assert!(matches!(error, BindError::Requirement { .. } | BindError::Extent(_)));
                             refused.push((algorithm.name, block_tokens));
                         }
                     }
@@ -148,7 +148,7 @@ fn a_planted_needle_is_found() {
                 filter.iter_mut().for_each(|x| *x = 1.0);
             }
             let bound = traced.bind(&model, &parameters).expect("a model that fits");
-            let machine = Interpreter::new(&bound).expect("factors");
+            let machine = Interpreter::new(&bound);
             let plant = |block: usize, _: usize, query: &[f64], key: &mut [f64]| match algorithm.name {
                 "knorm" if block == needle => key.iter_mut().for_each(|x| *x *= 0.2),
                 // Every other key leans one way.
@@ -198,7 +198,7 @@ fn a_budget_that_covers_the_sequence_is_dense_attention() {
         let traced = traced(algorithm.name);
         let model = ModelShape { kv_heads: 2, group: 2, head_dim: 16, block_tokens: block_tokens(algorithm.name) };
         let bound = bind(&mut rng, &traced, &model);
-        let machine = Interpreter::new(&bound).expect("factors");
+        let machine = Interpreter::new(&bound);
         let mut hay = haystack(machine, model, &mut rng, &|_, _, _, _| {});
         let all = BLOCKS as u32;
         // Exactly enough, more than enough, by the number and by the share; then too few.
@@ -253,7 +253,7 @@ fn a_flow_as_a_picture() {
     insta::assert_snapshot!(FlowDot(&view).to_string());
     let svg = FlowSvg(&view).to_string();
     insta::assert_snapshot!(svg);
-    let boxes = traced.cache.nodes().len() + traced.indexer.nodes().len();
+    let boxes = traced.cache.ids().count() + traced.indexer.ids().count();
     assert!(
         svg.matches("<rect").count() > boxes && svg.contains("stroke-dasharray"),
         "a box each, a frame each, the edge of the state"

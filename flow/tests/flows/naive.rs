@@ -8,10 +8,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use tilewright_flow::ModelShape;
-use tilewright_flow::graph::OpNode;
-use tilewright_flow::op::{
-    Binary, Comparison, Effect, Elementwise, FlowOp, InnerAxis, Norm, ProductOp, Rearrange, Reduce, RowOp, SourceOp,
-    Unary,
+use tilewright_graph::Graph;
+use tilewright_graph::graph::ValueId;
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::{
+    Binary, Comparison, Elementwise, InnerAxis, Norm, ProductOp, Rearrange, Reduce, Row, RowOp, Source, Unary,
 };
 use tilewright_layout::tensor::Format;
 
@@ -46,11 +47,11 @@ impl Ball {
 }
 
 /// What a pass reads, for one row: `(source, block of the row)` to an element.
-pub type Given<'a> = dyn Fn(SourceOp, usize, usize, usize) -> Ball + 'a;
+pub type Given<'a> = dyn Fn(Source, usize, usize, usize) -> Ball + 'a;
 
 /// A pass of one row.
 pub struct Naive<'a> {
-    pub nodes: &'a [OpNode],
+    pub graph: &'a Graph,
     pub model: ModelShape,
     pub given: &'a Given<'a>,
     /// Blocks that are scored.
@@ -60,23 +61,26 @@ pub struct Naive<'a> {
 }
 
 impl<'a> Naive<'a> {
-    pub fn new(nodes: &'a [OpNode], model: ModelShape, given: &'a Given<'a>, blocks: usize, eps: f64) -> Naive<'a> {
-        Naive { nodes, model, given, blocks, eps, memo: RefCell::default() }
+    pub fn new(graph: &'a Graph, model: ModelShape, given: &'a Given<'a>, blocks: usize, eps: f64) -> Naive<'a> {
+        Naive { graph, model, given, blocks, eps, memo: RefCell::default() }
     }
 
     pub fn extents(&self, node: usize) -> [usize; 2] {
-        self.nodes[node].shape.bind(&self.model).expect("extents that the flow asked for")
+        self.row(node).shape.bind(&self.model).expect("extents that the flow asked for")
     }
 
     /// The op with this effect.
-    pub fn effect(&self, wanted: impl Fn(Effect) -> bool) -> usize {
-        let is = |node: &OpNode| matches!(node.op, FlowOp::Effect(effect) if wanted(effect));
-        self.nodes.iter().position(is).expect("the effect")
+    pub fn effect(&self, wanted: impl Fn(&Op) -> bool) -> usize {
+        self.graph.steps().position(|step| wanted(step.op)).expect("the effect")
+    }
+
+    fn row(&self, node: usize) -> Row {
+        self.graph.row(ValueId(node as u32))
     }
 
     /// Element `(i, j)` of a value at a candidate block.
     pub fn at(&self, node: usize, s: usize, i: usize, j: usize) -> Ball {
-        let s = if self.nodes[node].format == Format::Batched { 0 } else { s };
+        let s = if self.row(node).format == Format::Batched { 0 } else { s };
         if let Some(ball) = self.memo.borrow().get(&(node, s, i, j)) {
             return *ball;
         }
@@ -86,7 +90,8 @@ impl<'a> Naive<'a> {
     }
 
     fn define(&self, node: usize, s: usize, i: usize, j: usize) -> Ball {
-        let OpNode { op, operands, .. } = &self.nodes[node];
+        let id = ValueId(node as u32);
+        let (op, operands) = (self.graph.op(id), self.graph.operands(id));
         let operand = |k: usize| operands[k].index();
         // An operand's element; an extent of 1 broadcasts.
         let x = |k: usize, i: usize, j: usize| {
@@ -94,14 +99,17 @@ impl<'a> Naive<'a> {
             self.at(operand(k), s, i.min(d0 - 1), j.min(d1 - 1))
         };
         match op {
-            FlowOp::Source(source) => (self.given)(*source, s, i, j),
-            FlowOp::Elementwise(Elementwise::Unary(unary)) => self.unary(*unary, x(0, i, j)),
-            FlowOp::Elementwise(Elementwise::Binary(binary)) => self.binary(*binary, x(0, i, j), x(1, i, j)),
-            FlowOp::Elementwise(Elementwise::MaskSlice { axis, start, end, inside, outside }) => {
+            Op::Load { from } => (self.given)(*from, s, i, j),
+            Op::Fill { number, .. } => Ball { v: number.0, e: self.eps * number.0.abs() },
+            Op::Elementwise { function: Elementwise::Unary(unary), .. } => self.unary(*unary, x(0, i, j)),
+            Op::Elementwise { function: Elementwise::Binary(binary), .. } => {
+                self.binary(*binary, x(0, i, j), x(1, i, j))
+            }
+            Op::Elementwise { function: Elementwise::MaskSlice { axis, start, end, inside, outside }, .. } => {
                 let index = if *axis == InnerAxis::D0 { i } else { j } as u32;
                 self.constant(if *start <= index && index < *end { inside.0 } else { outside.0 })
             }
-            FlowOp::Reduction(r) => {
+            Op::Reduce { reduction: r, .. } => {
                 let size = self.extents(operand(0))[r.axis.index()];
                 let every = r.every.map_or(size, |every| every as usize);
                 let element = |n: usize| match r.axis {
@@ -110,19 +118,20 @@ impl<'a> Naive<'a> {
                 };
                 self.reduce(r.reduce, (0..every).map(element).collect())
             }
-            FlowOp::Product(product) => self.product(*product, (operand(0), operand(1)), &x, i, j, operands.len()),
-            FlowOp::Rearrange(Rearrange::Transpose) => x(0, j, i),
-            FlowOp::Rearrange(Rearrange::Reshape(_)) => {
+            Op::Product { product, .. } => self.product(*product, (operand(0), operand(1)), &x, i, j, operands.len()),
+            Op::Rearrange { to: Rearrange::Transpose, .. } => x(0, j, i),
+            Op::Rearrange { to: Rearrange::Reshape(_), .. } => {
                 let flat = i * self.extents(node)[1] + j;
                 let d1 = self.extents(operand(0))[1];
                 x(0, flat / d1, flat % d1)
             }
-            FlowOp::Row(row) => self.row(row, operand(0), s, i, j),
-            FlowOp::Effect(_) => x(0, i, j),
+            Op::OverBlocks { over, .. } => self.across(over, operand(0), s, i, j),
+            // What was saved or stored, and the scores of a selection.
+            _ => x(0, i, j),
         }
     }
 
-    fn row(&self, row: &RowOp, x: usize, s: usize, i: usize, j: usize) -> Ball {
+    fn across(&self, row: &RowOp, x: usize, s: usize, i: usize, j: usize) -> Ball {
         let lane = |of: &dyn Fn(Ball) -> Ball| (0..self.blocks).map(|s| of(self.at(x, s, i, j))).collect::<Vec<_>>();
         let here = self.at(x, s, i, j);
         match row {

@@ -4,9 +4,9 @@
 
 use std::cell::Cell;
 
-use tilewright_flow::op::{Comparison, InnerAxis};
 use tilewright_flow::prelude::*;
 use tilewright_flow::{InnerShape, format};
+use tilewright_graph::rows::{Comparison, InnerAxis};
 
 /// A flow that the choices stand for. Equal choices give the same flow.
 #[derive(Clone, Debug)]

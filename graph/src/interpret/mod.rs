@@ -8,6 +8,7 @@ mod attend;
 mod elementwise;
 mod products;
 mod route;
+mod rows;
 mod weights;
 
 use std::collections::BTreeMap;
@@ -15,9 +16,11 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use crate::axis::{Dim, Extent, Type};
+use crate::dim::ExtentError;
 use crate::graph::{CacheId, Graph, Step, ValueId};
 use crate::op::{InputKind, Op};
 
+pub use rows::BlockInputs;
 pub use weights::{CheckpointTensor, WeightError, Weights};
 
 /// Numbers along axes, outermost first. Ids are whole numbers.
@@ -71,6 +74,22 @@ pub enum RunError {
         weight: String,
         /// Its entries.
         count: usize,
+    },
+    /// An extent that has no number in the model.
+    #[error(transparent)]
+    Extent(#[from] ExtentError),
+    /// An op on rows in a run of tokens, or an op on tokens in a run of blocks.
+    #[error("the graph has ops on rows of blocks and is run on tokens, or the other way round")]
+    Blocks,
+    /// A source of rows with another number of elements than its shape has.
+    #[error("{name}: {found} numbers were given; give {expected}")]
+    Source {
+        /// The source.
+        name: &'static str,
+        /// How many were given.
+        found: usize,
+        /// How many there must be.
+        expected: usize,
     },
     /// A step without tokens.
     #[error("a step has no tokens; give at least 1")]
@@ -154,7 +173,7 @@ impl<'g> Interpreter<'g> {
             return Err(RunError::Empty);
         }
         let mut after = sequence.clone();
-        let mut run = StepRun { interpreter: self, tokens, sequence: &mut after, values: Vec::new() };
+        let mut run = StepRun { interpreter: self, tokens, sequence: &mut after, blocks: None, values: Vec::new() };
         for (place, step) in self.graph.steps().enumerate() {
             let results = run.step(&step)?;
             run.values.extend(results.into_iter().map(Some));
@@ -169,6 +188,42 @@ impl<'g> Interpreter<'g> {
         *sequence = after;
         Ok(outputs)
     }
+
+    /// Runs a graph of [rows](crate::rows) for one request and key head, and gives all its values:
+    /// `[rows, d0, d1]` each.
+    ///
+    /// ```
+    /// use tilewright_graph::{Graph, dim::ModelShape, graph::Parts, op::Op, rows::Source};
+    /// use tilewright_graph::interpret::{BlockInputs, Interpreter};
+    ///
+    /// let mut parts = Parts::default();
+    /// let (position, _) = parts.push(Op::Load { from: Source::Positions })?;
+    /// parts.push(Op::Select { x: position })?;
+    /// let graph = Graph::check(parts)?;
+    /// let model = ModelShape { kv_heads: 1, group: 1, head_dim: 8, block_tokens: 16 };
+    /// let inputs = BlockInputs { model, blocks: 3, load: &|_| vec![4.0, 5.0, 6.0] };
+    /// let values = Interpreter::new(&graph, &|_: &str| None)?.run_blocks(inputs)?;
+    /// assert_eq!(values[1].data, [2.0, 1.0, 0.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An extent has no number in the model, or an op is not one on rows.
+    pub fn run_blocks(&self, inputs: BlockInputs<'_>) -> Result<Vec<Tensor>, RunError> {
+        let mut sequence = Sequence::default();
+        let mut run = StepRun {
+            interpreter: self,
+            tokens: &[],
+            sequence: &mut sequence,
+            blocks: Some(inputs),
+            values: Vec::new(),
+        };
+        for step in self.graph.steps() {
+            let result = run.rows(&step)?;
+            run.values.push(Some(result));
+        }
+        Ok(run.values.into_iter().flatten().collect())
+    }
 }
 
 /// One step.
@@ -176,6 +231,8 @@ struct StepRun<'r> {
     interpreter: &'r Interpreter<'r>,
     tokens: &'r [u32],
     sequence: &'r mut Sequence,
+    /// What ops on rows read.
+    blocks: Option<BlockInputs<'r>>,
     /// The values so far, but for those that no later op reads.
     values: Vec<Option<Tensor>>,
 }
@@ -197,7 +254,8 @@ impl StepRun<'_> {
         let extent = |dim: &Dim| match &dim.extent {
             Extent::Known(size) => usize::try_from(*size).unwrap_or(usize::MAX),
             Extent::Symbol(symbol) if symbol == "rows" => self.tokens.len(),
-            Extent::Symbol(_) => self.sequence.len + self.tokens.len(),
+            // Values of rows have extents of their own.
+            Extent::Symbol(_) | Extent::Model(_) => self.sequence.len + self.tokens.len(),
         };
         kind.shape.0.iter().map(extent).collect()
     }
@@ -222,6 +280,17 @@ impl StepRun<'_> {
             Op::SoftCap { x, cap } => self.value(*x).data.iter().map(|x| elementwise::soft_cap(*x, *cap)).collect(),
             Op::Route { logits, k, kind } => return Ok(self.route(step, *logits, *k, *kind)),
             Op::WeightedSum { x, weights } => self.weighted_sum(*x, *weights),
+            Op::Load { .. }
+            | Op::Fill { .. }
+            | Op::Elementwise { .. }
+            | Op::Reduce { .. }
+            | Op::Product { .. }
+            | Op::Rearrange { .. }
+            | Op::OverBlocks { .. }
+            | Op::Store { .. }
+            | Op::Select { .. } => {
+                return Ok(vec![self.rows(step)?]);
+            }
             Op::Choose { logits } => self.value(*logits).rows().map(|row| route::largest(row, 1)[0] as f64).collect(),
         };
         let shape = step.results.first().map(|kind| self.shape(kind)).unwrap_or_default();

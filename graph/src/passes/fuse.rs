@@ -266,5 +266,7 @@ fn can_follow(op: &Op) -> bool {
         Op::Scale { .. } | Op::SoftCap { .. } | Op::WeightedSum { .. } | Op::Choose { .. } => true,
         Op::Input { .. } | Op::Embed { .. } | Op::Linear { .. } | Op::Attention { .. } => false,
         Op::Route { .. } | Op::ExpertLinear { .. } | Op::Logits { .. } => false,
+        Op::Load { .. } | Op::Fill { .. } | Op::Elementwise { .. } | Op::Reduce { .. } | Op::Product { .. } => false,
+        Op::Rearrange { .. } | Op::OverBlocks { .. } | Op::Store { .. } | Op::Select { .. } => false,
     }
 }

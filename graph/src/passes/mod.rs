@@ -3,14 +3,17 @@
 //! | pass | effect |
 //! |---|---|
 //! | [`unfuse`] | groups become single ops |
-//! | [`normalise`] | scales and unit offsets are folded, identities and dead code go |
+//! | [`clean`] | equal ops become one, dead code goes |
+//! | [`normalise`] | scales and unit offsets are folded, identities go; then as [`clean`] |
 //! | [`fuse`] | a product, what prepares its operand and what follows on its results become a group |
 //!
 //! Each pass is exact: the interpreter gives bitwise equal results before and after.
 
+mod clean;
 mod fuse;
 mod normalise;
 
+pub use clean::{Cleaned, RemovalReason, clean};
 pub use fuse::fuse;
 pub use normalise::normalise;
 

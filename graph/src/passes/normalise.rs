@@ -1,13 +1,14 @@
-//! Folds scales and unit offsets, and removes what computes nothing that is asked for.
+//! Folds scales and unit offsets.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::{Rewritten, unfuse};
+use super::{Rewritten, clean, unfuse};
 use crate::error::GraphErrors;
-use crate::graph::{Body, Graph, Parts, RopeId, Step, ValueId, Weight, WeightId};
+use crate::graph::{Body, Graph, Parts, ValueId, Weight, WeightId};
 use crate::op::{NormKind, Op};
 
-/// Folds scales and unit offsets where that is exact, and removes identities and dead code.
+/// Folds scales and unit offsets where that is exact, and removes identities, repetitions and dead
+/// code.
 ///
 /// * `scale(scale(x))` and `scale(embed(..))` become one factor, if one factor of the two is a
 ///   power of two and the product is exact in f32.
@@ -38,8 +39,7 @@ use crate::op::{NormKind, Op};
 /// None for a valid graph; the result is checked again.
 pub fn normalise(graph: &Graph) -> Result<Graph, GraphErrors> {
     let graph = unfuse(graph)?;
-    let folded = fold(&graph)?;
-    without_dead(&folded)
+    Ok(clean(&fold(&graph)?)?.graph)
 }
 
 /// Whether multiplying by it is exact.
@@ -113,40 +113,4 @@ fn with_offset(parts: &mut Parts, weight: WeightId) -> WeightId {
         parts.weights.push(wanted);
         parts.weights.len() - 1
     }))
-}
-
-/// The ops that outputs depend on, and the declarations that those read.
-fn without_dead(graph: &Graph) -> Result<Graph, GraphErrors> {
-    let steps: Vec<Step<'_>> = graph.steps().collect();
-    let mut live: HashSet<ValueId> = graph.parts().outputs.iter().copied().collect();
-    let mut kept = vec![false; steps.len()];
-    for (place, step) in steps.iter().enumerate().rev() {
-        let results = (0..step.results.len()).map(|result| ValueId::at(step.first.index() + result));
-        if results.into_iter().any(|id| live.contains(&id)) {
-            kept[place] = true;
-            live.extend(step.op.operands().into_iter().map(|(_, id)| id));
-        }
-    }
-    let mut rewritten = Rewritten::new(graph.parts());
-    (rewritten.parts.weights, rewritten.parts.ropes) = (Vec::new(), Vec::new());
-    let mut weights: HashMap<WeightId, WeightId> = HashMap::new();
-    let mut ropes: HashMap<RopeId, RopeId> = HashMap::new();
-    for (step, _) in steps.iter().zip(kept).filter(|(_, kept)| *kept) {
-        let mut op = rewritten.take(step.op, step.first, step.results.len());
-        let parts = &mut rewritten.parts;
-        op.map_weights(|id| {
-            *weights.entry(id).or_insert_with(|| {
-                parts.weights.extend(graph.parts().weights.get(id.index()).cloned());
-                WeightId::at(parts.weights.len() - 1)
-            })
-        });
-        if let Op::Rope { table, .. } = &mut op {
-            *table = *ropes.entry(*table).or_insert_with(|| {
-                parts.ropes.extend(graph.parts().ropes.get(table.index()).cloned());
-                RopeId::at(parts.ropes.len() - 1)
-            });
-        }
-        rewritten.push(Body::Single(op), step.results.to_vec());
-    }
-    rewritten.finish()
 }

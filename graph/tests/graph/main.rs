@@ -4,3 +4,4 @@ mod check;
 mod checkpoint;
 mod families;
 mod laws;
+mod rows;

@@ -136,7 +136,7 @@ fn over_layers(
         let (before, queries) = layer.queries.split_at(layer.queries.len().saturating_sub(steps * query));
         let seen = CalibrationSample { queries: before, keys: &layer.keys[..before.len() / query * key] };
         let bound = flow.traced.bind(model, &flow.parameters(model, seen)?)?;
-        let machine = Interpreter::new(&bound)?;
+        let machine = Interpreter::new(&bound);
         let found = kept(&machine, LayerActivations { keys: &layer.keys, values: &layer.values, queries }, budget)?;
         mean.mass += found.mass / layers.len() as f64;
         mean.error += found.error / layers.len() as f64;
@@ -166,7 +166,7 @@ fn needles(flow: &MeasuredFlow, block_tokens: usize, budget: &Budget) -> Result<
         keys[needle * 64..][..64].copy_from_slice(&query);
         let bound =
             flow.traced.bind(&model, &flow.parameters(&model, CalibrationSample { queries: &keys, keys: &keys })?)?;
-        let machine = Interpreter::new(&bound)?;
+        let machine = Interpreter::new(&bound);
         let pages: Vec<usize> = (0..tokens / block_tokens).collect();
         let mut pool = tilewright_flow::memory::FlowPool::new(&bound, block_tokens, pages.len())?;
         let mut requests = [tilewright_flow::memory::FlowRequest::new(&pool, &pages, 0)?];

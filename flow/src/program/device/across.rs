@@ -2,6 +2,9 @@
 //! a warp, then the warps.
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
+use tilewright_graph::graph::ValueId;
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::{Reduce, RowOp};
 
 use super::kept::OfRow;
 use super::numbers::join;
@@ -9,13 +12,11 @@ use super::recipe::PassRecipe;
 use super::score::{Candidates, each};
 use super::spread::WARP;
 use super::values::{BlockValues, Gathered, LaneRow};
-use crate::graph::ValueId;
-use crate::op::{FlowOp, Reduce, RowOp};
 
 /// Shared memory for the warps' parts.
 pub(super) fn shared_bytes(recipe: &PassRecipe, warps: u32) -> u32 {
     let elements = |id: ValueId| {
-        let [d0, d1] = recipe.extents(recipe.graph().node(id).operands[0]);
+        let [d0, d1] = recipe.extents(recipe.graph().operands(id)[0]);
         (d0 * d1) as u32
     };
     4 * warps * recipe.across().into_iter().map(elements).max().unwrap_or(0)
@@ -28,10 +29,10 @@ pub(super) fn gather<'k, 'r>(
     of_row: OfRow<'k, '_, 'r>,
     of: Candidates<'k>,
 ) {
-    let FlowOp::Row(op) = of_row.recipe.graph().node(id).op.clone() else { return };
+    let Op::OverBlocks { over: op, .. } = of_row.recipe.graph().op(id) else { return };
     let pass = CandidateSweep { id, of_row, of };
     let gathered = match op {
-        RowOp::Reduce(reduce) => {
+        &RowOp::Reduce(reduce) => {
             let count = of.count.cast::<f32>();
             let finish = |x: Val<'k, f32>| match reduce {
                 Reduce::Sum | Reduce::Max | Reduce::Min => x,
@@ -45,8 +46,12 @@ pub(super) fn gather<'k, 'r>(
             let sums = pass.run(values, Reduce::Sum, Some(&largest), |x| x);
             Gathered::Softmax(largest, sums)
         }
-        RowOp::Normalize(crate::op::Norm::L1) => Gathered::Norm(pass.run(values, Reduce::Sum, None, |x| x)),
-        RowOp::Normalize(crate::op::Norm::L2) => Gathered::Norm(pass.run(values, Reduce::Sum, None, Val::sqrt)),
+        RowOp::Normalize(tilewright_graph::rows::Norm::L1) => {
+            Gathered::Norm(pass.run(values, Reduce::Sum, None, |x| x))
+        }
+        RowOp::Normalize(tilewright_graph::rows::Norm::L2) => {
+            Gathered::Norm(pass.run(values, Reduce::Sum, None, Val::sqrt))
+        }
         // Looks at blocks nearby only.
         RowOp::Conv1d(_) => return,
     };
@@ -74,7 +79,7 @@ impl<'k> CandidateSweep<'k, '_, '_> {
         let k = of_row.call.builder();
         let recipe = of_row.recipe;
         let team = of_row.call.team();
-        let operand = recipe.graph().node(id).operands[0];
+        let operand = recipe.graph().operands(id)[0];
         let [d0, d1] = recipe.extents(operand);
         let held = recipe.spread.held(d1);
         let spread = recipe.spread;

@@ -7,6 +7,8 @@ use std::ops::Range;
 use bytemuck::{Pod, Zeroable};
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Fp8;
+use tilewright_graph::graph::ValueId;
+use tilewright_graph::rows::{FieldId, ParameterId, Source, StateId};
 use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
 use tilewright_kernels::tile::{Array, Float};
 use tilewright_megakernel::ops::RowCells;
@@ -18,8 +20,6 @@ use super::recipe::PassRecipe;
 use super::spread::{Spread, VECTOR};
 use super::stage::BlockStage;
 use super::values::{BlockRow, LaneRow, Sources};
-use crate::graph::ValueId;
-use crate::op::{FieldId, ParameterId, SourceOp, StateId};
 use crate::program::subject::{LayerFlow, elements};
 
 /// Most buffers of a flow that a record has room for.
@@ -63,7 +63,7 @@ pub(super) struct TaskBuffers {
     block_tokens: u32,
     /// Pools of tokens, with positions and page tables.
     cells: KvPools,
-    buffers: Vec<(SourceOp, BufferAccess, [usize; 2])>,
+    buffers: Vec<(Source, BufferAccess, [usize; 2])>,
 }
 
 /// The buffers that a task names, in the order of their declarations.
@@ -94,28 +94,28 @@ impl TaskBuffers {
             Ok::<(), Unsupported>(())
         };
         let token = [subject.pools.block_tokens, subject.pools.head_dim];
-        for (source, buffer) in [SourceOp::Keys, SourceOp::Values].into_iter().zip(named.pools) {
-            if graph.reads(source) {
+        for (source, buffer) in [Source::Keys, Source::Values].into_iter().zip(named.pools) {
+            if graph.loads(source) {
                 let of = PoolType::Float(plan.float("keys and values of a flow", buffer)?);
                 keep(plan, source, BufferAccess::Pool(KvPools { of, ..cells }), token, buffer)?;
             }
         }
         for (at, &buffer) in named.fields.iter().enumerate() {
-            let source = SourceOp::Field(FieldId(at as u32));
+            let source = Source::Field(FieldId(at as u32));
             let extents = subject.extents.fields[at];
-            if graph.reads(source) || recipe.stores(at) {
+            if graph.loads(source) || recipe.stores(at) {
                 let pools = plan.pools(buffer, named.at)?;
                 keep(plan, source, BufferAccess::Pool(pools), extents, buffer)?;
             }
         }
         for (at, &buffer) in named.parameters.iter().enumerate() {
-            let source = SourceOp::Parameter(ParameterId(at as u32));
-            if graph.reads(source) {
+            let source = Source::Parameter(ParameterId(at as u32));
+            if graph.loads(source) {
                 keep(plan, source, BufferAccess::Parameter, subject.extents.parameters[at], buffer)?;
             }
         }
         for (at, &buffer) in named.states.iter().enumerate() {
-            let source = SourceOp::Load(StateId(at as u32));
+            let source = Source::State(StateId(at as u32));
             let reset = subject.traced.declared.states[at].reset as f32;
             let pools = KvPools { of: PoolType::Float(Float::F32), ..cells };
             let form =
@@ -152,12 +152,12 @@ impl TaskBuffers {
     }
 
     /// The pool of a field: its place in records, and how it is read.
-    pub fn pool_of(&self, source: SourceOp) -> Option<(usize, KvPools)> {
+    pub fn pool_of(&self, source: Source) -> Option<(usize, KvPools)> {
         let (field, BufferAccess::Pool(pools), _) = self.find(source)? else { return None };
         Some((field, pools))
     }
 
-    fn find(&self, source: SourceOp) -> Option<(usize, BufferAccess, [usize; 2])> {
+    fn find(&self, source: Source) -> Option<(usize, BufferAccess, [usize; 2])> {
         let at = self.buffers.iter().position(|(of, ..)| *of == source)?;
         let (_, form, extents) = self.buffers[at];
         Some((offset_of!(FlowTaskFields, kept) + 4 * at, form, extents))
@@ -229,7 +229,7 @@ impl<'k> OfRow<'k, '_, '_> {
     }
 
     /// A parameter of the key head: the array, and which is its first element.
-    pub fn parameter(&self, source: SourceOp) -> Option<(Array<'k>, Val<'k, u32>)> {
+    pub fn parameter(&self, source: Source) -> Option<(Array<'k>, Val<'k, u32>)> {
         let (field, BufferAccess::Parameter, extents) = self.kept.find(source)? else { return None };
         Some((self.call.plain(field, Float::F32), self.kv_head * elements(extents) as u32))
     }
@@ -247,7 +247,7 @@ impl<'k> OfRow<'k, '_, '_> {
         if self.spread().deals(d1 as usize) { self.spread().lanes } else { 1 }
     }
 
-    fn state(&self, source: SourceOp) -> Option<RequestState<'k>> {
+    fn state(&self, source: Source) -> Option<RequestState<'k>> {
         let (field, BufferAccess::State { pools, slots, blocks, reset }, extents) = self.kept.find(source)? else {
             return None;
         };
@@ -270,9 +270,9 @@ struct RequestState<'k> {
 }
 
 impl<'k> Sources<'k> for OfRow<'k, '_, '_> {
-    fn load(&self, source: SourceOp, at: BlockRow) -> LaneRow<'k> {
+    fn load(&self, source: Source, at: BlockRow) -> LaneRow<'k> {
         match (source, self.kept.find(source)) {
-            (SourceOp::Query, _) => {
+            (Source::Query, _) => {
                 let Some((queries, begin)) = self.queries else { return LaneRow::new() };
                 self.array(queries, begin, self.spread().dim as usize, at.row)
             }
@@ -288,7 +288,7 @@ impl<'k> Sources<'k> for OfRow<'k, '_, '_> {
         }
     }
 
-    fn fetch(&self, _: SourceOp, _: BlockRow, _: Range<u32>) -> Option<Vec<PackedBf16<'k>>> {
+    fn fetch(&self, _: Source, _: BlockRow, _: Range<u32>) -> Option<Vec<PackedBf16<'k>>> {
         None
     }
 
@@ -347,7 +347,7 @@ impl<'k> OfBlock<'k, '_, '_> {
 
     /// Stores a row of a field of the block; by the lanes of one group.
     pub fn store(&self, field: FieldId, at: u32, row: &LaneRow<'k>) {
-        let Some((at_field, BufferAccess::Pool(pools), [_, d1])) = self.of.kept.find(SourceOp::Field(field)) else {
+        let Some((at_field, BufferAccess::Pool(pools), [_, d1])) = self.of.kept.find(Source::Field(field)) else {
             return;
         };
         let k = self.of.call.builder();
@@ -369,7 +369,7 @@ impl<'k> OfBlock<'k, '_, '_> {
 
     /// Saves the rows of a state of the block; by the lanes of one group.
     pub fn save(&self, state: StateId, rows: &[LaneRow<'k>]) {
-        let source = SourceOp::Load(state);
+        let source = Source::State(state);
         let (Some(of), Some((.., [_, d1]))) = (self.of.state(source), self.of.kept.find(source)) else { return };
         let k = self.of.call.builder();
         let spread = self.of.spread();
@@ -390,7 +390,7 @@ impl<'k> OfBlock<'k, '_, '_> {
     }
 
     /// What the step before saved, or the reset value.
-    fn saved(&self, source: SourceOp, d1: usize, at: BlockRow) -> LaneRow<'k> {
+    fn saved(&self, source: Source, d1: usize, at: BlockRow) -> LaneRow<'k> {
         let Some(of) = self.of.state(source) else { return LaneRow::new() };
         let begin = (of.begin + self.back(at.back)) * of.width;
         let is_own = of.array.load(begin).eq(of.request);
@@ -402,11 +402,11 @@ impl<'k> OfBlock<'k, '_, '_> {
 }
 
 impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
-    fn load(&self, source: SourceOp, at: BlockRow) -> LaneRow<'k> {
+    fn load(&self, source: Source, at: BlockRow) -> LaneRow<'k> {
         let block = self.back(at.back);
         match (source, self.of.kept.find(source)) {
-            (SourceOp::Positions, _) => vec![block.cast::<f32>()],
-            (SourceOp::Keys | SourceOp::Values, Some((field, BufferAccess::Pool(pools), [tokens, d1]))) => {
+            (Source::Positions, _) => vec![block.cast::<f32>()],
+            (Source::Keys | Source::Values, Some((field, BufferAccess::Pool(pools), [tokens, d1]))) => {
                 let token = |block: Val<'k, u32>| block * tokens as u32 + at.row;
                 self.pool(field, pools, [token(self.place(at.back)) * pools.dim, token(block)], d1, 0)
             }
@@ -418,11 +418,11 @@ impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
         }
     }
 
-    fn fetch(&self, source: SourceOp, at: BlockRow, runs: Range<u32>) -> Option<Vec<PackedBf16<'k>>> {
+    fn fetch(&self, source: Source, at: BlockRow, runs: Range<u32>) -> Option<Vec<PackedBf16<'k>>> {
         let Some((field, BufferAccess::Pool(pools), [_, d1])) = self.of.kept.find(source) else { return None };
         let pool = self.of.call.pages([field, offset_of!(FlowTaskFields, one)], pools);
         let spread = self.of.spread();
-        if !matches!(source, SourceOp::Field(_)) || pools.of != PoolType::Float(Float::Bf16) || !spread.deals(d1) {
+        if !matches!(source, Source::Field(_)) || pools.of != PoolType::Float(Float::Bf16) || !spread.deals(d1) {
             return None;
         }
         let element = |eight: u32| spread.first(self.of.lane, eight) + at.row * d1 as u32;

@@ -5,14 +5,15 @@
 //! heads.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_graph::graph::ValueId;
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::{ProductOp, Source};
 use tilewright_kernels::tile::Array;
 
 use super::kept::OfRow;
 use super::recipe::PassRecipe;
 use super::spread::WARP;
 use super::values::LaneRow;
-use crate::graph::ValueId;
-use crate::op::{FlowOp, ProductOp, SourceOp};
 
 /// Weights of a thread on their way together, at most.
 const TOGETHER: u32 = 16;
@@ -28,7 +29,7 @@ struct LearnedQueryExtents {
 
 impl LearnedQueryExtents {
     fn of(recipe: &PassRecipe, id: ValueId) -> LearnedQueryExtents {
-        let operands = &recipe.graph().node(id).operands;
+        let operands = recipe.graph().operands(id);
         let [heads, dim] = recipe.extents(operands[0]);
         let [_, rank] = recipe.extents(operands[1]);
         LearnedQueryExtents { heads: heads as u32, dim: dim as u32, rank: rank as u32 }
@@ -44,7 +45,8 @@ impl LearnedQueryExtents {
 
 /// Shared memory for the queries, what comes between, and the result, in bytes.
 pub(super) fn shared_bytes(recipe: &PassRecipe) -> u32 {
-    let is_learned = |id: &ValueId| matches!(recipe.graph().node(*id).op, FlowOp::Product(ProductOp::LearnedQuery(_)));
+    let is_learned =
+        |id: &ValueId| matches!(*recipe.graph().op(*id), Op::Product { product: ProductOp::LearnedQuery(_), .. });
     let elements = |id: ValueId| LearnedQueryExtents::of(recipe, id).places()[3];
     4 * recipe.graph().ids().filter(is_learned).map(elements).max().unwrap_or(0)
 }
@@ -57,8 +59,8 @@ pub(super) fn query<'k>(of_row: &OfRow<'k, '_, '_>, id: ValueId, queries: &[Lane
     let k = call.builder();
     let team = call.team();
     let of = LearnedQueryExtents::of(recipe, id);
-    let weights = |which: usize| match recipe.graph().node(recipe.graph().node(id).operands[which]).op {
-        FlowOp::Source(source @ SourceOp::Parameter(_)) => of_row.parameter(source),
+    let weights = |which: usize| match *recipe.graph().op(recipe.graph().operands(id)[which]) {
+        Op::Load { from: source @ Source::Parameter(_) } => of_row.parameter(source),
         // Types let nothing else be weights.
         _ => None,
     };

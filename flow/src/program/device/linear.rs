@@ -5,8 +5,10 @@
 //! and `y`, where `w⁺` is the positive part of `w` and `w⁻` the negative one. A tensor core
 //! computes them for many blocks together.
 
-use crate::graph::{PassGraph, ValueId};
-use crate::op::{Binary, Elementwise, FlowOp, InnerAxis, ProductOp, Reduce, Reduction, SourceOp, Unary};
+use tilewright_graph::Graph;
+use tilewright_graph::graph::ValueId;
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::{Binary, Elementwise, InnerAxis, ProductOp, Reduce, Reduction, Source, Unary};
 
 /// What a weight is multiplied with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,32 +63,32 @@ struct Terms {
 
 /// A graph with the extents of its values.
 pub(super) struct Finder<'a> {
-    pub graph: &'a PassGraph,
+    pub graph: &'a Graph,
     pub extents: &'a [[usize; 2]],
     pub dim: usize,
     /// Whether a field's elements can be operands as they lie in memory.
-    pub is_operand: &'a dyn Fn(SourceOp) -> bool,
+    pub is_operand: &'a dyn Fn(Source) -> bool,
 }
 
 impl Finder<'_> {
     /// The value as sums of products, if it is.
     pub fn find(&self, id: ValueId) -> Option<LinearValue> {
-        let node = self.graph.node(id);
+        let (op, operands) = (self.graph.op(id), self.graph.operands(id));
         let of = |Terms { fields, weights, masks, terms }: Terms, count: usize, is_row, is_mean| {
             let count = count as u32;
             Some(LinearValue { id, fields, weights, masks, terms, count, is_row, is_mean })
         };
-        if let FlowOp::Reduction(Reduction { reduce, axis: InnerAxis::D1, every: None }) = node.op {
-            let x = node.operands[0];
+        if let Op::Reduce { reduction: Reduction { reduce, axis: InnerAxis::D1, every: None }, .. } = *op {
+            let x = operands[0];
             let is_mean = reduce == Reduce::Mean;
             if !is_mean && reduce != Reduce::Sum {
                 return None;
             }
             return of(self.terms(x)?, self.extents(x)[0], false, is_mean);
         }
-        if let FlowOp::Product(ProductOp::Gemm | ProductOp::Gemv) = node.op {
-            let weights = self.weights(node.operands[0])?;
-            let field = self.field(node.operands[1])?;
+        if let Op::Product { product: ProductOp::Gemm | ProductOp::Gemv, .. } = *op {
+            let weights = self.weights(operands[0])?;
+            let field = self.field(operands[1])?;
             let terms =
                 Terms { fields: vec![field], weights, masks: vec![], terms: vec![(Factor::Plain, SignPart::Whole)] };
             return of(terms, self.extents(weights)[0], true, false);
@@ -100,38 +102,41 @@ impl Finder<'_> {
 
     /// A field `[1, D]`, after copies.
     fn field(&self, id: ValueId) -> Option<ValueId> {
-        let node = self.graph.node(id);
-        if let FlowOp::Elementwise(Elementwise::Unary(Unary::Copy)) = node.op {
-            return self.field(node.operands[0]);
+        let (op, operands) = (self.graph.op(id), self.graph.operands(id));
+        if let Op::Elementwise { function: Elementwise::Unary(Unary::Copy), .. } = *op {
+            return self.field(operands[0]);
         }
-        let FlowOp::Source(source) = node.op else { return None };
+        let Op::Load { from: source } = *op else { return None };
         (self.extents(id) == [1, self.dim] && (self.is_operand)(source)).then_some(id)
     }
 
     /// A value `[_, D]` that is the same for all blocks.
     fn weights(&self, id: ValueId) -> Option<ValueId> {
-        let is_of_row = super::recipe::is_of_row(self.graph.node(id).format);
+        let is_of_row = super::recipe::is_of_row(self.graph.row(id).format);
         (is_of_row && self.extents(id)[1] == self.dim).then_some(id)
     }
 
     /// A constant `[_, D]`.
     fn mask(&self, id: ValueId) -> Option<ValueId> {
-        let is_mask =
-            matches!(self.graph.node(id).op, FlowOp::Elementwise(Elementwise::MaskSlice { axis: InnerAxis::D1, .. }));
+        let is_mask = matches!(
+            *self.graph.op(id),
+            Op::Elementwise { function: Elementwise::MaskSlice { axis: InnerAxis::D1, .. }, .. }
+        );
         (is_mask && self.extents(id)[1] == self.dim).then_some(id)
     }
 
     /// A weight and a field that are multiplied, in any order.
     fn product(&self, id: ValueId) -> Option<(ValueId, ValueId)> {
-        let node = self.graph.node(id);
+        let (op, operands) = (self.graph.op(id), self.graph.operands(id));
         if !matches!(
-            node.op,
-            FlowOp::Elementwise(Elementwise::Binary(Binary::Multiply)) | FlowOp::Product(ProductOp::Kron([_, false]))
+            op,
+            Op::Elementwise { function: Elementwise::Binary(Binary::Multiply), .. }
+                | Op::Product { product: ProductOp::Kron([_, false]), .. }
         ) {
             return None;
         }
         let either = |x: ValueId, y: ValueId| Some((self.weights(x)?, self.field(y)?));
-        either(node.operands[0], node.operands[1]).or_else(|| either(node.operands[1], node.operands[0]))
+        either(operands[0], operands[1]).or_else(|| either(operands[1], operands[0]))
     }
 
     fn terms(&self, id: ValueId) -> Option<Terms> {
@@ -139,9 +144,9 @@ impl Finder<'_> {
             let terms = vec![(Factor::Plain, SignPart::Whole)];
             return Some(Terms { fields: vec![field], weights, masks: vec![], terms });
         }
-        let node = self.graph.node(id);
-        let FlowOp::Elementwise(Elementwise::Binary(binary)) = &node.op else { return None };
-        let [x, y] = [node.operands[0], node.operands[1]];
+        let (op, operands) = (self.graph.op(id), self.graph.operands(id));
+        let Op::Elementwise { function: Elementwise::Binary(binary), .. } = op else { return None };
+        let [x, y] = [operands[0], operands[1]];
         let (larger, smaller) = match binary {
             Binary::Maximum => (SignPart::Positive, SignPart::Negative),
             Binary::Minimum => (SignPart::Negative, SignPart::Positive),
@@ -170,7 +175,7 @@ mod tests {
     fn found(traced: &Traced) -> Vec<String> {
         let model = ModelShape { kv_heads: 2, group: 6, head_dim: 32, block_tokens: 16 };
         let extents = traced.extents(&model).expect("a model that fits");
-        let is_operand = |source| matches!(source, SourceOp::Field(_));
+        let is_operand = |source| matches!(source, Source::Field(_));
         let finder = Finder { graph: &traced.indexer, extents: &extents.indexer, dim: 32, is_operand: &is_operand };
         let view = |linear: LinearValue| {
             let terms: Vec<String> = linear.terms.iter().map(|(of, part)| format!("{part:?} {of:?}")).collect();

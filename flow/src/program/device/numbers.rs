@@ -4,8 +4,7 @@ use std::f32::consts::LOG2_E;
 
 use tilewright_codegen::build::Val;
 use tilewright_codegen::ir::attr::Cmp;
-
-use crate::op::{Comparison, Reduce};
+use tilewright_graph::rows::{Comparison, Reduce};
 
 pub(super) fn exp(x: Val<'_, f32>) -> Val<'_, f32> {
     (x * LOG2_E).ex2()

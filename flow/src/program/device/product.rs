@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Val, Var};
+use tilewright_graph::graph::ValueId;
 use tilewright_kernels::mma::Accumulator;
 
 use super::kept::PackedBf16;
@@ -18,7 +19,6 @@ use super::linear::{Factor, LinearValue, SignPart};
 use super::recipe::PassRecipe;
 use super::spread::{Spread, VECTOR};
 use super::values::{BlockValues, LaneRow};
-use crate::graph::ValueId;
 
 /// Lanes that share a row of an atom.
 const LANES: u32 = 4;

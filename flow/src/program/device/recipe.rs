@@ -4,6 +4,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tilewright_graph::Graph;
+use tilewright_graph::graph::ValueId;
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::{FieldId, InnerAxis, ProductOp, Rearrange, Reduction, RowOp, Source};
 use tilewright_layout::DType;
 use tilewright_layout::tensor::Format;
 
@@ -14,8 +18,6 @@ use crate::FlowPass;
 use crate::bind::FlowExtents;
 use crate::error::BindError;
 use crate::flow::Traced;
-use crate::graph::{PassGraph, ValueId};
-use crate::op::{Effect, Elementwise, FieldId, FlowOp, InnerAxis, ProductOp, Rearrange, Reduction, RowOp, SourceOp};
 
 /// A pass of a flow for a model.
 #[derive(Clone)]
@@ -62,13 +64,12 @@ impl PassRecipe {
         spread: Spread,
     ) -> Result<PassRecipe, BindError> {
         let (graph, extents) = (traced.graph(pass), all.of(pass));
-        let scale = |op: &FlowOp| match op {
-            FlowOp::Row(RowOp::Softmax(scale)) | FlowOp::Product(ProductOp::LearnedQuery(scale)) => {
-                scale.bind(&all.model)
-            }
+        let scale = |op: &Op| match op {
+            Op::OverBlocks { over: RowOp::Softmax(scale), .. }
+            | Op::Product { product: ProductOp::LearnedQuery(scale), .. } => scale.bind(&all.model),
             _ => Ok(1.0),
         };
-        let scales = graph.nodes().iter().map(|node| Ok(scale(&node.op)? as f32)).collect::<Result<_, _>>()?;
+        let scales = graph.steps().map(|step| scale(step.op).map(|scale| scale as f32)).collect::<Result<_, _>>()?;
         let linear = Vec::new();
         Ok(PassRecipe { traced: Arc::clone(traced), pass, extents: extents.to_vec(), scales, spread, linear })
     }
@@ -82,7 +83,7 @@ impl PassRecipe {
             graph: self.graph(),
             extents: &self.extents,
             dim: spread.dim as usize,
-            is_operand: &|source| matches!(source, SourceOp::Field(field) if is_bf16(field)),
+            is_operand: &|source| matches!(source, Source::Field(field) if is_bf16(field)),
         };
         let mut registers = 0;
         let mut linear: Vec<LinearValue> = self.graph().ids().filter_map(|id| finder.find(id)).collect();
@@ -101,7 +102,7 @@ impl PassRecipe {
     }
 
     /// The graph of the pass.
-    pub fn graph(&self) -> &PassGraph {
+    pub fn graph(&self) -> &Graph {
         self.traced.graph(self.pass)
     }
 
@@ -128,38 +129,40 @@ impl PassRecipe {
 
     /// Whether a value is the same for all blocks of a row.
     pub fn is_of_row(&self, id: ValueId) -> bool {
-        is_of_row(self.graph().node(id).format)
+        is_of_row(self.graph().row(id).format)
     }
 
     /// What is loaded of a block before it is computed with, where some values are known already.
     pub fn of_block(&self, is_known: &dyn Fn(ValueId) -> bool) -> Vec<ValueId> {
         let graph = self.graph();
-        let mut is_needed = vec![false; graph.nodes().len()];
+        let mut is_needed = vec![false; graph.ids().count()];
         graph.effects().into_iter().for_each(|id| is_needed[id.index()] = true);
         for id in graph.ids().collect::<Vec<_>>().into_iter().rev() {
             if is_needed[id.index()] && !is_known(id) {
-                graph.node(id).operands.iter().for_each(|operand| is_needed[operand.index()] = true);
+                graph.operands(id).iter().for_each(|operand| is_needed[operand.index()] = true);
             }
         }
         let is_loaded = |id: &ValueId| {
-            is_needed[id.index()]
-                && matches!(graph.node(*id).op, FlowOp::Source(SourceOp::Field(_) | SourceOp::Load(_)))
+            is_needed[id.index()] && matches!(*graph.op(*id), Op::Load { from: Source::Field(_) | Source::State(_) })
         };
         graph.ids().filter(is_loaded).collect()
     }
 
     /// Whether the pass stores a field.
     pub fn stores(&self, field: usize) -> bool {
-        let is_store = |op: &FlowOp| matches!(op, FlowOp::Effect(Effect::Store(id)) if id.index() == field);
-        self.graph().nodes().iter().any(|node| is_store(&node.op))
+        let is_store = |op: &Op| matches!(op, Op::Store { to: Source::Field(id), .. } if id.index() == field);
+        self.graph().steps().any(|step| is_store(step.op))
     }
 
     /// The ops across the blocks of a row that must have seen all of them before anybody takes
     /// their value, in order.
     pub fn across(&self) -> Vec<ValueId> {
-        let gathers =
-            |id: &ValueId| matches!(&self.graph().node(*id).op, FlowOp::Row(op) if !matches!(op, RowOp::Conv1d(_)));
-        self.graph().ids().filter(gathers).collect()
+        self.graph().ids().filter(|id| self.gathers(*id)).collect()
+    }
+
+    /// Whether a value is known when an op across blocks has seen all of them.
+    pub fn gathers(&self, id: ValueId) -> bool {
+        matches!(self.graph().op(id), Op::OverBlocks { over, .. } if !matches!(over, RowOp::Conv1d(_)))
     }
 
     /// Why lanes cannot compute the pass, if they cannot.
@@ -167,56 +170,58 @@ impl PassRecipe {
         self.graph().ids().find_map(|id| {
             let why = self.refuses(id)?;
             let flow = &self.traced.name;
-            let op = self.graph().node(id).op.name();
+            let op = self.graph().op(id).name();
             Some(format!("op `{op}` of flow `{flow}` {why}"))
         })
     }
 
     /// Whether no lane holds a value: weights of learned queries.
     fn is_shared(&self, id: ValueId) -> bool {
-        let mut readers = self.graph().nodes().iter().filter(|node| node.operands.contains(&id));
-        readers.all(|node| matches!(node.op, FlowOp::Product(ProductOp::LearnedQuery(_))) && node.operands[0] != id)
+        let mut readers =
+            self.graph().steps().filter(|step| step.op.operands().iter().any(|(_, operand)| *operand == id));
+        readers.all(|step| matches!(*step.op, Op::Product { x, product: ProductOp::LearnedQuery(_), .. } if x != id))
     }
 
     fn refuses(&self, id: ValueId) -> Option<String> {
         /// Most elements of a value that each lane holds.
         const MOST: u32 = 1024;
-        let node = self.graph().node(id);
+        let operands_of = self.graph().operands(id);
         let dim = self.spread.dim;
-        let dealt = |which: usize| self.deals(node.operands[which]);
-        let mut operands = (0..node.operands.len()).map(dealt);
+        let dealt = |which: usize| self.deals(operands_of[which]);
+        let mut operands = (0..operands_of.len()).map(dealt);
         let moves = || Some(format!("moves elements of rows of {dim}, which lie in several lanes"));
         if !self.deals(id) && self.held(id) > MOST && !self.is_shared(id) {
             return Some(format!("gives {} elements, and a lane holds {MOST}", self.held(id)));
         }
-        match &node.op {
-            FlowOp::Source(_) | FlowOp::Effect(_) | FlowOp::Product(ProductOp::LearnedQuery(_)) => None,
-            FlowOp::Elementwise(Elementwise::Unary(_) | Elementwise::Binary(_) | Elementwise::MaskSlice { .. }) => None,
-            FlowOp::Reduction(Reduction { axis: InnerAxis::D0, .. }) => None,
-            FlowOp::Reduction(Reduction { axis: InnerAxis::D1, every: None, .. }) => None,
-            FlowOp::Reduction(Reduction { axis: InnerAxis::D1, every: Some(_), .. })
-            | FlowOp::Rearrange(Rearrange::Transpose) => {
+        match self.graph().op(id) {
+            Op::Load { .. } | Op::Fill { .. } | Op::Store { .. } | Op::Select { .. } | Op::Elementwise { .. } => None,
+            Op::Product { product: ProductOp::LearnedQuery(_), .. } => None,
+            Op::Reduce { reduction: Reduction { axis: InnerAxis::D0, .. }, .. } => None,
+            Op::Reduce { reduction: Reduction { axis: InnerAxis::D1, every: None, .. }, .. } => None,
+            Op::Reduce { reduction: Reduction { axis: InnerAxis::D1, every: Some(_), .. }, .. }
+            | Op::Rearrange { to: Rearrange::Transpose, .. } => {
                 if self.deals(id) || operands.any(|dealt| dealt) {
                     moves()
                 } else {
                     None
                 }
             }
-            FlowOp::Rearrange(Rearrange::Reshape(_)) => {
-                if self.deals(id) != dealt(0) || (dealt(0) && self.extents(id) != self.extents(node.operands[0])) {
+            Op::Rearrange { to: Rearrange::Reshape(_), .. } => {
+                if self.deals(id) != dealt(0) || (dealt(0) && self.extents(id) != self.extents(operands_of[0])) {
                     moves()
                 } else {
                     None
                 }
             }
-            FlowOp::Product(ProductOp::Gemv | ProductOp::Gemm) => self.deals(id).then(moves).flatten(),
-            FlowOp::Product(ProductOp::Kron([_, along])) => {
+            Op::Product { product: ProductOp::Gemv | ProductOp::Gemm, .. } => self.deals(id).then(moves).flatten(),
+            Op::Product { product: ProductOp::Kron([_, along]), .. } => {
                 if *along && (self.deals(id) || operands.any(|dealt| dealt)) { moves() } else { None }
             }
-            FlowOp::Row(RowOp::Conv1d(_)) if !self.traced.declared.states.is_empty() => {
+            Op::OverBlocks { over: RowOp::Conv1d(_), .. } if !self.traced.declared.states.is_empty() => {
                 Some("looks at blocks whose state another warp may have saved".into())
             }
-            FlowOp::Row(_) => None,
+            Op::OverBlocks { .. } => None,
+            _ => Some("is not an op on rows of blocks".into()),
         }
     }
 }

@@ -5,6 +5,9 @@ use std::mem::offset_of;
 use std::ops::Range;
 
 use tilewright_codegen::build::{Val, Var};
+use tilewright_graph::graph::ValueId;
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::Source;
 use tilewright_kernels::attention::split::HeadCounts;
 use tilewright_kernels::tile::Float;
 use tilewright_megakernel::program::Span;
@@ -24,8 +27,6 @@ use super::stage::BlockStage;
 use super::values::{BlockRow, BlockValues, Sources};
 use super::{pools_of, recipe_of, subject_of};
 use crate::FlowPass;
-use crate::graph::ValueId;
-use crate::op::{Effect, FlowOp};
 use crate::program::Score;
 
 /// Lanes that score a candidate together, at most: eight of them read 256 bytes of bf16 by two
@@ -250,12 +251,12 @@ impl ScoreDeviceFunction {
         let k = lane.builder();
         let mut saves = Vec::new();
         for id in self.recipe.graph().effects() {
-            match self.recipe.graph().node(id).op {
-                FlowOp::Effect(Effect::Select) => {
+            match *self.recipe.graph().op(id) {
+                Op::Select { .. } => {
                     let score = values.all(id)[0][0];
                     k.when(is_there & lane.eq(0), || store(score));
                 }
-                FlowOp::Effect(Effect::Save(state)) => saves.push((state, values.all(id))),
+                Op::Store { to: Source::State(state), .. } => saves.push((state, values.all(id))),
                 _ => {}
             }
         }
@@ -342,7 +343,7 @@ impl<'k, 'p, 'r> Begun<'k, 'p, 'r> {
 
     /// Eights of a field of one of some blocks.
     fn words(&self, of: &[OfBlock<'k, 'p, 'r>], round: usize, field: ValueId, runs: Range<u32>) -> Vec<PackedBf16<'k>> {
-        let FlowOp::Source(source) = self.of_row.recipe.graph().node(field).op else { return Vec::new() };
+        let Op::Load { from: source } = *self.of_row.recipe.graph().op(field) else { return Vec::new() };
         of[round].fetch(source, BlockRow::row(0), runs).unwrap_or_default()
     }
 }

@@ -6,6 +6,7 @@
 use std::mem::offset_of;
 
 use tilewright_codegen::build::{Val, Var};
+use tilewright_graph::op::Op;
 use tilewright_kernels::kv::{PagedPool, PoolType};
 use tilewright_kernels::tile::Float;
 use tilewright_megakernel::vm::device::{KvPools, RingFeed, WeightStages};
@@ -15,7 +16,6 @@ use super::product::ROUNDS;
 use super::recipe::PassRecipe;
 use super::score::{Candidates, Each};
 use super::values::BlockValues;
-use crate::op::FlowOp;
 
 /// A stage of the ring that holds the rows `[blocks, dim]` of one field after the other, of
 /// consecutive blocks of a sequence from the first block of a page on, or of a whole part of one,
@@ -64,8 +64,8 @@ impl BlockStage {
         if !recipe.of_block(&|id| id == linear.id).is_empty() || !recipe.across().is_empty() {
             return None;
         }
-        let field = |&id: &_| match recipe.graph().node(id).op {
-            FlowOp::Source(source) => kept.pool_of(source),
+        let field = |&id: &_| match *recipe.graph().op(id) {
+            Op::Load { from: source } => kept.pool_of(source),
             _ => None,
         };
         let fields: Vec<(usize, KvPools)> = linear.fields.iter().map(field).collect::<Option<_>>()?;

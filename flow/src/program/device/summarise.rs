@@ -2,6 +2,8 @@
 
 use std::mem::offset_of;
 
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::Source;
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::vm::device::{
     Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, Unsupported, WeightStages, rows_of,
@@ -13,7 +15,6 @@ use super::spread::{Spread, WARP};
 use super::values::BlockValues;
 use super::{pools_of, recipe_of, subject_of};
 use crate::FlowPass;
-use crate::op::{Effect, FlowOp};
 use crate::program::Summarise;
 
 impl DeviceOp for Summarise {
@@ -80,7 +81,7 @@ impl DeviceFunction for Summaries {
                 let block = of_row.block(at, k.lit(0u32), Lies::Pools(of_row.place(at)));
                 let mut values = BlockValues::new(k, &self.recipe, lane, &block);
                 for id in self.recipe.graph().effects() {
-                    let FlowOp::Effect(Effect::Store(field)) = self.recipe.graph().node(id).op else { continue };
+                    let Op::Store { to: Source::Field(field), .. } = *self.recipe.graph().op(id) else { continue };
                     let rows = values.all(id);
                     // The groups of a warp have computed the same.
                     k.when(k.lane().lt(spread.lanes), || {

@@ -5,6 +5,12 @@ use std::f32::consts::LN_2;
 use std::ops::Range;
 
 use tilewright_codegen::build::{Builder, Val};
+use tilewright_graph::graph::ValueId;
+use tilewright_graph::op::Op;
+use tilewright_graph::rows::{
+    Binary, Elementwise, InnerAxis, Norm, Num, ProductOp, REFUSED, Rearrange, Reduce, Reduction, RowOp, Source, Taps,
+    Unary,
+};
 
 use super::kept::{PackedBf16, widen};
 use super::linear::LinearValue;
@@ -12,11 +18,6 @@ use super::numbers::{cmp, exp, finish, join, squared};
 use super::product::{self, Ahead, BlockOperands, Fetch, WeightFragments};
 use super::recipe::PassRecipe;
 use super::spread::VECTOR;
-use crate::graph::ValueId;
-use crate::op::{
-    Binary, Elementwise, FlowOp, InnerAxis, Norm, Num, ProductOp, REFUSED, Rearrange, Reduce, Reduction, RowOp,
-    SourceOp, Taps, Unary,
-};
 
 /// A lane's part of a row.
 pub(super) type LaneRow<'k> = Vec<Val<'k, f32>>;
@@ -41,11 +42,11 @@ impl BlockRow {
 /// Where values come from that no op gives.
 pub(super) trait Sources<'k> {
     /// A lane's part of a row of a source.
-    fn load(&self, source: SourceOp, at: BlockRow) -> LaneRow<'k>;
+    fn load(&self, source: Source, at: BlockRow) -> LaneRow<'k>;
 
     /// Of a lane's part of a row some runs of eight as they are loaded, where they are not yet
     /// computed with.
-    fn fetch(&self, source: SourceOp, at: BlockRow, runs: Range<u32>) -> Option<Vec<PackedBf16<'k>>>;
+    fn fetch(&self, source: Source, at: BlockRow, runs: Range<u32>) -> Option<Vec<PackedBf16<'k>>>;
 
     /// A lane's part of a row of the queries, which may differ from lane to lane; where a row of
     /// the batch has some.
@@ -114,7 +115,7 @@ impl<'k, 'r> BlockValues<'k, 'r> {
             }
         }
         for id in recipe.graph().ids().filter(|&id| !recipe.is_of_row(id)) {
-            for &operand in &recipe.graph().node(id).operands {
+            for operand in recipe.graph().operands(id) {
                 if recipe.is_of_row(operand) && self.is_ready(operand) {
                     self.all(operand);
                 }
@@ -124,12 +125,10 @@ impl<'k, 'r> BlockValues<'k, 'r> {
 
     /// Whether every op across blocks that a value needs has seen them.
     fn is_ready(&self, id: ValueId) -> bool {
-        let node = self.recipe.graph().node(id);
-        let gathers = matches!(&node.op, FlowOp::Row(op) if !matches!(op, RowOp::Conv1d(_)));
-        if gathers {
+        if self.recipe.gathers(id) {
             self.gathered.contains_key(&id)
         } else {
-            node.operands.iter().all(|&operand| self.is_ready(operand))
+            self.recipe.graph().operands(id).into_iter().all(|operand| self.is_ready(operand))
         }
     }
 
@@ -137,7 +136,7 @@ impl<'k, 'r> BlockValues<'k, 'r> {
     pub fn load_block(&mut self) {
         let recipe = self.recipe;
         for id in recipe.of_block(&|id| self.weights.contains_key(&id)) {
-            let FlowOp::Source(source) = recipe.graph().node(id).op else { continue };
+            let Op::Load { from: source } = *recipe.graph().op(id) else { continue };
             let runs = 0..recipe.spread.held(recipe.extents(id)[1]) / VECTOR;
             for at in (0..recipe.extents(id)[0] as u32).map(BlockRow::row) {
                 match self.sources.fetch(source, at, runs.clone()) {
@@ -156,14 +155,14 @@ impl<'k, 'r> BlockValues<'k, 'r> {
 
     /// A product whose row may differ from lane to lane, where weights are the queries.
     pub fn weighed_in_lane(&self, linear: &LinearValue, row: Val<'k, u32>) -> Option<LaneRow<'k>> {
-        let is_query = matches!(self.recipe.graph().node(linear.weights).op, FlowOp::Source(SourceOp::Query));
+        let is_query = matches!(*self.recipe.graph().op(linear.weights), Op::Load { from: Source::Query });
         let weights = if is_query { self.sources.query(row)? } else { return None };
         Some(self.masked(linear, weights))
     }
 
     fn masked(&self, linear: &LinearValue, weights: LaneRow<'k>) -> LaneRow<'k> {
         let constant = |row: LaneRow<'k>, mask: &ValueId| -> LaneRow<'k> {
-            let FlowOp::Elementwise(op) = self.recipe.graph().node(*mask).op else { return row };
+            let Op::Elementwise { function: op, .. } = *self.recipe.graph().op(*mask) else { return row };
             let of = |(e, x): (usize, Val<'k, f32>)| x * self.element(op, &[], [0, e as u32], true);
             row.into_iter().enumerate().map(of).collect()
         };
@@ -192,7 +191,7 @@ impl<'k, 'r> BlockValues<'k, 'r> {
 
     /// Runs of eight elements of a field `[1, D]` of the block, as they are loaded.
     pub fn words(&self, field: ValueId, runs: Range<u32>) -> Vec<PackedBf16<'k>> {
-        let FlowOp::Source(source) = self.recipe.graph().node(field).op else { return Vec::new() };
+        let Op::Load { from: source } = *self.recipe.graph().op(field) else { return Vec::new() };
         self.sources.fetch(source, BlockRow::row(0), runs).unwrap_or_default()
     }
 
@@ -234,26 +233,28 @@ impl<'k, 'r> BlockValues<'k, 'r> {
 
     fn compute(&mut self, id: ValueId, at: BlockRow) -> LaneRow<'k> {
         let recipe = self.recipe;
-        let node = recipe.graph().node(id);
-        let of = |which: usize| node.operands[which];
-        match &node.op {
-            FlowOp::Source(SourceOp::Fill(_, number)) => {
+        let operands = recipe.graph().operands(id);
+        let of = |which: usize| operands[which];
+        match recipe.graph().op(id) {
+            Op::Fill { number, .. } => {
                 vec![self.number(*number); recipe.spread.held(recipe.extents(id)[1]) as usize]
             }
-            FlowOp::Source(source) => match self.fetched.remove(&(id, at)) {
+            Op::Load { from: source } => match self.fetched.remove(&(id, at)) {
                 Some(words) => words.into_iter().flat_map(widen).collect(),
                 None => self.sources.load(*source, at),
             },
-            FlowOp::Effect(_) => self.row(of(0), at),
-            FlowOp::Elementwise(op) => {
-                let rows: Vec<LaneRow<'k>> = node.operands.iter().map(|&x| self.broadcast(x, at)).collect();
+            Op::Store { .. } | Op::Select { .. } => self.row(of(0), at),
+            Op::Elementwise { function: op, .. } => {
+                let rows: Vec<LaneRow<'k>> = operands.iter().map(|&x| self.broadcast(x, at)).collect();
                 let held = recipe.spread.held(recipe.extents(id)[1]);
                 (0..held).map(|e| self.element(*op, &rows, [at.row, e], recipe.deals(id))).collect()
             }
-            FlowOp::Reduction(op) => self.reduce(*op, of(0), at),
-            FlowOp::Product(op) => self.product(*op, id, at),
-            FlowOp::Rearrange(op) => self.rearrange(*op, id, of(0), at),
-            FlowOp::Row(op) => self.across(op, id, of(0), at),
+            Op::Reduce { reduction: op, .. } => self.reduce(*op, of(0), at),
+            Op::Product { product: op, .. } => self.product(*op, id, at),
+            Op::Rearrange { to: op, .. } => self.rearrange(*op, id, of(0), at),
+            Op::OverBlocks { over, .. } => self.across(over, id, of(0), at),
+            // Refused by the recipe.
+            _ => LaneRow::new(),
         }
     }
 
@@ -355,7 +356,7 @@ impl<'k, 'r> BlockValues<'k, 'r> {
     }
 
     fn product(&mut self, op: ProductOp, id: ValueId, at: BlockRow) -> LaneRow<'k> {
-        let [x, y, ..] = self.recipe.graph().node(id).operands[..] else { return LaneRow::new() };
+        let [x, y, ..] = self.recipe.graph().operands(id)[..] else { return LaneRow::new() };
         let dealt = self.recipe.deals(x);
         match op {
             ProductOp::Gemv | ProductOp::Gemm => {
@@ -463,15 +464,15 @@ impl<'k, 'r> BlockValues<'k, 'r> {
 
     /// What an op across blocks takes of a block: its operand, as it is added up.
     pub fn terms(&mut self, id: ValueId, largest: Option<&[LaneRow<'k>]>) -> Vec<LaneRow<'k>> {
-        let node = self.recipe.graph().node(id);
-        let rows = self.all(node.operands[0]);
+        let op = self.recipe.graph().op(id);
+        let rows = self.all(self.recipe.graph().operands(id)[0]);
         let scale = self.recipe.scale(id);
         let of_row = |(at, row): (usize, LaneRow<'k>)| {
-            let of = |(e, x): (usize, Val<'k, f32>)| match (&node.op, largest) {
-                (FlowOp::Row(RowOp::Softmax(_)), None) => x * scale,
-                (FlowOp::Row(RowOp::Softmax(_)), Some(largest)) => exp(x * scale - largest[at][e]),
-                (FlowOp::Row(RowOp::Normalize(Norm::L1)), _) => x.abs(),
-                (FlowOp::Row(RowOp::Normalize(Norm::L2) | RowOp::Reduce(Reduce::L2Norm)), _) => x * x,
+            let of = |(e, x): (usize, Val<'k, f32>)| match (op, largest) {
+                (Op::OverBlocks { over: RowOp::Softmax(_), .. }, None) => x * scale,
+                (Op::OverBlocks { over: RowOp::Softmax(_), .. }, Some(largest)) => exp(x * scale - largest[at][e]),
+                (Op::OverBlocks { over: RowOp::Normalize(Norm::L1), .. }, _) => x.abs(),
+                (Op::OverBlocks { over: RowOp::Normalize(Norm::L2) | RowOp::Reduce(Reduce::L2Norm), .. }, _) => x * x,
                 _ => x,
             };
             row.into_iter().enumerate().map(of).collect()

@@ -10,16 +10,15 @@ mod resources;
 mod shapes;
 mod summaries;
 
+use bench::{Cut, Layer, Stepped, edges, renamed};
 use proptest::prelude::*;
-use tilewright_flow::graph::OpNode;
 use tilewright_flow::memory::{Budget, FlowRequest};
-use tilewright_flow::op::FlowOp;
 use tilewright_flow::run::{FlowExecutor, Interpreter, attend};
 use tilewright_flow::{ModelShape, Traced, algorithms, trace};
+use tilewright_graph::op::Op;
 
 use crate::random_flow::RandomFlow;
 use crate::world::{Rng, World, bind, convert};
-use bench::{Cut, Layer, Stepped, edges, renamed};
 
 /// What the interpreter finds for a world, step by step, in the form of the programs.
 fn expected(world: &World, machine: &Interpreter<'_>) -> Vec<Vec<Stepped>> {
@@ -72,7 +71,7 @@ fn apart(found: &[f32], expected: &[f32]) -> f32 {
 /// but for rounding.
 fn agrees(world: &World, traced: &Traced, rng: &mut Rng, cut: &Cut) -> Result<(), TestCaseError> {
     let bound = bind(rng, traced, &world.model);
-    let interpreter = Interpreter::new(&bound).expect("factors");
+    let interpreter = Interpreter::new(&bound);
     let expected = expected(world, &interpreter);
     let mut layer = Layer::new(world, &bound, cut.clone());
     for (request, &tokens) in world.tokens.iter().enumerate() {
@@ -92,8 +91,8 @@ fn agrees(world: &World, traced: &Traced, rng: &mut Rng, cut: &Cut) -> Result<()
 
 /// Whether each block is scored by itself.
 fn is_blockwise(traced: &Traced) -> bool {
-    let across = |node: &OpNode| matches!(node.op, FlowOp::Row(_));
-    traced.declared.states.is_empty() && !traced.indexer.nodes().iter().any(across)
+    let across = |op: &Op| matches!(op, Op::OverBlocks { .. });
+    traced.declared.states.is_empty() && !traced.indexer.steps().any(|step| across(step.op))
 }
 
 /// A world with tokens around the edges, and a cut.

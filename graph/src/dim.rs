@@ -1,10 +1,9 @@
 //! Extents that depend on the model: symbols, their products and exact quotients.
 
 use std::fmt;
-use std::panic::Location;
 
-use crate::error::BindError;
-use crate::shape::ModelShape;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// An extent of a value: a number times powers of the model's own extents.
 ///
@@ -16,14 +15,15 @@ use crate::shape::ModelShape;
 /// is not valid; what declares a shape refuses it.
 ///
 /// ```
-/// use tilewright_flow::{Dim, ModelShape};
+/// use tilewright_graph::dim::{Dim, ModelShape};
 /// let halves = Dim::BLOCK.over(16).times(Dim::GROUP);
 /// assert_eq!(halves.to_string(), "G·B/16");
 /// assert_eq!(Dim::of(2).times(Dim::BLOCK.over(2)), Dim::BLOCK);
 /// let model = ModelShape { kv_heads: 8, group: 4, head_dim: 128, block_tokens: 64 };
 /// assert_eq!(halves.bind(&model), Ok(16));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Dim {
     times: u32,
     over: u32,
@@ -86,6 +86,21 @@ impl Dim {
         self.times != 0 && self.over != 0 && self.times <= MOST && self.over <= MOST && !fraction
     }
 
+    /// The number, if it is the same for every model.
+    pub const fn number(self) -> Option<u32> {
+        if self.is_constant() && self.over == 1 { Some(self.times) } else { None }
+    }
+
+    /// Whether it depends on the tokens of a block.
+    pub const fn is_of_blocks(self) -> bool {
+        self.powers[2] > 0
+    }
+
+    /// Whether it is valid and in lowest terms, as every operation leaves it.
+    pub(crate) fn is_reduced(self) -> bool {
+        self.is_valid() && self.reduced() == self
+    }
+
     /// Whether it is the same for every model.
     pub const fn is_constant(self) -> bool {
         self.powers[0] == 0 && self.powers[1] == 0 && self.powers[2] == 0
@@ -94,10 +109,10 @@ impl Dim {
     /// The extent in a model.
     ///
     /// # Errors
-    /// [`BindError::Fraction`] where the model's extents do not divide; [`BindError::Extent`] where
+    /// [`ExtentError::Fraction`] where the model's extents do not divide; [`ExtentError::Extent`] where
     /// it is 0 or too large.
-    pub fn bind(self, model: &ModelShape) -> Result<usize, BindError> {
-        let refused = || BindError::Extent { dim: self, model: *model };
+    pub fn bind(self, model: &ModelShape) -> Result<usize, ExtentError> {
+        let refused = || ExtentError::Extent { dim: self, model: *model };
         let mut product = u64::from(self.times);
         for (power, extent) in self.powers.iter().zip([model.group, model.head_dim, model.block_tokens]) {
             for _ in 0..*power {
@@ -109,7 +124,7 @@ impl Dim {
         }
         let over = u64::from(self.over);
         if !product.is_multiple_of(over) {
-            return Err(BindError::Fraction { dim: self, model: *model });
+            return Err(ExtentError::Fraction { dim: self, model: *model });
         }
         usize::try_from(product / over).map_err(|_| refused())
     }
@@ -130,7 +145,8 @@ impl fmt::Display for Dim {
 }
 
 /// The two inner extents `[d0, d1]` of a value; its rows are what the format says.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct InnerShape(pub [Dim; 2]);
 
 impl InnerShape {
@@ -146,10 +162,10 @@ impl InnerShape {
     ///
     /// # Errors
     /// As [`Dim::bind`], for each extent and for the elements of a row.
-    pub fn bind(self, model: &ModelShape) -> Result<[usize; 2], BindError> {
+    pub fn bind(self, model: &ModelShape) -> Result<[usize; 2], ExtentError> {
         let extents = [self.0[0].bind(model)?, self.0[1].bind(model)?];
         let elements = (extents[0] as u64).checked_mul(extents[1] as u64);
-        let refused = || BindError::Extent { dim: self.elements(), model: *model };
+        let refused = || ExtentError::Extent { dim: self.elements(), model: *model };
         elements.filter(|&elements| elements <= LARGEST).map(|_| extents).ok_or_else(refused)
     }
 }
@@ -166,7 +182,7 @@ impl fmt::Debug for InnerShape {
     }
 }
 
-/// What a flow asks of the model that it is bound to.
+/// How two extents must be related in a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// Both extents are the same number.
@@ -177,44 +193,18 @@ pub enum Relation {
     AtLeast,
 }
 
-/// A relation of two extents that tracing could not decide. Binding checks it.
-#[derive(Clone, Copy, Debug)]
-pub struct Requirement {
+/// Two extents and how they must be related in a model: what types alone could not decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
     /// The extent on the left.
     pub left: Dim,
     /// How they are related.
     pub relation: Relation,
     /// The extent on the right.
     pub right: Dim,
-    /// The op that asks.
-    pub op: &'static str,
-    /// The flow's line.
-    pub at: &'static Location<'static>,
 }
 
-impl Requirement {
-    /// Whether it limits the tokens of a block.
-    pub fn is_of_blocks(&self) -> bool {
-        self.left.powers[2] > 0 || self.right.powers[2] > 0
-    }
-
-    /// Checks it for a model.
-    ///
-    /// # Errors
-    /// [`BindError::Requirement`], or as [`Dim::bind`].
-    pub fn check(&self, model: &ModelShape) -> Result<(), BindError> {
-        let left = self.left.bind(model)?;
-        let right = self.right.bind(model)?;
-        let holds = match self.relation {
-            Relation::Equal => left == right,
-            Relation::Multiple => left.is_multiple_of(right),
-            Relation::AtLeast => left >= right,
-        };
-        if holds { Ok(()) } else { Err(BindError::Requirement { requirement: *self, left, right }) }
-    }
-}
-
-impl fmt::Display for Requirement {
+impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let relation = match self.relation {
             Relation::Equal => "=",
@@ -223,4 +213,45 @@ impl fmt::Display for Requirement {
         };
         write!(f, "{} {relation} {}", self.left, self.right)
     }
+}
+
+/// Heads and blocks of one attention layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ModelShape {
+    /// Key heads. Each selects its own blocks.
+    pub kv_heads: usize,
+    /// Query heads that share a key head.
+    pub group: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Tokens of a block, the unit of a selection.
+    pub block_tokens: usize,
+}
+
+impl fmt::Display for ModelShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ModelShape { kv_heads, group, head_dim, block_tokens } = self;
+        write!(f, "G = {group}, D = {head_dim}, B = {block_tokens}, {kv_heads} key heads")
+    }
+}
+
+/// Why an extent has no number in a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ExtentError {
+    /// An extent that is 0 or too large in this model.
+    #[error("extent {dim} is 0 or too large for a model of {model}; choose other sizes")]
+    Extent {
+        /// The extent.
+        dim: Dim,
+        /// The model.
+        model: ModelShape,
+    },
+    /// An extent that is not a whole number in this model.
+    #[error("extent {dim} is not a whole number for a model of {model}; choose sizes that divide")]
+    Fraction {
+        /// The extent.
+        dim: Dim,
+        /// The model.
+        model: ModelShape,
+    },
 }

@@ -3,10 +3,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Num, Reduce, Scale};
 
 /// What a value is divided by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Norm {
     /// The sum of magnitudes.
     L1,
@@ -18,11 +21,12 @@ pub enum Norm {
 /// elements.
 ///
 /// ```
-/// use tilewright_flow::op::Taps;
+/// use tilewright_graph::rows::Taps;
 /// assert_eq!(Taps::shared(&[0.5, 0.25]).unwrap().to_string(), "[2, 1, 1]");
 /// assert!(Taps::new(&[1.0; 5], [2, 1, 2]).is_none());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Taps {
     weights: Vec<Num>,
     extents: [u32; 3],
@@ -32,9 +36,14 @@ impl Taps {
     /// Weights in row-major order `[k, d0, d1]`; `None` where their number is not that of the
     /// extents, or is 0.
     pub fn new(weights: &[f64], extents: [u32; 3]) -> Option<Taps> {
-        let elements = extents.iter().try_fold(1usize, |n, e| n.checked_mul(*e as usize))?;
-        let fits = elements == weights.len() && elements > 0;
-        fits.then(|| Taps { weights: weights.iter().copied().map(Num).collect(), extents })
+        let taps = Taps { weights: weights.iter().copied().map(Num).collect(), extents };
+        taps.is_whole().then_some(taps)
+    }
+
+    /// Whether there is a weight for each element, and at least one.
+    pub(crate) fn is_whole(&self) -> bool {
+        let elements = self.extents.iter().try_fold(1usize, |n, e| n.checked_mul(*e as usize));
+        elements == Some(self.weights.len()) && !self.weights.is_empty()
     }
 
     /// One set of weights for every element; `None` if it is empty.
@@ -72,7 +81,8 @@ impl fmt::Display for Taps {
 }
 
 /// An operator over the candidate blocks of a row.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RowOp {
     /// One value of the whole row. Of no blocks it is 0.
     Reduce(Reduce),

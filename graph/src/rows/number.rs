@@ -3,14 +3,37 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::dim::Dim;
-use crate::error::BindError;
-use crate::shape::ModelShape;
+use serde::{Deserialize, Serialize};
+
+use crate::dim::{Dim, ExtentError, ModelShape};
 
 /// A constant of an operator. Equal means the same bits, so that operators can be compared and
 /// hashed.
-#[derive(Clone, Copy, Debug)]
+/// JSON has it as text, because numbers of JSON are finite.
+///
+/// ```
+/// use tilewright_graph::rows::Num;
+/// let text = serde_json::to_string(&Num(f64::NEG_INFINITY))?;
+/// assert_eq!((text.as_str(), serde_json::from_str::<Num>(&text)?), (r#""-inf""#, Num(f64::NEG_INFINITY)));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Num(pub f64);
+
+impl From<Num> for String {
+    fn from(number: Num) -> String {
+        number.to_string()
+    }
+}
+
+impl TryFrom<String> for Num {
+    type Error = std::num::ParseFloatError;
+
+    fn try_from(text: String) -> Result<Num, Self::Error> {
+        text.parse().map(Num)
+    }
+}
 
 impl PartialEq for Num {
     fn eq(&self, other: &Num) -> bool {
@@ -35,12 +58,13 @@ impl fmt::Display for Num {
 /// A factor: a number, or one that follows from the model.
 ///
 /// ```
-/// use tilewright_flow::{Dim, ModelShape, op::Scale};
+/// use tilewright_graph::{dim::{Dim, ModelShape}, rows::Scale};
 /// let model = ModelShape { kv_heads: 1, group: 4, head_dim: 64, block_tokens: 16 };
 /// assert_eq!(Scale::inverse_root(Dim::HEAD_DIM).bind(&model), Ok(0.125));
 /// assert_eq!(Scale::from(0.5).bind(&model), Ok(0.5));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Scale {
     /// The number.
     Number(Num),
@@ -58,7 +82,7 @@ impl Scale {
     ///
     /// # Errors
     /// As [`Dim::bind`].
-    pub fn bind(self, model: &ModelShape) -> Result<f64, BindError> {
+    pub fn bind(self, model: &ModelShape) -> Result<f64, ExtentError> {
         match self {
             Scale::Number(Num(number)) => Ok(number),
             Scale::InverseRoot(dim) => Ok(1.0 / (dim.bind(model)? as f64).sqrt()),

@@ -1,15 +1,17 @@
-//! Operators on one element of each operand.
+//! Functions of one element of each operand.
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::{InnerAxis, Num};
-use crate::real::Real;
 
 /// What a comparison gives where it does not hold. Finite, so that a sum of it is no NaN.
 pub const REFUSED: f64 = -1e30;
 
 /// An operator of one operand. Constants are in the order of the formula.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unary {
     /// The element. It gives a value of a block what an operator on all blocks takes.
     Copy,
@@ -30,7 +32,8 @@ pub enum Unary {
 }
 
 /// How two elements compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "a variant is its comparison")]
 pub enum Comparison {
     Equal,
@@ -42,7 +45,8 @@ pub enum Comparison {
 }
 
 /// An operator of two operands. An extent of 1 broadcasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Binary {
     /// The larger; the other one where one is NaN.
     Maximum,
@@ -57,7 +61,8 @@ pub enum Binary {
 }
 
 /// An operator on one element of each operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Elementwise {
     /// Of one operand.
     Unary(Unary),
@@ -89,7 +94,7 @@ impl Comparison {
         Comparison::LessEqual,
     ];
 
-    fn holds<T: Real>(self, x: T, y: T) -> bool {
+    fn holds(self, x: f64, y: f64) -> bool {
         match self {
             Comparison::Equal => x == y,
             Comparison::NotEqual => x != y,
@@ -103,21 +108,20 @@ impl Comparison {
 
 impl Unary {
     /// The operator on an element.
-    pub fn apply<T: Real>(self, x: T) -> T {
-        let number = |n: Num| T::from_f64(n.0);
-        let logistic = |a: Num, b: Num| T::ONE / (T::ONE + (number(b) * x + number(a)).exp());
+    pub fn apply(self, x: f64) -> f64 {
+        let logistic = |a: Num, b: Num| 1.0 / (1.0 + (b.0 * x + a.0).exp());
         match self {
             Unary::Copy => x,
             Unary::Relu(a, b) => {
-                if x >= number(a) {
+                if x >= a.0 {
                     x
                 } else {
-                    number(b)
+                    b.0
                 }
             }
             Unary::Sigmoid(a, b) => logistic(a, b),
             Unary::Silu(a, b) => x * logistic(a, b),
-            Unary::Affine(a, b) => number(b) * x + number(a),
+            Unary::Affine(a, b) => b.0 * x + a.0,
             Unary::Abs => x.abs(),
             Unary::Log => x.ln(),
             Unary::Exp => x.exp(),
@@ -127,17 +131,17 @@ impl Unary {
 
 impl Binary {
     /// The operator on two elements.
-    pub fn apply<T: Real>(self, x: T, y: T) -> T {
+    pub fn apply(self, x: f64, y: f64) -> f64 {
         match self {
             Binary::Maximum => x.max(y),
             Binary::Minimum => x.min(y),
             Binary::Multiply => x * y,
-            Binary::Add(a, b) => T::from_f64(a.0) * x + T::from_f64(b.0) * y,
+            Binary::Add(a, b) => a.0 * x + b.0 * y,
             Binary::Where(comparison) => {
                 if comparison.holds(x, y) {
-                    T::ZERO
+                    0.0
                 } else {
-                    T::from_f64(REFUSED)
+                    REFUSED
                 }
             }
         }

@@ -1,86 +1,89 @@
-//! The shape that an operator gives, and what it asks of the model.
+//! The shape that an op on rows gives, and what it asks of the model.
 
-use super::{Elementwise, FlowOp, InnerAxis, ProductOp, Rearrange, Reduction, RowOp, SourceOp};
-use crate::declare::Declarations;
-use crate::dim::{Dim, InnerShape, Relation};
-use crate::error::FlowProblem;
-use crate::op::Effect;
+use std::cell::RefCell;
 
-/// A relation that tracing could not decide.
-pub type Need = (Dim, Relation, Dim);
+use thiserror::Error;
 
-/// The shape of an operator's value from those of its operands.
-///
-/// # Errors
-/// [`FlowProblem`]: what the shapes break.
-pub fn infer(
-    op: &FlowOp,
-    operands: &[InnerShape],
-    declared: &Declarations,
-    needs: &mut Vec<Need>,
-) -> Result<InnerShape, FlowProblem> {
-    let infer = Infer { op: op.name(), operands, needs };
-    let shape = match op {
-        FlowOp::Source(source) => of_source(*source, declared),
-        FlowOp::Elementwise(op) => infer.elementwise(*op)?,
-        FlowOp::Reduction(reduction) => infer.reduction(*reduction)?,
-        FlowOp::Product(product) => infer.product(*product)?,
-        FlowOp::Rearrange(rearrange) => infer.rearrange(*rearrange)?,
-        FlowOp::Row(row) => infer.row(row)?,
-        FlowOp::Effect(effect) => infer.effect(*effect, declared)?,
-    };
-    if shape.0.iter().all(|dim| dim.is_valid()) && shape.elements().is_valid() {
-        Ok(shape)
-    } else {
-        Err(FlowProblem::Extent { op: op.name().into(), shape })
-    }
+use super::{Elementwise, InnerAxis, ProductOp, Rearrange, Reduction, RowOp};
+use crate::dim::{Dim, InnerShape, Need, Relation};
+
+/// A rule of shapes that an op on rows breaks.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RowProblem {
+    /// Two shapes that do not go together.
+    #[error("operand {operand} has shape {found}, which does not fit {other}: {rule}")]
+    Operands {
+        /// The operand.
+        operand: &'static str,
+        /// Its shape.
+        found: InnerShape,
+        /// The shape that it should go with.
+        other: InnerShape,
+        /// What must hold.
+        rule: &'static str,
+    },
+    /// An extent that no model has.
+    #[error("shape {shape} has an extent that is 0, a fraction or too large; give whole extents of at least 1")]
+    Extent {
+        /// The shape.
+        shape: InnerShape,
+    },
+    /// A range outside its axis.
+    #[error("range {start}..{end} is not within the axis of {size}; give start ≤ end ≤ {size}")]
+    Range {
+        /// First index.
+        start: u32,
+        /// Index after the last.
+        end: u32,
+        /// The axis.
+        size: Dim,
+    },
+    /// Neighbours that do not fill the axis.
+    #[error("{every} neighbours do not divide the axis of {size}; give a divisor of at least 1")]
+    Interleave {
+        /// How many neighbours.
+        every: u32,
+        /// The axis.
+        size: Dim,
+    },
 }
 
-fn of_source(source: SourceOp, declared: &Declarations) -> InnerShape {
-    match source {
-        SourceOp::Query => InnerShape([Dim::GROUP, Dim::HEAD_DIM]),
-        SourceOp::Keys | SourceOp::Values => InnerShape([Dim::BLOCK, Dim::HEAD_DIM]),
-        SourceOp::Positions => InnerShape::SCORE,
-        SourceOp::Field(field) | SourceOp::Fill(field, _) => declared.fields[field.index()].shape,
-        SourceOp::Parameter(parameter) => declared.parameters[parameter.index()].shape,
-        SourceOp::Load(state) => declared.states[state.index()].shape,
-    }
+type Shaped = Result<InnerShape, RowProblem>;
+
+/// The shapes of an op's operands, and where it puts what it asks of the model.
+pub(crate) struct RowShapes<'a> {
+    pub operands: &'a [InnerShape],
+    pub needs: &'a RefCell<Vec<Need>>,
 }
 
-struct Infer<'a> {
-    op: &'static str,
-    operands: &'a [InnerShape],
-    needs: &'a mut Vec<Need>,
-}
-
-impl Infer<'_> {
+impl RowShapes<'_> {
     fn operand(&self, index: usize) -> InnerShape {
         self.operands[index]
     }
 
-    fn mismatch(&self, operand: &'static str, found: InnerShape, other: InnerShape, rule: &'static str) -> FlowProblem {
-        FlowProblem::Operands { op: self.op, operand, found, other, rule }
+    fn mismatch(&self, operand: &'static str, found: InnerShape, other: InnerShape, rule: &'static str) -> RowProblem {
+        RowProblem::Operands { operand, found, other, rule }
     }
 
     /// One extent for two: equal ones, or a number and one that the model must then have.
-    fn unify(&mut self, a: Dim, b: Dim) -> Option<Dim> {
+    fn unify(&self, a: Dim, b: Dim) -> Option<Dim> {
         if a == b {
             return Some(a);
         }
         match (a.is_constant(), b.is_constant()) {
             (true, true) | (false, false) => None,
             (true, false) => {
-                self.needs.push((b, Relation::Equal, a));
+                self.need(b, Relation::Equal, a);
                 Some(a)
             }
             (false, true) => {
-                self.needs.push((a, Relation::Equal, b));
+                self.need(a, Relation::Equal, b);
                 Some(b)
             }
         }
     }
 
-    fn broadcast(&mut self, a: Dim, b: Dim) -> Option<Dim> {
+    fn broadcast(&self, a: Dim, b: Dim) -> Option<Dim> {
         match (a == Dim::ONE, b == Dim::ONE) {
             (true, _) => Some(b),
             (_, true) => Some(a),
@@ -88,7 +91,7 @@ impl Infer<'_> {
         }
     }
 
-    fn elementwise(mut self, op: Elementwise) -> Result<InnerShape, FlowProblem> {
+    pub fn elementwise(&self, op: Elementwise) -> Shaped {
         let x = self.operand(0);
         match op {
             Elementwise::Unary(_) => Ok(x),
@@ -105,29 +108,29 @@ impl Infer<'_> {
                 let size = x.0[axis.index()];
                 let last = Dim::of(end.max(1));
                 if start > end || (size.is_constant() && last > size) {
-                    return Err(FlowProblem::Range { op: self.op, start, end, size });
+                    return Err(RowProblem::Range { start, end, size });
                 }
                 if !size.is_constant() {
-                    self.needs.push((size, Relation::AtLeast, last));
+                    self.need(size, Relation::AtLeast, last);
                 }
                 Ok(x)
             }
         }
     }
 
-    fn reduction(self, Reduction { axis, every, .. }: Reduction) -> Result<InnerShape, FlowProblem> {
+    pub fn reduction(&self, Reduction { axis, every, .. }: Reduction) -> Shaped {
         let mut shape = self.operand(0);
         let dim = &mut shape.0[axis.index()];
         *dim = match every {
             None => Dim::ONE,
-            Some(0) => return Err(FlowProblem::Interleave { op: self.op, every: 0, size: *dim }),
+            Some(0) => return Err(RowProblem::Interleave { every: 0, size: *dim }),
             Some(every) => {
                 let parts = dim.over(every);
                 if !parts.is_valid() {
-                    return Err(FlowProblem::Interleave { op: self.op, every, size: *dim });
+                    return Err(RowProblem::Interleave { every, size: *dim });
                 }
                 if !dim.is_constant() {
-                    self.needs.push((*dim, Relation::Multiple, Dim::of(every)));
+                    self.need(*dim, Relation::Multiple, Dim::of(every));
                 }
                 parts
             }
@@ -135,7 +138,7 @@ impl Infer<'_> {
         Ok(shape)
     }
 
-    fn product(mut self, product: ProductOp) -> Result<InnerShape, FlowProblem> {
+    pub fn product(&self, product: ProductOp) -> Shaped {
         let x = self.operand(0);
         let y = self.operand(1);
         match product {
@@ -180,7 +183,7 @@ impl Infer<'_> {
         }
     }
 
-    fn rearrange(mut self, rearrange: Rearrange) -> Result<InnerShape, FlowProblem> {
+    pub fn rearrange(&self, rearrange: Rearrange) -> Shaped {
         let x = self.operand(0);
         match rearrange {
             Rearrange::Transpose => Ok(InnerShape([x.0[1], x.0[0]])),
@@ -191,7 +194,7 @@ impl Infer<'_> {
         }
     }
 
-    fn row(mut self, row: &RowOp) -> Result<InnerShape, FlowProblem> {
+    pub fn row(&self, row: &RowOp) -> Shaped {
         let x = self.operand(0);
         if let RowOp::Conv1d(taps) = row {
             let inner = InnerShape(taps.inner().map(Dim::of));
@@ -206,15 +209,14 @@ impl Infer<'_> {
         Ok(x)
     }
 
-    fn effect(self, effect: Effect, declared: &Declarations) -> Result<InnerShape, FlowProblem> {
+    /// Holds a value against a shape that is declared. What is declared is exact: a forgotten
+    /// reduction is an error, not a demand on the model.
+    pub fn exactly(&self, wanted: InnerShape, rule: &'static str) -> Shaped {
         let x = self.operand(0);
-        let (wanted, rule) = match effect {
-            Effect::Select => (InnerShape::SCORE, "a selection takes one number a block; reduce D0 and D1"),
-            Effect::Save(state) => (declared.states[state.index()].shape, "a state is saved in its declared shape"),
-            Effect::Store(field) => (declared.fields[field.index()].shape, "a field is stored in its declared shape"),
-        };
-        // What is declared is exact: a forgotten reduction is an error here, no demand on the
-        // model.
         if x == wanted { Ok(wanted) } else { Err(self.mismatch("x", x, wanted, rule)) }
+    }
+
+    fn need(&self, left: Dim, relation: Relation, right: Dim) {
+        self.needs.borrow_mut().push(Need { left, relation, right });
     }
 }
