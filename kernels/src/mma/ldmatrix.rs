@@ -11,22 +11,30 @@ use tilewright_layout::typed::StaticLayout;
 use tilewright_layout::view::OffsetMap;
 use tilewright_layout::{Layout, Swizzled};
 
+/// Whether matrices of elements of `bits` lie transposed, whose rows are `across` elements long
+/// across K and `along` elements along it; none where neither is 16 bytes.
+const fn lies_transposed(bits: i64, [across, along]: [i64; 2]) -> Option<bool> {
+    let wanted = 128 / bits;
+    if along >= wanted {
+        return Some(false);
+    }
+    if bits == 16 && across >= wanted { Some(true) } else { None }
+}
+
 /// Whether the matrices of an operand's tile lie transposed: rows of 16 bytes run along M or N, not
 /// along K. A tile with neither does not compile.
 pub(super) const fn transposed<F: InputType, L: StaticLayout>() -> bool {
     let map = Swizzled::new(L::SWIZZLE, 0, L::LAYOUT);
-    if map.vector_along(1, F::BITS) * F::BITS >= 128 {
-        return false;
-    }
+    let transposed = lies_transposed(F::BITS, [map.vector_along(0, F::BITS), map.vector_along(1, F::BITS)]);
     assert!(
-        F::BITS == 16,
+        transposed.is_some() || F::BITS == 16,
         "ldmatrix: K of the tile is not contiguous in rows of 16 bytes, and only elements of 16 bits are transposed; store the tile along K"
     );
     assert!(
-        map.vector_along(0, F::BITS) >= 8,
+        transposed.is_some(),
         "ldmatrix: the tile has no rows of 16 bytes, along K or across it; make one of its strides 1 and the others multiples of 8"
     );
-    true
+    matches!(transposed, Some(true))
 }
 
 /// A tile in shared memory as a lane reads it.
@@ -62,13 +70,11 @@ impl<'k, T: Scalar, L: OffsetMap> LdmatrixSource<'k, T, L> {
         fragment: FragmentLayout,
         warp_thread: Index<'k>,
     ) -> Option<Self> {
-        let [across, width] = [0, 1].map(|mode| tile.layout().vector_along(mode, F::BITS));
-        let wanted = 128 / F::BITS;
-        let transposed = width < wanted;
-        if transposed && (F::BITS != 16 || across < wanted) {
-            k.refuse(&MmaError::Matrices { width, wanted });
+        let runs @ [_, width] = [0, 1].map(|mode| tile.layout().vector_along(mode, F::BITS));
+        let Some(transposed) = lies_transposed(F::BITS, runs) else {
+            k.refuse(&MmaError::Matrices { width, wanted: 128 / F::BITS });
             return None;
-        }
+        };
         Some(Self::lying::<F>(k, tile, fragment, warp_thread, transposed))
     }
 
