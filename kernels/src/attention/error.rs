@@ -33,8 +33,8 @@ pub enum AttentionError {
     #[error("prefill attention of tiles of {keys} keys for heads of {depth} columns: they have {}; take one of these", list(.choices))]
     Keys { keys: u32, depth: u32, choices: &'static [u32] },
     /// A soft cap that scores cannot be divided by, or multiplied with.
-    #[error("a soft cap of {cap} on attention scores: it is a number above 0, such as 50; leave it out for no cap")]
-    SoftCap { cap: String },
+    #[error("attention scores: {problem}; leave it out for no cap")]
+    SoftCap { problem: String },
     /// A window in which a query does not see its own token.
     #[error("a sliding window of 0 tokens: 1 is a query's own token; give 1 or more, or leave it out for all tokens")]
     EmptyWindow,

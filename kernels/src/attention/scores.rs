@@ -12,10 +12,10 @@
 //! |---|---|---|
 //! | [`ScoreModifier`] | values on the host | oracles, and [`split::SplitAttention`](super::split::SplitAttention) as constants |
 //! | [`ScoreVariant`] | which modifiers a kernel is recorded with | [`Decode`](super::decode::Decode), [`Prefill`](super::prefill::Prefill) |
-//! | [`ScoreFunction`] | values on the device, parameters of the launch | the bodies of these kernels |
+//! | [`ScoreFunction`] | values on the device: parameters of the launch, or constants | the bodies of all kernels |
 //!
 //! A further modifier, such as a bias by position, is a field of all three, and is computed in
-//! `ScoreModifier::base2` and [`ScoreFunction::apply`].
+//! [`ScoreFunction::apply`]. A further reason not to see a token is a field of [`SeenTokens`].
 
 use core::f32::consts::{LN_2, LOG2_E};
 use core::ops::Range;
@@ -23,7 +23,7 @@ use core::ops::Range;
 use tilewright_codegen::build::{Builder, Val};
 
 use super::AttentionError;
-use crate::activation::{soft_cap, tanh};
+use crate::activation::{SoftCap, tanh};
 use crate::mma::Accumulator;
 
 /// The score modifiers of an attention layer, by value.
@@ -62,18 +62,12 @@ impl ScoreModifier {
     /// Checks the values.
     ///
     /// # Errors
-    /// [`AttentionError::SoftCap`] for a cap that is not above 0, or that f32 does not hold times
-    /// log₂e or as a reciprocal; [`AttentionError::EmptyWindow`] for a window of 0 tokens.
+    /// [`AttentionError::SoftCap`] for a cap that [`SoftCap::new`] refuses;
+    /// [`AttentionError::EmptyWindow`] for a window of 0 tokens.
     pub fn check(self) -> Result<(), AttentionError> {
-        match self {
-            ScoreModifier { soft_cap: Some(cap), .. }
-                if !(cap > 0.0 && cap.is_normal() && (cap * LOG2_E).is_finite()) =>
-            {
-                Err(AttentionError::SoftCap { cap: cap.to_string() })
-            }
-            ScoreModifier { window: Some(0), .. } => Err(AttentionError::EmptyWindow),
-            ScoreModifier { .. } => Ok(()),
-        }
+        let cap = self.soft_cap.map(SoftCap::new).transpose();
+        cap.map_err(|error| AttentionError::SoftCap { problem: error.to_string() })?;
+        if self.window == Some(0) { Err(AttentionError::EmptyWindow) } else { Ok(()) }
     }
 
     /// Which modifiers it has.
@@ -90,13 +84,6 @@ impl ScoreModifier {
     /// The tokens that the query at position `end − 1` sees, by position.
     pub fn seen(self, end: usize) -> Range<usize> {
         self.window.map_or(0, |window| end.saturating_sub(window as usize))..end
-    }
-
-    /// Modifies a score that has been multiplied with the scale and log₂e. The cap of such a score
-    /// is the cap times log₂e.
-    #[track_caller]
-    pub(super) fn base2(self, score: Val<'_, f32>) -> Val<'_, f32> {
-        self.soft_cap.map_or(score, |cap| soft_cap(score, cap * LOG2_E))
     }
 }
 
@@ -116,15 +103,22 @@ impl ScoreVariant {
 }
 
 /// From products of queries and keys to the scores that a softmax takes: the scale and the
-/// modifiers of a launch.
+/// modifiers of a kernel.
 #[derive(Clone, Copy)]
 pub struct ScoreFunction<'k> {
-    /// What the softmax multiplies scores with.
-    softmax_scale: Val<'k, f32>,
-    /// What a product is multiplied with for `tanh`, where scores have a soft cap.
-    rate: Option<Val<'k, f32>>,
+    /// What the softmax multiplies scores with; `None`: they have been.
+    softmax_scale: Option<Val<'k, f32>>,
+    cap: Option<ScoreCap<'k>>,
     /// Tokens that a query sees, where these are a window.
     window: Option<Val<'k, u32>>,
+}
+
+/// A soft cap of scores: `gain · tanh(rate · x)`.
+#[derive(Clone, Copy)]
+struct ScoreCap<'k> {
+    rate: Val<'k, f32>,
+    /// `None`: the softmax multiplies with it.
+    gain: Option<Val<'k, f32>>,
 }
 
 impl<'k> ScoreFunction<'k> {
@@ -135,26 +129,59 @@ impl<'k> ScoreFunction<'k> {
         let soft_cap = variant.soft_cap.then(|| k.param::<f32>("soft_cap"));
         let window = variant.window.then(|| k.param::<u32>("window"));
         ScoreFunction {
-            softmax_scale: soft_cap.map_or(scale, |cap| cap * LOG2_E),
-            rate: soft_cap.map(|cap| scale * LN_2 / cap),
+            softmax_scale: Some(soft_cap.map_or(scale, |cap| cap * LOG2_E)),
+            cap: soft_cap.map(|cap| ScoreCap { rate: scale * LN_2 / cap, gain: None }),
             window,
         }
     }
 
+    /// Those of constants, for products of queries that have been multiplied with the scale and
+    /// log₂e. The cap of such a score is the cap times log₂e.
+    ///
+    /// ```
+    /// use tilewright_codegen::build::{block, record};
+    /// use tilewright_codegen::ir::Arch;
+    /// use tilewright_kernels::attention::{ScoreFunction, ScoreModifier};
+    ///
+    /// let modifier = ScoreModifier { soft_cap: Some(50.0), window: None };
+    /// let kernel = record("capped", Arch::Sm80, block(32), |k| {
+    ///     let score = k.global::<f32>("scores").at(k.tid());
+    ///     score.store(ScoreFunction::constant(k, modifier).apply(score.load()));
+    /// });
+    /// # tilewright_codegen::verify::verify(kernel)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn constant(k: &'k Builder, modifier: ScoreModifier) -> ScoreFunction<'k> {
+        let cap = modifier.soft_cap.map(|cap| {
+            let cap = cap * LOG2_E;
+            ScoreCap { rate: k.lit(1.0 / cap), gain: Some(k.lit(cap)) }
+        });
+        ScoreFunction { softmax_scale: None, cap, window: modifier.window.map(|window| k.lit(window)) }
+    }
+
     /// What the softmax multiplies the scores with that [`apply`](ScoreFunction::apply) leaves: the
-    /// scale times log₂e, or the cap times log₂e.
-    pub fn softmax_scale(self) -> Val<'k, f32> {
+    /// scale times log₂e, or the cap times log₂e; `None`: nothing.
+    pub fn softmax_scale(self) -> Option<Val<'k, f32>> {
         self.softmax_scale
     }
 
-    /// Replaces the products of the first `rows` rows of each lane by scores: with a soft cap by
-    /// `tanh(x / cap)`, which the softmax multiplies with the cap. Tokens that a query does not see
-    /// are masked afterwards.
+    /// The score of a product: with a soft cap `tanh(x / cap)`, times the cap unless the softmax
+    /// multiplies with it. Tokens that a query does not see are masked afterwards ([`SeenTokens`]).
     #[track_caller]
-    pub fn apply(self, scores: Accumulator<'k, f32>, rows: u32) {
-        let Some(rate) = self.rate else { return };
+    pub fn apply(self, product: Val<'k, f32>) -> Val<'k, f32> {
+        let Some(ScoreCap { rate, gain }) = self.cap else { return product };
+        let capped = tanh(product * rate);
+        gain.map_or(capped, |gain| capped * gain)
+    }
+
+    /// Replaces the products of the first `rows` rows of each lane by scores.
+    #[track_caller]
+    pub(super) fn apply_to(self, scores: Accumulator<'k, f32>, rows: u32) {
+        if self.cap.is_none() {
+            return;
+        }
         for at in scores.rows().into_iter().take(rows as usize).flatten() {
-            scores.registers().set(at, tanh(scores.get(at) * rate));
+            scores.registers().set(at, self.apply(scores.get(at)));
         }
     }
 
@@ -166,6 +193,40 @@ impl<'k> ScoreFunction<'k> {
     /// The first token that the query at position `end − 1` sees; `None` where there is no window.
     pub fn first_seen(self, end: Val<'k, u32>) -> Option<Val<'k, u32>> {
         self.window.map(|window| first_seen(end, window))
+    }
+}
+
+/// The tokens of a tile that a query sees, counted from the tile's first.
+#[derive(Clone, Copy)]
+pub(super) struct SeenTokens<'k> {
+    /// The first one, where a window may hide others.
+    pub first: Option<Val<'k, u32>>,
+    /// Where they end, where it is not with the tile.
+    pub end: Option<SeenEnd<'k>>,
+}
+
+/// Where the tokens end that a query sees.
+#[derive(Clone, Copy)]
+pub(super) enum SeenEnd<'k> {
+    /// Before this one.
+    Before(Val<'k, u32>),
+    /// With this one.
+    With(Val<'k, u32>),
+}
+
+impl<'k> SeenTokens<'k> {
+    /// The score of a token, or −∞ where the query does not see it. Both are asked for where they
+    /// are needed, the score last.
+    #[track_caller]
+    pub fn mask(self, token: impl Fn() -> Val<'k, u32>, score: impl FnOnce() -> Val<'k, f32>) -> Val<'k, f32> {
+        let inside = self.end.map(|end| match end {
+            SeenEnd::Before(end) => token().lt(end),
+            SeenEnd::With(last) => token().le(last),
+        });
+        let seen = self.first.map(|first| token().ge(first));
+        let seen = inside.into_iter().chain(seen).reduce(|inside, seen| inside & seen);
+        let score = score();
+        seen.map_or(score, |seen| seen.select(score, f32::NEG_INFINITY))
     }
 }
 
@@ -186,7 +247,7 @@ mod tests {
         }
         for wrong in [0.0, -50.0, f32::NAN, f32::INFINITY, f32::MAX, 1e-40] {
             let error = cap(wrong).expect_err("refused").to_string();
-            assert!(error.contains("soft cap") && error.contains(&wrong.to_string()), "{error}");
+            assert!(error.contains("soft cap") && error.contains(&format!("{wrong:?}")), "{error}");
         }
         let empty = ScoreModifier { soft_cap: None, window: Some(0) };
         assert_eq!(empty.check(), Err(AttentionError::EmptyWindow));

@@ -104,7 +104,8 @@ pub struct Softmax<'k> {
     sum: RegArray<'k, f32>,
     /// Where scores stand.
     fragment: FragmentLayout,
-    scale: Val<'k, f32>,
+    /// `scale·log₂e`; `None`: scores have been multiplied with it.
+    scale: Option<Val<'k, f32>>,
     rescaling: Rescaling,
 }
 
@@ -120,14 +121,15 @@ pub enum Rescaling {
 
 impl<'k> Softmax<'k> {
     /// The softmax of scores in a fragment, with `rows` rows per lane (1: only rows 0 to 7 of
-    /// sixteen count; 2: all) and `scale·log₂e`.
+    /// sixteen count; 2: all) and `scale·log₂e`, unless scores have been multiplied with it.
     pub fn new(
         k: &'k Builder,
         fragment: FragmentLayout,
         rows: u32,
-        scale: Val<'k, f32>,
+        scale: impl Into<Option<Val<'k, f32>>>,
         rescaling: Rescaling,
     ) -> Softmax<'k> {
+        let scale = scale.into();
         Softmax { k, max: k.regs(rows, f32::NEG_INFINITY), sum: k.regs(rows, 0.0f32), fragment, scale, rescaling }
     }
 
@@ -149,7 +151,7 @@ impl<'k> Softmax<'k> {
     }
 
     fn update_row(self, scores: Accumulator<'k, f32>, half: u32, mine: &[u32]) -> (Val<'k, f32>, Val<'k, bool>) {
-        let row = RowUpdate { scale: Some(self.scale), rescaling: self.rescaling, masked: true };
+        let row = RowUpdate { scale: self.scale, rescaling: self.rescaling, masked: true };
         let values: Vec<_> = mine.iter().map(|&at| scores.get(at)).collect();
         let over_lanes = |max| across_lanes(&self.fragment, max, |a, b| a.max(b));
         let max = self.max.get(half);
@@ -164,7 +166,8 @@ impl<'k> Softmax<'k> {
 
     /// The largest score of a row times the scale.
     pub fn scaled_max(self, half: u32) -> Val<'k, f32> {
-        self.max.get(half) * self.scale
+        let max = self.max.get(half);
+        self.scale.map_or(max, |scale| max * scale)
     }
 
     /// The sum of the weights of a row: those of all its lanes.

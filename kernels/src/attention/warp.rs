@@ -96,7 +96,7 @@ pub(super) fn attend_by<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
                 keys.load_from_shared(arrived, step);
                 scores.mma::<bf16>(from_ref(query), &b_fragments(&keys.get_mma_tile()));
             }
-            function.apply(scores, rows);
+            function.apply_to(scores, rows);
             mask(number, scores);
             softmax.update(scores).apply(acc);
         },

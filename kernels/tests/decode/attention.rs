@@ -465,7 +465,7 @@ fn modifiers_that_mean_nothing_are_refused() {
     };
     let negative = case(ScoreModifier { soft_cap: Some(-1.0), window: None });
     let cap = refused(&|k| negative.record(k));
-    assert!(cap.contains("a soft cap of -1 on attention scores"), "{cap}");
+    assert!(cap.contains("attention scores: a soft cap must be a number from 1e-30 to 1e30, got -1.0"), "{cap}");
     let empty = case(ScoreModifier { soft_cap: None, window: Some(0) });
     let window = refused(&|k| empty.record(k));
     assert!(window.contains("a sliding window of 0 tokens"), "{window}");

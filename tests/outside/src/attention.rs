@@ -34,7 +34,7 @@ pub fn attention<F: KvFamily, const D: u32>(arch: Arch) -> Kernel {
         };
         let query: Vec<_> = (0..D / 16).map(|step| WarpA::from_registers(|i| word(i, 16 * step))).collect();
         let [scores, acc] = [TILE, D].map(|columns| sums(k, columns));
-        let softmax = Softmax::new(k, scores.fragment(), 1, k.param("scale"), Rescaling::EveryTile);
+        let softmax = Softmax::new(k, scores.fragment(), 1, k.param::<f32>("scale"), Rescaling::EveryTile);
         let attend = |tile, arrived: &_| {
             scores.clear(k);
             for (step, query) in (0..).zip(query.chunks(1)) {

@@ -5,6 +5,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::combine::{Splits, warp_parts};
 use crate::attention::ScoreFunction;
+use crate::attention::scores::{SeenEnd, SeenTokens};
 use crate::attention::warp::{WarpA, WarpQueries, attend as attend_tiles, query_fragments};
 use crate::kv::{KConfig, KvFamily, KvRings, KvThreads, KvView, OwnRing, TileSpan, VConfig};
 use crate::mma::Accumulator;
@@ -43,7 +44,7 @@ pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, ta
 
     let (query, rows) = queries(k, task.query, [D, task.group]);
     let queries = WarpQueries { fragments: &query, rows, scores: task.scores };
-    let seen = SeenTokens::of(task.place, task.scores);
+    let seen = SequenceTokens::of(task.place, task.scores);
     let span = share(k, seen, [task.split, task.splits.count], [warps(D), TILE]);
     let mask = mask_unseen(k, seen, TILE);
     let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, span, queries, &mask);
@@ -66,34 +67,33 @@ pub(super) fn queries<'k>(
 
 /// The tokens that the query of a sequence sees.
 #[derive(Clone, Copy)]
-pub(super) struct SeenTokens<'k> {
+pub(super) struct SequenceTokens<'k> {
     /// The first one, where a window hides others.
     first: Option<Val<'k, u32>>,
     /// Tokens of the sequence.
     end: Val<'k, u32>,
 }
 
-impl<'k> SeenTokens<'k> {
+impl<'k> SequenceTokens<'k> {
     /// Those of a sequence whose last token the query is.
-    pub fn of(place: KvView<'k>, scores: ScoreFunction<'k>) -> SeenTokens<'k> {
-        SeenTokens { first: scores.first_seen(place.tokens), end: place.tokens }
+    pub fn of(place: KvView<'k>, scores: ScoreFunction<'k>) -> SequenceTokens<'k> {
+        SequenceTokens { first: scores.first_seen(place.tokens), end: place.tokens }
     }
 }
 
 /// Masks the scores beyond the last token, and of tokens that a window hides, with −∞.
 pub(super) fn mask_unseen<'k>(
     k: &'k Builder,
-    SeenTokens { first, end }: SeenTokens<'k>,
+    SequenceTokens { first, end }: SequenceTokens<'k>,
     tile: u32,
 ) -> impl Fn(Val<'k, u32>, Accumulator<'k, f32>) {
     move |number, scores| {
         let left = end - number * tile;
-        let hidden = first.map(|first| first.max(number * tile) - number * tile);
+        let first = first.map(|first| first.max(number * tile) - number * tile);
+        let seen = SeenTokens { first, end: Some(SeenEnd::Before(left)) };
         for (register, column) in (0..).zip(scores.columns(Index::lane(k))) {
             let column = column.get(k);
-            let seen = column.lt(left);
-            let seen = hidden.map_or(seen, |hidden| seen & column.ge(hidden));
-            scores.registers().set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
+            scores.registers().set(register, seen.mask(|| column, || scores.get(register)));
         }
     }
 }
@@ -102,7 +102,7 @@ pub(super) fn mask_unseen<'k>(
 /// first on that holds a token which the query sees.
 pub(super) fn share<'k>(
     k: &'k Builder,
-    seen: SeenTokens<'k>,
+    seen: SequenceTokens<'k>,
     [split, splits]: [Val<'k, u32>; 2],
     [step, tile]: [u32; 2],
 ) -> TileSpan<'k> {

@@ -5,7 +5,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, Var};
 
 use super::combine::{Splits, warp_parts};
-use super::device::{SeenTokens, mask_unseen, queries, share, warps};
+use super::device::{SequenceTokens, mask_unseen, queries, share, warps};
 use crate::attention::ScoreFunction;
 use crate::attention::warp::{WarpQueries, attend_by};
 use crate::early::wait_for_launches;
@@ -50,7 +50,7 @@ impl<'k> Items<'k, '_> {
         let split = number % self.splits;
         let line = number / self.splits;
         let place = (self.place)(line / self.heads, line % self.heads);
-        let seen = SeenTokens::of(place, self.scores);
+        let seen = SequenceTokens::of(place, self.scores);
         Item { split, line, place, span: share(k, seen, [split, self.splits], [step, tile]) }
     }
 }
@@ -209,7 +209,7 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
                 let (query, rows) = queries(k, (items.query)(line), [D, group]);
                 let queries = WarpQueries { fragments: &query, rows, scores: items.scores };
                 let rings = KvRings { keys: &keys, values: &values };
-                let mask = mask_unseen(k, SeenTokens::of(place, items.scores), TILE);
+                let mask = mask_unseen(k, SequenceTokens::of(place, items.scores), TILE);
                 let (softmax, acc) = attend_by(k, rings, queries, &mask, |scores, outputs| {
                     let ahead = IssuedAhead { span, place, issue_keys: &issue_keys, issue_values: &issue_values };
                     stream_issuing(k, rings, &ahead, scores, outputs);

@@ -286,7 +286,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
     /// Makes scores of a tile's products, −∞ for tokens that a row does not see.
     fn modify(&self, tile: Val<'k, u32>) {
         let HopperPrefillTask { rows, causal, scores, .. } = *self.task;
-        scores.apply(self.scores, 2);
+        scores.apply_to(self.scores, 2);
         let first = rows.first + self.group * ROWS;
         let is_edge = ((tile + 1) * BN).gt(rows.common(first, causal));
         let is_hidden = rows.window.and_then(|_| rows.is_hidden(tile * BN, first + (ROWS - 1)));

@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Builder, Val};
 
-use crate::attention::scores::first_seen;
+use crate::attention::scores::{SeenEnd, SeenTokens, first_seen};
 use crate::mma::Accumulator;
 use crate::tile::Index;
 
@@ -91,13 +91,12 @@ impl<'k> QueryRows<'k> {
         for (half, registers) in (0..).zip(scores.rows()) {
             let limit = self.common(row + 8u32 * half, causal);
             let left = limit.max(token) - token;
-            let hidden = self.window.map(|window| first_seen(limit, window).max(token) - token);
+            let first = self.window.map(|window| first_seen(limit, window).max(token) - token);
+            let seen = SeenTokens { first, end: Some(SeenEnd::Before(left)) };
             let columns = scores.columns(Index::lane(k));
             for register in registers {
                 let column = columns[register as usize].get(k);
-                let seen = column.lt(left);
-                let seen = hidden.map_or(seen, |hidden| seen & column.ge(hidden));
-                scores.registers().set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
+                scores.registers().set(register, seen.mask(|| column, || scores.get(register)));
             }
         }
     }

@@ -17,7 +17,7 @@ use super::merge::SplitPart;
 use super::{Merged, TokenSelection};
 use crate::attention::AttentionError;
 use crate::attention::merge::WarpParts;
-use crate::attention::scores::ScoreModifier;
+use crate::attention::scores::{ScoreFunction, ScoreModifier, SeenEnd, SeenTokens};
 use crate::attention::softmax::{Rescaling, RowUpdate};
 use crate::gemv::linear::LinearScratch;
 use crate::kv::{KvLanes, Newest, PagedPool, Streamed, TokenBlock};
@@ -249,6 +249,8 @@ impl<'k> AttentionPass<'k> {
     ) {
         let (k, column, lanes) = (self.team.k, self.team.k.lane() % 4, self.lanes());
         let TokenBlock { keys, values, .. } = &block;
+        let function = ScoreFunction::constant(k, self.work.modifier);
+        let seen = SeenTokens { first: hidden, end: last.map(SeenEnd::With) };
         let mut scores = Vec::new();
         for (half, keys) in [0u32, 8].into_iter().zip(keys) {
             let acc = lanes.sums(k);
@@ -260,16 +262,12 @@ impl<'k> AttentionPass<'k> {
                 }
             }
             for i in 0..2u32 {
-                let score = self.work.modifier.base2(acc.get(i) + acc.get(i + 2));
-                let token = || column * 2 + (half + i);
-                let inside = last.map(|last| token().le(last));
-                let seen = hidden.map(|hidden| token().ge(hidden));
-                let inside = inside.into_iter().chain(seen).reduce(|inside, seen| inside & seen);
-                scores.push(inside.map_or(score, |inside| inside.select(score, f32::NEG_INFINITY)));
+                let score = function.apply(acc.get(i) + acc.get(i + 2));
+                scores.push(seen.mask(|| column * 2 + (half + i), || score));
             }
         }
         then();
-        let row = RowUpdate { scale: None, rescaling: Rescaling::EveryTile, masked: false };
+        let row = RowUpdate { scale: function.softmax_scale(), rescaling: Rescaling::EveryTile, masked: false };
         let over_lanes =
             |most: Val<'k, f32>| [1u32, 2].into_iter().fold(most, |most, bits| most.max(most.shfl_bfly(bits)));
         let mut p = Vec::new();

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | a weight is rounded to bf16 for the product with V, not for the sum of the weights | 2⁻⁸ |
 //! | a score is a sum of d exact products; the scale, its product with the largest score and the fused multiply-add round too. A weight is off by that much relatively, in the numerator and in the denominator | 2·S·(d + 4)·u |
-//! | a soft cap: `tanh` is within 2⁻²⁰ of its value, which is multiplied with the cap | 2·8·cap·u |
+//! | a soft cap is within [`SOFT_CAP_ERROR`] of its value, which is at most the cap | 2·cap·2⁻¹⁹ |
 //! | a maximum that grows shrinks what was summed: an `ex2` of a rounded difference, at most once for 16 tokens and once a merge | in the next two |
 //! | sums of n weights and of n weighted values, `ex2` (2⁻²²), the merges of warps and blocks, the reciprocal | 2·(n + 32)·u + 2·S·n·u |
 //! | the result is rounded to bf16 | 2⁻⁸ of its value |
@@ -18,6 +18,7 @@ use std::ops::Range;
 
 use half::bf16;
 
+use crate::activation::SOFT_CAP_ERROR;
 use crate::attention::ScoreModifier;
 use crate::naive;
 
@@ -93,8 +94,8 @@ impl AttendedValues {
         let scores = scale * length(q) * head.longest;
         let n = tokens.len() as f64;
         let d = depth as f64;
-        let tanh = soft_cap.map_or(0.0, |cap| 8.0 * cap);
-        let relative = ROUND + 2.0 * (scores * (d + 4.0 + n) + tanh + n + 32.0) * 2f64.powi(-23);
+        let capped = soft_cap.map_or(0.0, |cap| 2.0 * cap * SOFT_CAP_ERROR);
+        let relative = ROUND + 2.0 * (scores * (d + 4.0 + n) + n + 32.0) * 2f64.powi(-23) + capped;
         self.absolute = self.absolute.max(relative * size * (1.0 + ROUND));
     }
 
