@@ -5,6 +5,7 @@ use tilewright_codegen::build::{Builder, Val, Var, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use crate::early::early;
+use crate::norm::{add_squares, rms_factor};
 use crate::tile::{Array, Copies, Float, MAX_DEVICES};
 use crate::warps::{ConsumerWarps, store_warp_sum, sum_of_warps};
 
@@ -142,15 +143,14 @@ impl<'k> SumNormArrays<'k> {
                 if before {
                     self.x.store_run(at, x);
                 }
-                squares.set(x.into_iter().fold(squares.get(), |sum, x| x.fma(x, sum)));
+                squares.set(add_squares(squares.get(), x));
                 held.iter().zip(x).for_each(|(held, x)| held.set(x));
             });
             kept.push(held);
         }
         store_warp_sum(sums, squares.get());
         team.sync();
-        let mean = sum_of_warps(sums, team.warps, 1) * (1.0 / width as f32);
-        let scale = (mean + self.shape.eps).sqrt().recip();
+        let scale = rms_factor(sum_of_warps(sums, team.warps, 1), width, self.shape.eps);
         for (item, kept) in items.iter().zip(kept) {
             item.alone(|| {
                 let column = item.at * N as u32;

@@ -8,6 +8,7 @@
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
+use super::{add_squares, rms_factor};
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
@@ -52,7 +53,7 @@ impl<'k> NormStart<'k> {
         weight: [Val<'k, f32>; RUN],
     ) {
         self.out.store_run::<RUN>(at, core::array::from_fn(|i| x[i] * weight[i]));
-        let mut sum = x[1..].iter().fold(x[0] * x[0], |sum, &x| x.fma(x, sum));
+        let mut sum = add_squares(x[0] * x[0], x[1..].iter().copied());
         for bits in [1u32, 2, 4] {
             sum = sum + sum.shfl_bfly(bits);
         }
@@ -101,7 +102,7 @@ impl<'k> NormEnd<'k> {
         team.each(rows, |row| {
             let part = |part: u32| factors.at(row + part * rows).load();
             let sum = (1..parts).fold(part(0), |sum, next| sum + part(next));
-            factors.at(row).store((sum * (1.0 / width as f32) + self.eps).sqrt().recip());
+            factors.at(row).store(rms_factor(sum, width, self.eps));
         });
         team.sync();
     }

@@ -11,7 +11,7 @@ mod halves;
 mod launch;
 mod trials;
 
-use tilewright_codegen::build::{Ptr, Shared};
+use tilewright_codegen::build::{IntoVal, Ptr, Shared, Val};
 
 pub use halves::{NormEnd, NormStart, SLOT};
 pub use launch::{NormShape, add_rms_norm_rows, rms_norm_rows};
@@ -19,6 +19,19 @@ pub use trials::shipped;
 
 use crate::tile::{Index, StoredRun};
 use crate::warps::{ConsumerWarps, store_warp_sum, sum_of_warps};
+
+/// The factor of a row of `width` elements whose squares add up to `squares`: one over the root of
+/// their mean and eps.
+#[track_caller]
+pub(crate) fn rms_factor<'k>(squares: Val<'k, f32>, width: u32, eps: impl IntoVal<'k, f32>) -> Val<'k, f32> {
+    (squares * (1.0 / width as f32) + eps).sqrt().recip()
+}
+
+/// Adds the squares of elements to a sum, one after the other.
+#[track_caller]
+pub(crate) fn add_squares<'k>(sum: Val<'k, f32>, x: impl IntoIterator<Item = Val<'k, f32>>) -> Val<'k, f32> {
+    x.into_iter().fold(sum, |sum, x| x.fma(x, sum))
+}
 
 /// A row to normalise.
 #[derive(Clone, Copy)]
@@ -61,7 +74,7 @@ pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: Rm
             x = std::array::from_fn(|i| x[i] + added[i]);
             fours[4].store([at.into()], x);
         }
-        sum.set(x.into_iter().fold(sum.get(), |sum, x| x.fma(x, sum)));
+        sum.set(add_squares(sum.get(), x));
     });
     left(&|at| {
         let [mut x] = rest[0].load(at);
@@ -70,11 +83,11 @@ pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: Rm
             x += added;
             rest[4].store(at, [x]);
         }
-        sum.set(x.fma(x, sum.get()));
+        sum.set(add_squares(sum.get(), [x]));
     });
     store_warp_sum(sums, sum.get());
     team.sync();
-    let scale = (sum_of_warps(sums, team.warps, 1) * (1.0 / row.width as f32) + row.eps).sqrt().recip();
+    let scale = rms_factor(sum_of_warps(sums, team.warps, 1), row.width, row.eps);
     team.each(by_fours, |at| {
         let [x, weight] = [4, 1].map(|of| fours[of].load([at.into()]));
         fours[2].store([at.into()], std::array::from_fn(|i| x[i] * scale * weight[i]));

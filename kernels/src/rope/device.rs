@@ -1,8 +1,9 @@
 //! Norm and rotation of whole heads, for models that normalise them: a warp for each row and head.
 
-use tilewright_codegen::build::{Global, Ptr, Val};
+use tilewright_codegen::build::{Global, IntoVal, Ptr, Val};
 
 use crate::kv::PagedPool;
+use crate::norm::rms_factor;
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
@@ -29,6 +30,23 @@ impl<'k> Rotation<'k> {
         let [cos, sin] = self.table.at(position.mul_wide(2 * self.half)).at(pair * 2).load_vec();
         [cos, second.select(sin, -sin)]
     }
+}
+
+/// An element of a rotated pair, by the cosine and the sine with the sign that the element takes.
+#[track_caller]
+pub(crate) fn rotated<'k>(
+    x: Val<'k, f32>,
+    partner: Val<'k, f32>,
+    cos: impl IntoVal<'k, f32>,
+    sin: impl IntoVal<'k, f32>,
+) -> Val<'k, f32> {
+    x * cos + partner * sin
+}
+
+/// The first element of a rotated pair, by the sine as it is.
+#[track_caller]
+pub(crate) fn rotated_first<'k>(x: Val<'k, f32>, partner: Val<'k, f32>, [cos, sin]: [Val<'k, f32>; 2]) -> Val<'k, f32> {
+    x * cos - partner * sin
 }
 
 /// Heads to rotate.
@@ -89,7 +107,7 @@ pub fn rope<'k>(team: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
         }
         let scale = rope.norm.map(|norm| {
             let sum = sum.get().warp_reduce(|a, b| a + b);
-            (sum * (1.0 / rope.pages.dim as f32) + norm.eps).sqrt().recip()
+            rms_factor(sum, rope.pages.dim, norm.eps)
         });
         for pair in pairs() {
             k.when(pair.lt(half), || {
@@ -99,11 +117,11 @@ pub fn rope<'k>(team: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
                 };
                 let a = element(pair);
                 let b = element(pair + half);
-                let rotated = [(pair, k.lit(false), a, b), (pair + half, k.lit(true), b, a)];
-                for (at, second, x, partner) in rotated {
+                let elements = [(pair, k.lit(false), a, b), (pair + half, k.lit(true), b, a)];
+                for (at, second, x, partner) in elements {
                     let y = rope.rotation.map_or(x, |rotation| {
                         let [cos, sin] = rotation.factors(token, pair, second);
-                        x * cos + partner * sin
+                        rotated(x, partner, cos, sin)
                     });
                     match rope.out {
                         Some(out) => {

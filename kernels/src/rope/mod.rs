@@ -14,6 +14,7 @@ mod runs;
 mod trials;
 
 pub use device::{HeadNorm, HeadRotation, Rotation, rope};
+pub(crate) use device::{rotated, rotated_first};
 pub use launch::{RopeShape, rope_rows};
 pub use runs::{HeadRun, HeadRuns, rope_runs};
 pub use trials::shipped;

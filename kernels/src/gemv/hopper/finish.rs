@@ -11,6 +11,7 @@ use crate::epilogue::{GateSums, LoadedOperands, ResultFunctions, ResultOperands,
 use crate::gemv::{GemvEpilogue, HeadPages, Strip};
 use crate::kv::{PoolArray, PoolType, TokenRow};
 use crate::norm::{NormEnd, NormStart, SLOT};
+use crate::rope::{rotated, rotated_first};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
@@ -368,15 +369,18 @@ impl<'k> HeadOutputs<'k> {
         let position = self.room.at(vector).load();
         let active = position.ge(0);
         let token = position.max(0).cast::<u32>();
-        let rotated = |x: &[Val<'k, f32>; RUN], partner: &[Val<'k, f32>; RUN], second: bool| {
+        let turned = |x: &[Val<'k, f32>; RUN], partner: &[Val<'k, f32>; RUN], second: bool| {
             core::array::from_fn::<_, RUN, _>(|i| {
                 let cos = turns[2 * i];
                 let sin = turns[2 * i + 1];
-                let rotated = if second { x[i] * cos + partner[i] * sin } else { x[i] * cos - partner[i] * sin };
+                let rotated = match second {
+                    true => rotated(x[i], partner[i], cos, sin),
+                    false => rotated_first(x[i], partner[i], [cos, sin]),
+                };
                 at.is_value.select(x[i], rotated)
             })
         };
-        let both = [rotated(&a, &b, false), rotated(&b, &a, true)];
+        let both = [turned(&a, &b, false), turned(&b, &a, true)];
         let stored = |store: &dyn Fn(Val<'k, u32>, [Val<'k, f32>; RUN])| {
             at.dims.iter().zip(both).for_each(|(&dim, values)| store(dim, values));
         };

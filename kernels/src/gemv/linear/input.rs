@@ -4,6 +4,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::{Ordered, Scaled, SharedActivations};
 use crate::gemv::Strip;
+use crate::norm::{add_squares, rms_factor};
 use crate::tile::{Array, Float};
 use crate::warps::{ConsumerWarps, Item, sum_of_warps};
 
@@ -116,7 +117,7 @@ impl<'k> Input<'k> {
             let weights = weights.map(|weights| weights());
             for (i, x) in loaded.into_iter().enumerate() {
                 items[i].alone(|| {
-                    norm.into_iter().for_each(|(_, sum)| sum.set(x.iter().fold(sum.get(), |sum, &x| x.fma(x, sum))));
+                    norm.into_iter().for_each(|(_, sum)| sum.set(add_squares(sum.get(), x)));
                     let scaled = |weights: &Vec<[Val<'k, f32>; N]>| std::array::from_fn(|at| x[at] * weights[i][at]);
                     let scaled = weights.as_ref().map_or(x, scaled);
                     match &places {
@@ -141,7 +142,7 @@ impl<'k> Input<'k> {
         match self {
             Input::Plain(_) | Input::Ordered(Ordered { norm: None, .. }) | Input::Scaled { eps: None, .. } => None,
             Input::RmsNorm { eps, .. } | Input::Ordered(Ordered { norm: Some((_, eps)), .. }) => {
-                Some(one_over_root(sum_of_warps(of_row, team.warps, 1), strip.k(), eps))
+                Some(rms_factor(sum_of_warps(of_row, team.warps, 1), strip.k(), eps))
             }
             Input::Scaled { eps: Some(_), .. } => Some(of_row.load()),
         }
@@ -161,11 +162,6 @@ struct RowCopy<'k> {
     to: SharedActivations<'k>,
     /// Number of the row in the operand.
     row: u32,
-}
-
-/// One over the root of the mean square of `k` elements.
-pub(super) fn one_over_root(squares: Val<f32>, k: u32, eps: f32) -> Val<f32> {
-    (squares * (1.0 / k as f32) + eps).sqrt().recip()
 }
 
 /// Elements of a thread whose loads are in flight together.

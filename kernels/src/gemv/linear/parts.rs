@@ -3,6 +3,7 @@
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::ScaledOutput;
+use crate::norm::{add_squares, rms_factor};
 use crate::tile::Array;
 use crate::warps::{ConsumerWarps, store_warp_sum, sum_of_warps};
 
@@ -65,7 +66,7 @@ impl<'k> PartSums<'k> {
             let row = mine + base;
             let scale = norm.map(|(norm, warps)| {
                 let squares = norm.squares.at(row.min(self.rows - 1) * warps);
-                (sum_of_warps(squares, warps, 1) * (1.0 / self.width as f32) + norm.eps).sqrt().recip()
+                rms_factor(sum_of_warps(squares, warps, 1), self.width, norm.eps)
             });
             let Some(scaled) = self.scaled else {
                 k.when(row.lt(self.rows), || {
@@ -105,7 +106,7 @@ impl<'k> PartSums<'k> {
                         (0..at_once).map(|i| start + number(i).min(fours.saturating_sub(1)) * 4).collect();
                     for (i, parts) in (0..at_once).zip(Array::load4_of_each(&self.parts, &indexes)) {
                         let sum = parts.into_iter().reduce(add);
-                        let square = sum.into_iter().flatten().fold(k.lit(0.0f32), |square, x| x.fma(x, square));
+                        let square = add_squares(k.lit(0.0f32), sum.into_iter().flatten());
                         squares.set(squares.get() + number(i).lt(fours).select(square, 0.0f32));
                     }
                 });

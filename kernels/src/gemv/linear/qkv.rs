@@ -13,7 +13,7 @@ use super::{AOperand, Announce, Input, LinearScratch, WeightStages};
 use crate::epilogue::{GateSums, ResultOperands};
 use crate::gemv::Strip;
 use crate::kv::{Newest, PagedPool};
-use crate::rope::Rotation;
+use crate::rope::{Rotation, rotated};
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
@@ -217,7 +217,7 @@ impl<'k> Qkv<'k> {
         });
         let (y, partner) = (y.get(), y.get().shfl_bfly(4));
         if let (Some(newest), Some((place, is)), Some([cos, sin])) = (self.newest, prepared.newest, &prepared.turn) {
-            let rotated = y * cos.get() + partner * sin.get();
+            let rotated = rotated(y, partner, *cos, *sin);
             let mine = prepared.is_v.select(y, rotated);
             let next = mine.shfl_down(1);
             let first = is & !prepared.is_q & (cell.feature % 2).eq(0);
@@ -228,7 +228,7 @@ impl<'k> Qkv<'k> {
                 prepared.is_v,
                 || self.v.pool.store(to, y),
                 || {
-                    let rotated = prepared.turn.map_or(y, |[cos, sin]| y * cos.get() + partner * sin.get());
+                    let rotated = prepared.turn.map_or(y, |[cos, sin]| rotated(y, partner, cos, sin));
                     let store_key = || match self.keys {
                         QueryKeyEpilogue::Rotated { pages, .. } => pages.pool.store(to, rotated),
                         QueryKeyEpilogue::Raw(out) => out.store(to, rotated),

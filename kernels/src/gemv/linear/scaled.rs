@@ -11,10 +11,11 @@ use tilewright_codegen::build::{Global, Ptr, Val, Var};
 
 use super::Input;
 use super::beyond::Beyond;
-use super::input::{Squares, one_over_root};
+use super::input::Squares;
 use super::packing::Packing;
 use super::pass::StripPass;
 use crate::gemv::{DEPTH, Strip, Terms, convert};
+use crate::norm::{add_squares, rms_factor};
 use crate::quant::Code;
 use crate::tile::{AccessMode, Array, Float};
 use crate::warps::ConsumerWarps;
@@ -215,7 +216,7 @@ impl<'k> Scaled<'k> {
     fn store_factors(self, team: ConsumerWarps<'k>, rows: u32, eps: f32, loaded: Loaded<'k>, to: Squares<'k>) {
         for (row, fours) in loaded {
             let mine = fours.iter().flatten().fold(team.k.lit(0.0f32), |sum, &square| sum + square);
-            let factor = one_over_root(mine.warp_reduce(|a, b| a + b), self.form.k, eps);
+            let factor = rms_factor(mine.warp_reduce(|a, b| a + b), self.form.k, eps);
             team.k.when(team.k.lane().eq(0) & row.lt(rows), || to.at(row * team.warps).store(factor));
         }
     }
@@ -343,7 +344,7 @@ impl<'k> ScaledOutput<'k> {
         let x = x.map(Var::get);
         let weight = weight.map(Var::get);
         let square = self.to.squares.map(|to| {
-            let four = x.iter().fold(k.lit(0.0f32), |sum, &x| x.fma(x, sum));
+            let four = add_squares(k.lit(0.0f32), x);
             (to, four + four.shfl_bfly(1))
         });
         k.when(inside, || {

@@ -16,6 +16,7 @@ use super::wide::is_wide;
 use super::{Input, Scaled};
 use crate::gemv::product::Fragment;
 use crate::gemv::{DEPTH, Strip, Terms};
+use crate::norm::add_squares;
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
@@ -140,7 +141,7 @@ impl<'k> ActivationSource<'k> {
         weights: &[[Val<'k, f32>; 4]],
         squares: Var<'k, f32>,
     ) -> Vec<[Val<'k, f32>; 4]> {
-        let sum = x.iter().flatten().fold(squares.get(), |sum, x| x.fma(*x, sum));
+        let sum = add_squares(squares.get(), x.iter().flatten().copied());
         squares.set(sum);
         let times = |(x, w): (&[Val<'k, f32>; 4], &[Val<'k, f32>; 4])| std::array::from_fn(|i| x[i] * w[i]);
         x.iter().zip(weights).map(times).collect()
