@@ -138,6 +138,9 @@ fn what_a_flow_chose_is_written_and_drawn() {
     assert_eq!(success(&["flow", "map", &file, "--layer", "1", "--svg", &svg]), "");
     let image = std::fs::read_to_string(&svg).expect("the image");
     assert!(image.starts_with("<svg ") && image.ends_with("</svg>\n"));
+    for part in ["<title>", "position of the token that attends", "prefers-color-scheme: dark"] {
+        assert!(image.contains(part), "the picture has no `{part}`");
+    }
     assert!(
         failure(&["flow", "map", &file, "--layer", "4", "--svg", &svg])
             .contains("has no selection of that request, layer")

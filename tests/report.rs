@@ -43,6 +43,40 @@ fn the_page_and_the_chart_are_what_the_rows_give() {
     }
 }
 
+/// The figures in the README's text, which no command writes, and its length.
+#[test]
+fn the_readme_quotes_what_the_rows_give() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("text");
+    assert!(readme.lines().count() <= 250, "the README has {} lines", readme.lines().count());
+    let results = Results::open(&root().join("benches/results/rows")).expect("rows");
+    let runs = WorkloadRuns::new(&results);
+    let figures = runs.figures();
+    let chart: Vec<f64> = figures
+        .iter()
+        .filter(|figures| ["decode", "prefill"].contains(&figures.workload.suite))
+        .filter(|figures| figures.workload.device.contains("H200"))
+        .filter_map(|figures| Some(figures.compared?.ratio()))
+        .collect();
+    let [least, most] = [chart.iter().copied().fold(f64::MAX, f64::min), chart.iter().copied().fold(0.0, f64::max)];
+    let one = figures.iter().find(|figures| {
+        let entry = &figures.latest;
+        let of = |name, extent| entry.extent(name) == Some(extent);
+        figures.workload.suite == "decode"
+            && figures.workload.device.contains("H200")
+            && figures.workload.form.is_empty()
+            && [("hidden", 2048), ("layers", 16), ("batch", 1), ("context", 200)].into_iter().all(|(name, n)| of(name, n))
+    });
+    let one = &one.expect("decode of Llama-3.2-1B").latest;
+    let share = Peaks::new(&results).floor(one).expect("a measured peak").share * 100.0;
+    for figure in [
+        format!("by a factor of {least:.1} to {most:.1}"),
+        format!("{:.0} µs per token", one.us()),
+        format!("{share:.0} %"),
+    ] {
+        assert!(readme.contains(&figure), "the rows give `{figure}`, which the README does not say");
+    }
+}
+
 #[test]
 fn rows_without_peers_or_files_are_refused_in_one_line() {
     let folder = tempfile::tempdir().expect("a folder");
