@@ -203,7 +203,7 @@ pub fn trace<F: Flow + ?Sized>(flow: &F) -> Result<Traced, FlowErrors> {
         let live = recording.requirements.iter().filter(|(id, _)| values[id.index()].is_some());
         requirements.extend(live.map(|(_, requirement)| *requirement));
         let steps: Vec<_> = recording.graph.steps().collect();
-        // Nobody wrote a source that is not read.
+        // A source that is not read is not an oversight: handles are sources.
         let gone = gone.into_iter().filter(|(index, _)| !steps[*index].op.is_source());
         removed.extend(gone.map(|(index, reason)| Removed {
             op: steps[index].op.name(),

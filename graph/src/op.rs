@@ -469,11 +469,10 @@ impl Op {
 
     /// Whether it is an op on [rows](crate::rows).
     pub const fn is_of_rows(&self) -> bool {
-        match self {
-            Op::Load { .. } | Op::Fill { .. } | Op::Elementwise { .. } | Op::Reduce { .. } | Op::Product { .. } => true,
-            Op::Rearrange { .. } | Op::OverBlocks { .. } | Op::Store { .. } | Op::Select { .. } => true,
-            _ => false,
-        }
+        let moves = matches!(self, Op::Load { .. } | Op::Fill { .. } | Op::Store { .. } | Op::Rearrange { .. });
+        moves
+            || matches!(self, Op::Elementwise { .. } | Op::Reduce { .. } | Op::Product { .. })
+            || matches!(self, Op::OverBlocks { .. } | Op::Select { .. })
     }
 
     /// Whether it gives what the graph is given.
