@@ -18,7 +18,7 @@ use serde::Deserialize;
 use tilewright::checkpoint::{Checkpoint, Scheme};
 use tilewright::engine::{Completion, Device, Engine, EngineError, Finish, Request, Session};
 use tilewright_kernels::naive::{Sampling, sample};
-use tilewright_megakernel::vm::device::LaunchError;
+use tilewright_megakernel::vm::LaunchError;
 
 /// How close the reference's choice is where a device may choose otherwise.
 const MARGIN: f32 = 2.0 / 256.0;

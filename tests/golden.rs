@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 use tilewright::cli::layout::SkipReason;
-use tilewright::cli::layout::check::{self, Tally, Verdict};
+use tilewright::cli::layout::check::{self, Tally};
+use tilewright::cli::layout::verdict::Verdict;
 
 fn tally(name: &str) -> Tally {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);

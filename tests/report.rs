@@ -64,7 +64,9 @@ fn the_readme_quotes_what_the_rows_give() {
         figures.workload.suite == "decode"
             && figures.workload.device.contains("H200")
             && figures.workload.form.is_empty()
-            && [("hidden", 2048), ("layers", 16), ("batch", 1), ("context", 200)].into_iter().all(|(name, n)| of(name, n))
+            && [("hidden", 2048), ("layers", 16), ("batch", 1), ("context", 200)]
+                .into_iter()
+                .all(|(name, n)| of(name, n))
     });
     let one = &one.expect("decode of Llama-3.2-1B").latest;
     let share = Peaks::new(&results).floor(one).expect("a measured peak").share * 100.0;

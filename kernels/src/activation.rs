@@ -6,17 +6,14 @@
 
 use core::f32::consts::LOG2_E;
 use core::f64;
-
 use std::hash::{Hash, Hasher};
 
 use thiserror::Error;
 use tilewright_codegen::build::Val;
 
-use crate::naive;
-
 /// The activation function of a gated product's gate.
 ///
-/// [`Activation::apply`] records it in a kernel; [`naive::activate`] is its definition.
+/// [`Activation::apply`] records it in a kernel; [`naive::activate`](crate::naive::activate) is its definition.
 ///
 /// ```
 /// use tilewright_codegen::build::{block, record};
@@ -70,24 +67,6 @@ impl Activation {
             }
         };
         x.div_approx(exponent.ex2() + 1.0)
-    }
-
-    /// By how much [`Activation::apply`] may differ from the exact value at `x`: 2⁻²⁰ of the value
-    /// for exponential, sum and quotient; below zero also the rounded exponent, 2⁻²² of the value
-    /// for each of its units.
-    ///
-    /// ```
-    /// use tilewright_kernels::activation::Activation;
-    /// assert!(Activation::GeluTanh.error(1.0) < 1e-6);
-    /// assert_eq!(Activation::Silu.error(0.0), 0.0);
-    /// ```
-    pub fn error(self, x: f64) -> f64 {
-        let exponent = match self {
-            Activation::Silu => -x,
-            Activation::GeluTanh => -GELU_SLOPE * (x + GELU_CUBIC * x.powi(3)),
-        };
-        let relative = 2f64.powi(-20) + exponent.max(0.0) * f64::consts::LOG2_E * 2f64.powi(-22);
-        naive::activate(self, x).abs() * relative
     }
 
     /// A bound on the magnitude of its derivative: by how much it amplifies the error of a sum.

@@ -89,6 +89,7 @@ pub mod ring;
 pub mod rope;
 pub mod sample;
 mod shipped;
+mod shipped_entry;
 mod stored;
 #[cfg(feature = "testing")]
 pub mod testing;

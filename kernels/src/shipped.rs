@@ -1,8 +1,6 @@
 //! The kernels of this library, each with its own trials.
 
-use tilewright_codegen::ir::{Arch, Kernel, Needs};
-use tilewright_codegen::trial::{Shipped, Trial};
-use tilewright_codegen::verify::VerifyErrors;
+use tilewright_codegen::trial::Shipped;
 
 use crate::gemm::ShippedGemm;
 use crate::{attention, elementwise, embed, exchange, gallery, gemv, norm, quant, rope, sample};
@@ -32,32 +30,4 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         gallery::shipped,
     ];
     gemm.chain(rooms.into_iter().flat_map(|room| room())).collect()
-}
-
-/// A kernel by its functions.
-pub(crate) struct ShippedEntry {
-    pub name: &'static str,
-    pub needs: Needs,
-    /// Records it at the sizes it is shown with.
-    pub record: fn(Arch) -> Kernel,
-    /// A trial of a seed's sizes.
-    pub draw: fn(Arch, u64) -> Result<Trial, VerifyErrors>,
-}
-
-impl Shipped for ShippedEntry {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn needs(&self) -> Needs {
-        self.needs
-    }
-
-    fn record(&self, arch: Arch) -> Kernel {
-        (self.record)(arch)
-    }
-
-    fn draw(&self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
-        (self.draw)(arch, seed)
-    }
 }

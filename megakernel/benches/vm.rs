@@ -13,7 +13,8 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::{Architecture, LlamaSpec};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::{RandomWeights, WeightTensor, Weights};
 
 const CONTEXT: usize = 256;

@@ -19,9 +19,10 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::timeline::{LevelTable, Timeline};
-use tilewright_megakernel::vm::device::{Dealing, DeviceMachine, DeviceOptions};
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::resident::Dealing;
 use tilewright_megakernel::weights::RandomWeights;
 
 type Failure = Box<dyn Error>;

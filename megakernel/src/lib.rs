@@ -21,7 +21,8 @@
 //! use tilewright_megakernel::lower::{LowerOptions, NEXT_TOKEN, lower};
 //! use tilewright_megakernel::model::{LlamaSpec, Rope};
 //! use tilewright_megakernel::schedule::schedule;
-//! use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+//! use tilewright_megakernel::vm::StepCells;
+//! use tilewright_megakernel::vm::reference::{KvState, Machine};
 //! use tilewright_megakernel::weights::RandomWeights;
 //!
 //! let spec = LlamaSpec {

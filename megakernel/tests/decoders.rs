@@ -21,9 +21,10 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower, plan};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
 use tilewright_megakernel::vm::graph::GraphWeights;
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::{RandomWeights, Weights};
 
 /// Tokens of a page, and pages of a sequence.

@@ -9,7 +9,7 @@ use fancy_regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::tokenizer::TokenizerError;
+use crate::checkpoint::TokenizerError;
 
 /// How many times longer a text may become: SentencePiece's marks make it three times as long.
 const MAX_GROWTH: u64 = 4096;

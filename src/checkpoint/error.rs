@@ -1,15 +1,14 @@
 //! Why a checkpoint cannot be opened: the file, and everything known about what is wrong in it.
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
+
+use tilewright_layout::DType;
 
 use super::fault::ConfigFault;
 use super::header::HeaderError;
 use super::hint::Hint;
-use super::shards::IndexFault;
-use super::tensors::TensorFault;
-use super::tokenizer::TokenizerError;
+use crate::checkpoint::PartFault;
 
 /// Why a checkpoint cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -182,3 +181,296 @@ impl<T: fmt::Display> fmt::Display for Faults<T> {
 }
 
 impl<T: fmt::Display + fmt::Debug> std::error::Error for Faults<T> {}
+
+/// One thing in an index that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexFault {
+    /// The file holds something else than an object.
+    #[error("file holds {value}; it must be a JSON object")]
+    NotAnObject {
+        /// What it holds.
+        value: String,
+    },
+    /// A key that an index does not have.
+    #[error("key {key} is not known; an index has weight_map and metadata alone")]
+    UnknownKey {
+        /// The key.
+        key: String,
+    },
+    /// The map is missing or not an object of names.
+    #[error("weight_map holds {value}; it must be an object from tensor names to file names")]
+    WeightMap {
+        /// What it holds.
+        value: String,
+    },
+    /// A file name that leads out of the folder.
+    #[error("tensor {tensor} is listed in file {file:?}; a file name without folders is needed")]
+    FileName {
+        /// The tensor.
+        tensor: String,
+        /// The file's name, as listed.
+        file: String,
+    },
+    /// A listed file that is not there.
+    #[error("tensor {tensor} is listed in {file}, which does not exist; download that file")]
+    MissingFile {
+        /// The first tensor that the file should hold.
+        tensor: String,
+        /// The file.
+        file: String,
+    },
+    /// A tensor is in another file than the one it is listed in.
+    #[error("tensor {tensor} is listed in {listed} and is in {found}; the index must name the file that holds it")]
+    WrongFile {
+        /// The tensor.
+        tensor: String,
+        /// The file that the index names.
+        listed: String,
+        /// A file that holds the tensor.
+        found: String,
+    },
+    /// A listed tensor is in no file.
+    #[error("tensor {tensor} is listed in {file}, which does not hold it, nor does another file")]
+    Absent {
+        /// The tensor.
+        tensor: String,
+        /// The file that the index names.
+        file: String,
+    },
+    /// A tensor is in a file and not listed.
+    #[error("tensor {tensor} is in {file} and not in the index; every tensor must be listed")]
+    Unlisted {
+        /// The tensor.
+        tensor: String,
+        /// The file that holds it.
+        file: String,
+    },
+}
+
+/// One tensor that is not as the model needs it.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorFault {
+    /// The model has the tensor, the files do not.
+    #[error("tensor {tensor} is missing; shape {expected:?} is expected")]
+    Missing {
+        /// The tensor.
+        tensor: String,
+        /// The shape that it should have.
+        expected: Vec<usize>,
+    },
+    /// The files have the tensor, the model does not.
+    #[error("tensor {tensor} ({dtype}, shape {shape:?}) in {} is not part of the model; leaving it out would change the result",
+        file.display())]
+    Unknown {
+        /// The tensor.
+        tensor: String,
+        /// The file that holds it.
+        file: PathBuf,
+        /// Its element type.
+        dtype: DType,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
+    /// The shape is another one.
+    #[error("tensor {tensor} in {} has shape {found:?}; {expected:?} is expected", file.display())]
+    Shape {
+        /// The tensor.
+        tensor: String,
+        /// The file that holds it.
+        file: PathBuf,
+        /// The shape that it should have.
+        expected: Vec<usize>,
+        /// The shape that it has.
+        found: Vec<usize>,
+    },
+    /// The element type is not one of weights.
+    #[error("tensor {tensor} in {} has elements of {found}; weights must be f32, f16 or bf16", file.display())]
+    Dtype {
+        /// The tensor.
+        tensor: String,
+        /// The file that holds it.
+        file: PathBuf,
+        /// Its element type.
+        found: DType,
+    },
+    /// A tensor of a quantised module.
+    #[error(transparent)]
+    Quantized(#[from] PartFault),
+    /// Two tensors are scales of one layer's keys or values, and differ.
+    #[error(
+        "tensor {tensor} in {} is {scale}, another scale of the same keys or values is {other}; they must agree",
+        file.display()
+    )]
+    CacheScales {
+        /// The tensor.
+        tensor: String,
+        /// The file that holds it.
+        file: PathBuf,
+        /// Its value.
+        scale: f32,
+        /// The value of the other tensor.
+        other: f32,
+    },
+    /// The embeddings are tied, and yet there is an output projection that differs from them.
+    #[error(
+        "tensor {tensor} in {} differs from model.embed_tokens.weight; with tie_word_embeddings true it must be \
+         the same bits, or set it to false",
+        file.display()
+    )]
+    UntiedHead {
+        /// The tensor.
+        tensor: String,
+        /// The file that holds it.
+        file: PathBuf,
+    },
+}
+
+/// Why a tokenizer cannot be used, or cannot take a text or ids.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenizerError {
+    /// The file is not a tokenizer.
+    #[error("file is not a tokenizer that can be read: {0}")]
+    Broken(#[source] tokenizers::Error),
+    /// The tokenizer's own code stopped.
+    #[error("file makes the tokenizer stop with: {message}; it is inconsistent")]
+    Stopped {
+        /// What the code said.
+        message: String,
+    },
+    /// A token has an id beyond the embedding.
+    #[error("token {token:?} has id {id}; the embedding has {rows} rows, so ids must be less")]
+    OutsideEmbedding {
+        /// The token.
+        token: String,
+        /// Its id.
+        id: u32,
+        /// Rows of the embedding.
+        rows: usize,
+    },
+    /// Two tokens have the same id.
+    #[error("token {first:?} and token {second:?} both have id {id}; decoding needs one token for each id")]
+    SharedId {
+        /// The id.
+        id: u32,
+        /// One token.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// A token that `added_tokens` lists with one id has another.
+    #[error(
+        "token {token:?} is listed with id {listed}; the vocabulary gives it {}, they must agree",
+        found.map_or("none".to_owned(), |id| id.to_string())
+    )]
+    AddedToken {
+        /// The token.
+        token: String,
+        /// The id that `added_tokens` gives.
+        listed: u32,
+        /// The id that the tokenizer uses.
+        found: Option<u32>,
+    },
+    /// A file beside `tokenizer.json` gives a token another id.
+    #[error("token {token:?} has id {listed} in {file}; by tokenizer.json {found}; they must agree")]
+    Beside {
+        /// The token.
+        token: String,
+        /// The file.
+        file: &'static str,
+        /// The id that the file gives.
+        listed: u32,
+        /// What `tokenizer.json` has instead.
+        found: TokenMismatch,
+    },
+    /// A table of a normalizer is said to be longer than it is.
+    #[error(
+        "precompiled_charsmap has {bytes} bytes, and begins with a part of {claimed} by its first four; it is damaged"
+    )]
+    Charsmap {
+        /// Bytes of the part, by its length field.
+        claimed: u32,
+        /// Bytes of the table.
+        bytes: usize,
+    },
+    /// The steps of a part make texts longer and longer.
+    #[error("{part} may make a text {growth} times as long; at most {limit} times is allowed")]
+    Growth {
+        /// The part: normalizer or decoder.
+        part: &'static str,
+        /// How many times.
+        growth: u64,
+        /// The most that is allowed.
+        limit: u64,
+    },
+    /// A part is larger than any tokenizer needs.
+    #[error("file has {found} {what}; at most {limit} are read")]
+    Large {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much there is.
+        found: usize,
+        /// The most that is read.
+        limit: usize,
+    },
+    /// A regular expression gives up on a text.
+    #[error(
+        "pattern {pattern:?} of the tokenizer gives up on the text of {bytes} bytes; it would be encoded otherwise"
+    )]
+    Backtracks {
+        /// The start of the expression.
+        pattern: String,
+        /// Bytes of the text.
+        bytes: usize,
+    },
+    /// The tokenizer would drop merges at random.
+    #[error("model of the tokenizer has dropout {dropout}; it would encode at random, so it must be null or 0")]
+    Dropout {
+        /// The probability.
+        dropout: f32,
+    },
+    /// A text cannot be encoded.
+    #[error("text of {bytes} bytes cannot be encoded: {source}")]
+    Encode {
+        /// Bytes of the text.
+        bytes: usize,
+        /// What the tokenizer says.
+        source: tokenizers::Error,
+    },
+    /// Ids cannot be decoded.
+    #[error("{count} token ids cannot be decoded: {source}")]
+    Decode {
+        /// How many ids.
+        count: usize,
+        /// What the tokenizer says.
+        source: tokenizers::Error,
+    },
+    /// The text of a stream is not the beginning of the text of all its ids.
+    #[error(
+        "decoder of the tokenizer changed text after {emitted} bytes of it had been given out; decode the ids whole"
+    )]
+    Diverged {
+        /// Bytes given out.
+        emitted: usize,
+    },
+}
+
+/// What `tokenizer.json` has for a token and its id in another file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenMismatch {
+    /// The token has another id.
+    Other(u32),
+    /// The id is another token's.
+    Taken(String),
+}
+
+impl fmt::Display for TokenMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TokenMismatch::Other(id) => write!(f, "it is {id}"),
+            TokenMismatch::Taken(token) => write!(f, "that is the id of {token:?}"),
+        }
+    }
+}

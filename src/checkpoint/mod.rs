@@ -46,7 +46,7 @@ pub use config::ModelConfig;
 #[cfg(feature = "cli")]
 #[cfg(feature = "cli")]
 pub(crate) use config::value_of_folder;
-pub use error::{CheckpointError, Faults};
+pub use error::{CheckpointError, Faults, IndexFault, TensorFault, TokenMismatch, TokenizerError};
 pub use fault::{ConfigError, ConfigFault};
 pub use generation::GenerationSettings;
 pub use guard::panic_is_handled;
@@ -54,26 +54,16 @@ pub use header::HeaderError;
 pub use hint::{Hint, UnsupportedFormat};
 pub use quant::{PartFault, QuantPlan, StoredModule};
 pub use quantize::{QuantizeError, QuantizeReport, Scheme, quantize};
-pub use shards::IndexFault;
 pub use stream::TextStream;
-pub use tensors::TensorFault;
+pub use tensors::Progress;
 pub use tilewright_graph::models::RealBound;
-pub use tokenizer::{TokenMismatch, Tokenizer, TokenizerError};
+pub use tokenizer::Tokenizer;
 
 use generation::Generation;
 use special::Special;
 
 // Weights are read in place, and the format is little-endian.
 const _: () = assert!(cfg!(target_endian = "little"), "checkpoints are read in place on little-endian machines alone");
-
-/// How far a checkpoint is read: bytes of weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes done.
-    pub done: u64,
-    /// Bytes in all.
-    pub total: u64,
-}
 
 /// An opened checkpoint, complete and consistent.
 ///

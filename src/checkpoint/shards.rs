@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 use serde_json::Value;
+use tilewright_graph::models::quote;
 
 use super::error::{CheckpointError, Faults};
-use super::files;
 use super::header::{self, TensorEntry};
 use super::hint::Hint;
-use super::json;
-use tilewright_graph::models::quote;
+use super::{files, json};
+use crate::checkpoint::IndexFault;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -24,72 +24,6 @@ pub(super) struct Shard {
     pub path: PathBuf,
     pub mapping: Arc<Mmap>,
     pub entries: Vec<TensorEntry>,
-}
-
-/// One thing in an index that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum IndexFault {
-    /// The file holds something else than an object.
-    #[error("file holds {value}; it must be a JSON object")]
-    NotAnObject {
-        /// What it holds.
-        value: String,
-    },
-    /// A key that an index does not have.
-    #[error("key {key} is not known; an index has weight_map and metadata alone")]
-    UnknownKey {
-        /// The key.
-        key: String,
-    },
-    /// The map is missing or not an object of names.
-    #[error("weight_map holds {value}; it must be an object from tensor names to file names")]
-    WeightMap {
-        /// What it holds.
-        value: String,
-    },
-    /// A file name that leads out of the folder.
-    #[error("tensor {tensor} is listed in file {file:?}; a file name without folders is needed")]
-    FileName {
-        /// The tensor.
-        tensor: String,
-        /// The file's name, as listed.
-        file: String,
-    },
-    /// A listed file that is not there.
-    #[error("tensor {tensor} is listed in {file}, which does not exist; download that file")]
-    MissingFile {
-        /// The first tensor that the file should hold.
-        tensor: String,
-        /// The file.
-        file: String,
-    },
-    /// A tensor is in another file than the one it is listed in.
-    #[error("tensor {tensor} is listed in {listed} and is in {found}; the index must name the file that holds it")]
-    WrongFile {
-        /// The tensor.
-        tensor: String,
-        /// The file that the index names.
-        listed: String,
-        /// A file that holds the tensor.
-        found: String,
-    },
-    /// A listed tensor is in no file.
-    #[error("tensor {tensor} is listed in {file}, which does not hold it, nor does another file")]
-    Absent {
-        /// The tensor.
-        tensor: String,
-        /// The file that the index names.
-        file: String,
-    },
-    /// A tensor is in a file and not listed.
-    #[error("tensor {tensor} is in {file} and not in the index; every tensor must be listed")]
-    Unlisted {
-        /// The tensor.
-        tensor: String,
-        /// The file that holds it.
-        file: String,
-    },
 }
 
 /// Opens every file of weights in a folder. `model.safetensors` comes before an index, as in the

@@ -1,6 +1,8 @@
 //! Text as its tokens arrive: a character that is not yet complete is held back.
 
-use super::tokenizer::{Tokenizer, TokenizerError};
+use super::tokenizer::Tokenizer;
+use crate::checkpoint::TokenizerError;
+use crate::checkpoint::tokenizer::byte_of;
 
 /// Decodes ids one at a time and returns each character as soon as it is complete.
 ///
@@ -139,8 +141,9 @@ impl<'t> TextStream<'t> {
     }
 }
 
-/// The byte that a token such as `<0xE4>` stands for.
-pub(super) fn byte_of(token: &str) -> Option<u8> {
-    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
-    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok())?
+impl Tokenizer {
+    /// A decoder that is fed one id at a time.
+    pub fn stream(&self) -> TextStream<'_> {
+        TextStream::new(self)
+    }
 }

@@ -2,7 +2,7 @@
 //! and types as they must be.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use half::{bf16, f16};
@@ -13,91 +13,13 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::{SharedBytes, WeightTensor};
 
 use super::error::{CheckpointError, Faults};
-use super::quant::{Job, PartFault, QuantPlan, TensorPart, prepare};
+use super::header::TensorEntry;
+use super::quant::{Job, QuantPlan, TensorPart, prepare};
 use super::shards::Shard;
-use super::{Progress, header::TensorEntry};
+use crate::checkpoint::TensorFault;
 
 const EMBEDDING: &str = "model.embed_tokens.weight";
 const HEAD: &str = "lm_head.weight";
-
-/// One tensor that is not as the model needs it.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TensorFault {
-    /// The model has the tensor, the files do not.
-    #[error("tensor {tensor} is missing; shape {expected:?} is expected")]
-    Missing {
-        /// The tensor.
-        tensor: String,
-        /// The shape that it should have.
-        expected: Vec<usize>,
-    },
-    /// The files have the tensor, the model does not.
-    #[error("tensor {tensor} ({dtype}, shape {shape:?}) in {} is not part of the model; leaving it out would change the result",
-        file.display())]
-    Unknown {
-        /// The tensor.
-        tensor: String,
-        /// The file that holds it.
-        file: PathBuf,
-        /// Its element type.
-        dtype: DType,
-        /// Its shape.
-        shape: Vec<usize>,
-    },
-    /// The shape is another one.
-    #[error("tensor {tensor} in {} has shape {found:?}; {expected:?} is expected", file.display())]
-    Shape {
-        /// The tensor.
-        tensor: String,
-        /// The file that holds it.
-        file: PathBuf,
-        /// The shape that it should have.
-        expected: Vec<usize>,
-        /// The shape that it has.
-        found: Vec<usize>,
-    },
-    /// The element type is not one of weights.
-    #[error("tensor {tensor} in {} has elements of {found}; weights must be f32, f16 or bf16", file.display())]
-    Dtype {
-        /// The tensor.
-        tensor: String,
-        /// The file that holds it.
-        file: PathBuf,
-        /// Its element type.
-        found: DType,
-    },
-    /// A tensor of a quantised module.
-    #[error(transparent)]
-    Quantized(#[from] PartFault),
-    /// Two tensors are scales of one layer's keys or values, and differ.
-    #[error(
-        "tensor {tensor} in {} is {scale}, another scale of the same keys or values is {other}; they must agree",
-        file.display()
-    )]
-    CacheScales {
-        /// The tensor.
-        tensor: String,
-        /// The file that holds it.
-        file: PathBuf,
-        /// Its value.
-        scale: f32,
-        /// The value of the other tensor.
-        other: f32,
-    },
-    /// The embeddings are tied, and yet there is an output projection that differs from them.
-    #[error(
-        "tensor {tensor} in {} differs from model.embed_tokens.weight; with tie_word_embeddings true it must be \
-         the same bits, or set it to false",
-        file.display()
-    )]
-    UntiedHead {
-        /// The tensor.
-        tensor: String,
-        /// The file that holds it.
-        file: PathBuf,
-    },
-}
 
 /// The tensors of a model: each is dense or quantised.
 #[derive(Debug, Default)]
@@ -315,6 +237,15 @@ fn is_derived(name: &str, layers: usize) -> bool {
     let layer = owner.strip_prefix("model.layers.").and_then(|rest| rest.strip_suffix(".self_attn."));
     let in_range = |digits: &str| digits.parse::<usize>().is_ok_and(|n| n < layers && n.to_string() == digits);
     owner == "model." || layer.is_some_and(in_range)
+}
+
+/// How far a checkpoint is read: bytes of weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes done.
+    pub done: u64,
+    /// Bytes in all.
+    pub total: u64,
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use tokenizers::{AddedToken, DecoderWrapper, ModelWrapper, NormalizedString, Nor
 
 use super::bounds::Patterns;
 use super::special::{Listed, NamedToken, Special};
-use super::stream::{self, TextStream};
 use super::{bounds, guard};
+use crate::checkpoint::{TokenMismatch, TokenizerError};
 
 /// The tokenizer of a checkpoint, whose every id has a row in the embedding.
 ///
@@ -26,154 +26,6 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     rows: usize,
     patterns: Patterns,
-}
-
-/// Why a tokenizer cannot be used, or cannot take a text or ids.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TokenizerError {
-    /// The file is not a tokenizer.
-    #[error("file is not a tokenizer that can be read: {0}")]
-    Broken(#[source] tokenizers::Error),
-    /// The tokenizer's own code stopped.
-    #[error("file makes the tokenizer stop with: {message}; it is inconsistent")]
-    Stopped {
-        /// What the code said.
-        message: String,
-    },
-    /// A token has an id beyond the embedding.
-    #[error("token {token:?} has id {id}; the embedding has {rows} rows, so ids must be less")]
-    OutsideEmbedding {
-        /// The token.
-        token: String,
-        /// Its id.
-        id: u32,
-        /// Rows of the embedding.
-        rows: usize,
-    },
-    /// Two tokens have the same id.
-    #[error("token {first:?} and token {second:?} both have id {id}; decoding needs one token for each id")]
-    SharedId {
-        /// The id.
-        id: u32,
-        /// One token.
-        first: String,
-        /// The other.
-        second: String,
-    },
-    /// A token that `added_tokens` lists with one id has another.
-    #[error(
-        "token {token:?} is listed with id {listed}; the vocabulary gives it {}, they must agree",
-        found.map_or("none".to_owned(), |id| id.to_string())
-    )]
-    AddedToken {
-        /// The token.
-        token: String,
-        /// The id that `added_tokens` gives.
-        listed: u32,
-        /// The id that the tokenizer uses.
-        found: Option<u32>,
-    },
-    /// A file beside `tokenizer.json` gives a token another id.
-    #[error("token {token:?} has id {listed} in {file}; by tokenizer.json {found}; they must agree")]
-    Beside {
-        /// The token.
-        token: String,
-        /// The file.
-        file: &'static str,
-        /// The id that the file gives.
-        listed: u32,
-        /// What `tokenizer.json` has instead.
-        found: TokenMismatch,
-    },
-    /// A table of a normalizer is said to be longer than it is.
-    #[error(
-        "precompiled_charsmap has {bytes} bytes, and begins with a part of {claimed} by its first four; it is damaged"
-    )]
-    Charsmap {
-        /// Bytes of the part, by its length field.
-        claimed: u32,
-        /// Bytes of the table.
-        bytes: usize,
-    },
-    /// The steps of a part make texts longer and longer.
-    #[error("{part} may make a text {growth} times as long; at most {limit} times is allowed")]
-    Growth {
-        /// The part: normalizer or decoder.
-        part: &'static str,
-        /// How many times.
-        growth: u64,
-        /// The most that is allowed.
-        limit: u64,
-    },
-    /// A part is larger than any tokenizer needs.
-    #[error("file has {found} {what}; at most {limit} are read")]
-    Large {
-        /// What there is too much of.
-        what: &'static str,
-        /// How much there is.
-        found: usize,
-        /// The most that is read.
-        limit: usize,
-    },
-    /// A regular expression gives up on a text.
-    #[error(
-        "pattern {pattern:?} of the tokenizer gives up on the text of {bytes} bytes; it would be encoded otherwise"
-    )]
-    Backtracks {
-        /// The start of the expression.
-        pattern: String,
-        /// Bytes of the text.
-        bytes: usize,
-    },
-    /// The tokenizer would drop merges at random.
-    #[error("model of the tokenizer has dropout {dropout}; it would encode at random, so it must be null or 0")]
-    Dropout {
-        /// The probability.
-        dropout: f32,
-    },
-    /// A text cannot be encoded.
-    #[error("text of {bytes} bytes cannot be encoded: {source}")]
-    Encode {
-        /// Bytes of the text.
-        bytes: usize,
-        /// What the tokenizer says.
-        source: tokenizers::Error,
-    },
-    /// Ids cannot be decoded.
-    #[error("{count} token ids cannot be decoded: {source}")]
-    Decode {
-        /// How many ids.
-        count: usize,
-        /// What the tokenizer says.
-        source: tokenizers::Error,
-    },
-    /// The text of a stream is not the beginning of the text of all its ids.
-    #[error(
-        "decoder of the tokenizer changed text after {emitted} bytes of it had been given out; decode the ids whole"
-    )]
-    Diverged {
-        /// Bytes given out.
-        emitted: usize,
-    },
-}
-
-/// What `tokenizer.json` has for a token and its id in another file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenMismatch {
-    /// The token has another id.
-    Other(u32),
-    /// The id is another token's.
-    Taken(String),
-}
-
-impl fmt::Display for TokenMismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TokenMismatch::Other(id) => write!(f, "it is {id}"),
-            TokenMismatch::Taken(token) => write!(f, "that is the id of {token:?}"),
-        }
-    }
 }
 
 impl Tokenizer {
@@ -326,11 +178,6 @@ impl Tokenizer {
         guarded(|| self.inner.decode(ids, true).map_err(|source| TokenizerError::Decode { count: ids.len(), source }))
     }
 
-    /// A decoder that is fed one id at a time.
-    pub fn stream(&self) -> TextStream<'_> {
-        TextStream::new(self)
-    }
-
     /// The token with that id, as the vocabulary writes it.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
@@ -360,7 +207,7 @@ impl Tokenizer {
         let once = self.decode(&[id]).ok()?;
         // A byte token decodes to its byte, or to U+FFFD if that alone is not UTF-8; other tokens
         // decode to their text.
-        if let Some(byte) = stream::byte_of(&token).filter(|_| once.chars().count() == 1) {
+        if let Some(byte) = byte_of(&token).filter(|_| once.chars().count() == 1) {
             return Some(vec![byte]);
         }
         let twice = self.decode(&[id, id]).ok()?;
@@ -441,4 +288,10 @@ fn byte_level(character: char) -> Option<u8> {
 /// here.
 fn guarded<T>(work: impl FnOnce() -> Result<T, TokenizerError>) -> Result<T, TokenizerError> {
     guard::catching(work).unwrap_or_else(|message| Err(TokenizerError::Stopped { message }))
+}
+
+/// The byte that a token such as `<0xE4>` stands for.
+pub(super) fn byte_of(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok())?
 }

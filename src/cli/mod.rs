@@ -42,6 +42,7 @@ mod report;
 mod selftest;
 mod shell;
 mod sim;
+mod started;
 mod subject;
 mod timeline;
 mod validate;
@@ -51,17 +52,16 @@ mod world;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
-use std::sync::OnceLock;
-use std::time::Instant;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub use failure::Failure;
-pub use reference::reference_page;
-
+use crate::cli::started::started;
 use crate::input;
 use paint::{OutputLevel, Word};
+
+pub use failure::Failure;
+pub use reference::reference_page;
 
 /// Typed layouts, tile kernels and a persistent megakernel for language models
 #[derive(Parser)]
@@ -158,12 +158,6 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Kernels and layouts", &["ir", "ptx", "sim", "selftest", "layout", "flow", "graph"]),
     ("This installation", &["doctor", "completions", "man", "help"]),
 ];
-
-/// When the program started.
-fn started() -> Instant {
-    static STARTED: OnceLock<Instant> = OnceLock::new();
-    *STARTED.get_or_init(Instant::now)
-}
 
 /// The definition of the command line: commands, options, help texts.
 ///

@@ -12,8 +12,9 @@ use tilewright_megakernel::lower::{Indexer, LowerOptions, lower_indexed};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights};
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::resident::DeviceWeights;
 use tilewright_megakernel::weights::{RandomCodes, RandomWeights};
 
 use super::flow_choice::FlowChoice;

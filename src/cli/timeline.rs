@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use tilewright_megakernel::vm::MAX_STEPS;
+use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::device::timeline::{LevelTable, Timeline};
-use tilewright_megakernel::vm::device::{DeviceOptions, MAX_STEPS};
 
-use super::Failure;
 use super::bench::{draw_history, this_call};
 use super::device::GpuArgs;
-use super::number;
 use super::output::CommandOutput;
 use super::subject::{DecodeSubject, SubjectArgs};
+use super::{Failure, number};
 use crate::engine::Device;
 use crate::results::{OURS, ResultRow, write_call, write_row};
 

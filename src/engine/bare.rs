@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tilewright_flow::program::FlowSettings;
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::vm::device::Compilation;
+use tilewright_megakernel::vm::resident::Compilation;
 
 use super::device::Device;
 use super::error::EngineError;
@@ -12,7 +12,7 @@ use super::flow::SessionFlow;
 use super::model::{Model, SharedWeights};
 use super::place::{Abort, Place};
 use super::requests::{BatchOptions, Batcher, BatcherSetup, batcher_of};
-use super::session::lowering_options;
+use crate::engine::lowering::lowering_options;
 
 /// A model without texts: weights of any origin on a device, and batchers that run it.
 pub(crate) struct Bare {

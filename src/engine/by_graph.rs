@@ -3,7 +3,7 @@
 
 use tilewright_megakernel::model::ModelSizes;
 
-use super::machines::MOST_ROWS;
+use crate::engine::limits::MOST_ROWS;
 
 /// Rows up to which the decode machine is the faster one whatever the model: it streams weights at
 /// the speed of the memory.

@@ -1,6 +1,6 @@
 //! The contents of a step's cells, row by row.
 
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::StepCells;
 
 /// Tokens, positions and page tables of the rows of a step.
 pub struct OwnedCells {

@@ -7,11 +7,11 @@
 
 use std::collections::BTreeSet;
 
+use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::DeviceMachine;
-use tilewright_megakernel::vm::reference::StepCells;
 
 use super::error::EngineError;
-use super::machines::MOST_ROWS;
+use crate::engine::limits::MOST_ROWS;
 
 /// Blocks of a launch.
 pub(super) const SUMMARY_ROWS: usize = MOST_ROWS;

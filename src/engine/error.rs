@@ -9,8 +9,8 @@ use tilewright_kernels::naive::SamplingError;
 use tilewright_megakernel::lower::LowerError;
 use tilewright_megakernel::ops::OperandError;
 use tilewright_megakernel::schedule::ScheduleError;
-use tilewright_megakernel::vm::device::{LaunchError, LoadError};
-use tilewright_megakernel::vm::reference::{AccessError, BindError, KvError, StepError};
+use tilewright_megakernel::vm::reference::StepError;
+use tilewright_megakernel::vm::{AccessError, BindError, KvError, LaunchError, LoadError};
 
 use super::pipeline::PipelineError;
 use super::stop::EmptyStop;

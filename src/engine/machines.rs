@@ -1,28 +1,25 @@
 //! The machines of a session: one for each number of rows, on the host or on a device.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use tilewright_codegen::target::Target;
 use tilewright_flow::program::{Phase, summaries};
 use tilewright_kernels::sample::Request as Draw;
-use tilewright_megakernel::lower::{Indexer, LOGITS, LowerOptions, StepPlan, lower_indexed, plan};
+use tilewright_megakernel::lower::{Indexer, LowerOptions, StepPlan, lower_indexed, plan};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{AbortHandle, Accepted, DeviceKv, DeviceOptions, Text};
+use tilewright_megakernel::vm::device::{Accepted, DeviceOptions, Text};
 use tilewright_megakernel::vm::graph::AnyGraph;
-use tilewright_megakernel::vm::reference::{KvState, Machine, RequestSlot, StepCells, StepError};
+use tilewright_megakernel::vm::resident::DeviceKv;
+use tilewright_megakernel::vm::{RequestSlot, StepCells};
 
 use super::by_graph::STREAMED;
-use super::deferred_summaries::DeferredSummaries;
 use super::error::EngineError;
 use super::flow::{ObservedShape, SessionFlow};
 use super::model::Model;
-use super::on_device::{OnDevice, PACKED_CHUNK};
-use super::pipeline::{Piped, PipedSetup};
 use super::place::{Gpu, Place};
+use crate::engine::limits::{CHUNKS, LEAST_GRAPH, MOST_ROWS, PACKED_CHUNK};
 
 /// Steps that the machines do without the host between.
 #[derive(Clone, Copy, Debug)]
@@ -212,41 +209,6 @@ impl Widths {
     }
 }
 
-/// The machines that a place has.
-pub(super) fn machines(
-    place: &Arc<Place>,
-    model: &Model,
-    options: &LowerOptions,
-    widths: Widths,
-    flow: Option<SessionFlow>,
-    abort: &AbortHandle,
-) -> Box<dyn Machines> {
-    let (options, abort) = (options.clone(), abort.clone());
-    let lowering = Lowering { model: model.clone(), options, widths, flow, phase: Phase::Decode, requests: Vec::new() };
-    if let Some(world) = place.world() {
-        let Lowering { model, options, widths, .. } = lowering;
-        return Box::new(Piped::new(world, place, PipedSetup { model, options, widths }, &abort));
-    }
-    match **place {
-        Place::Host { workers, .. } => {
-            Box::new(OnHost { lowering, workers, machines: BTreeMap::new(), kv: None, abort })
-        }
-        Place::Gpu(_) => Box::new(OnDevice {
-            lowering,
-            place: Arc::clone(place),
-            machines: BTreeMap::new(),
-            graphs: BTreeMap::new(),
-            kv: None,
-            most: MOST_ROWS,
-            abort,
-            under_way: Vec::new(),
-            feeds: false,
-            deferred: DeferredSummaries::default(),
-            has_graphs: true,
-        }),
-    }
-}
-
 /// What programs of a session are made of.
 #[derive(Clone)]
 pub(super) struct Lowering {
@@ -351,81 +313,3 @@ impl Lowering {
         Ok(graphs.machine(step, kv, &mut |done, total| gpu.progress(done, total))?)
     }
 }
-
-/// The reference machine.
-struct OnHost {
-    lowering: Lowering,
-    workers: usize,
-    machines: BTreeMap<(Phase, usize), Machine>,
-    kv: Option<KvState>,
-    abort: AbortHandle,
-}
-
-/// Rows of the programs that feed prompts on the host, largest first.
-pub(super) const CHUNKS: [usize; 3] = [32, 8, 1];
-
-impl Machines for OnHost {
-    fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
-        let width = self.lowering.widths.least(usize::MAX, rows);
-        if !self.machines.contains_key(&(self.lowering.phase, width)) {
-            let placed = self.lowering.placed(width, Target::host(self.workers))?;
-            let machine = Machine::new(placed, &*self.lowering.model.weights, self.workers)?;
-            if self.kv.is_none() {
-                self.kv = Some(KvState::new(machine.program())?);
-            }
-            self.machines.insert((self.lowering.phase, width), machine);
-        }
-        Ok(width)
-    }
-
-    fn set_phase(&mut self, phase: Phase, _: bool) {
-        self.lowering.set_phase(phase);
-    }
-
-    fn set_slots(&mut self, width: usize, slots: &[RequestSlot]) -> Result<(), EngineError> {
-        match self.machines.get_mut(&(self.lowering.phase, width)) {
-            Some(machine) if self.lowering.phase == Phase::Decode => {
-                Ok(machine.set_slots(slots).map_err(StepError::from)?)
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn set_requests(&mut self, requests: &[u64]) {
-        self.lowering.requests = requests.to_vec();
-    }
-
-    fn chunk_rows(&self) -> usize {
-        CHUNKS[0]
-    }
-
-    fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
-        Ok(CHUNKS.into_iter().find(|&rows| rows <= rest).unwrap_or(1))
-    }
-
-    fn most_rows(&self) -> usize {
-        usize::MAX
-    }
-
-    fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
-        if self.abort.is_set() {
-            self.abort.clear();
-            return Err(EngineError::Aborted);
-        }
-        let (Some(machine), Some(kv)) = (self.machines.get_mut(&(self.lowering.phase, width)), self.kv.as_mut()) else {
-            unreachable!("`width` made both")
-        };
-        let output = machine.step(kv, cells)?;
-        self.lowering.observe(cells, &|name| Ok(output.i32(name)?))?;
-        for &row in rows {
-            each(row, &output.f32_row(LOGITS, row)?);
-        }
-        Ok(())
-    }
-}
-
-/// Least rows of a graph of launches: fewer cost as much.
-const LEAST_GRAPH: usize = 32;
-
-/// Most rows of a step on a device: those of an MMA's operand.
-pub(super) const MOST_ROWS: usize = 16;

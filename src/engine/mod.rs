@@ -22,18 +22,23 @@ mod flow;
 mod flow_parameters;
 mod generate;
 mod kv;
+mod limits;
+mod lowering;
 mod machines;
 mod model;
 mod on_device;
+mod on_host;
 mod pages;
 pub mod pipeline;
 mod place;
+mod request;
 mod requests;
 mod sampling;
 mod session;
 pub(crate) mod settings;
 mod stop;
 mod text;
+mod with_flow;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,8 +49,8 @@ use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, MAX_ROWS};
 use tilewright_megakernel::model::ModelSpec;
-pub use tilewright_megakernel::vm::device::Compilation;
 pub use tilewright_megakernel::vm::graph::Exchange;
+pub use tilewright_megakernel::vm::resident::Compilation;
 use tilewright_megakernel::weights::WeightTensor;
 
 use crate::checkpoint::{Checkpoint, Tokenizer};
@@ -57,7 +62,6 @@ pub use flow::{Chosen, OnChosen};
 pub use flow_parameters::{FileError, ParametersError, flow_parameters_file, read_flow_parameters};
 #[cfg(feature = "cli")]
 pub(crate) use generate::prompt_bytes;
-pub use generate::{Answer, Completion, Finish, Request, Speed, StopCause};
 pub use kv::{KvType, NoKvType};
 use model::Model;
 #[cfg(feature = "cli")]
@@ -67,6 +71,7 @@ pub use place::{Abort, OnProgress};
 #[cfg(feature = "cli")]
 pub(crate) use place::{Opened, device_options, open};
 use place::{Place, Unloaded};
+pub use request::{Answer, Completion, Finish, Request, Speed, StopCause};
 pub use requests::{
     BatchOptions, Batcher, Event, Logprobs, Penalties, Server, ServerEvent, Statistics, Stream, Submission, Ticket,
     Token, WidthTimes,
@@ -79,7 +84,7 @@ pub use stop::{EmptyStop, StopTexts};
 pub use text::Text;
 
 /// Fewest rows of a prefill chunk; a step with fewer decodes.
-const LEAST_CHUNK: usize = machines::MOST_ROWS + 1;
+const LEAST_CHUNK: usize = limits::MOST_ROWS + 1;
 
 /// Refuses quantised weights that a device does not run, before any are sent to it.
 fn check_device(checkpoint: &Checkpoint, device: Device) -> Result<(), EngineError> {
@@ -248,7 +253,7 @@ impl Engine {
 
     /// The options that programs are lowered with, for sequences of `context` tokens.
     fn lowering(&self, context: usize, sampling: bool) -> LowerOptions {
-        let base = session::lowering_options(self.place(), context, sampling);
+        let base = lowering::lowering_options(self.place(), context, sampling);
         LowerOptions { kv: self.kv.map_or(base.kv, KvType::dtype), ..base }
     }
 

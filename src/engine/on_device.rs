@@ -7,18 +7,18 @@ use std::thread::JoinHandle;
 use tilewright_flow::program::Phase;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::vm::device::{
-    AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Packed, Plan, Text, Unsupported,
-};
+use tilewright_megakernel::vm::device::{DeviceMachine, Plan, Text};
 use tilewright_megakernel::vm::graph::AnyGraph;
-use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
+use tilewright_megakernel::vm::resident::{DeviceKv, Packed};
+use tilewright_megakernel::vm::{AbortHandle, LoadError, MAX_ENDS, RequestSlot, StepCells, Unsupported};
 
 use super::by_graph::is_faster;
 use super::deferred_summaries::{DeferredSummaries, SUMMARY_ROWS};
 use super::error::EngineError;
 use super::flow::SessionFlow;
-use super::machines::{Asked, EachAccepted, EachRow, EachStep, Lowering, MOST_ROWS, Machines, Run, Widths};
+use super::machines::{Asked, EachAccepted, EachRow, EachStep, Lowering, Machines, Run, Widths};
 use super::place::{Gpu, Place};
+use crate::engine::limits::{MOST_ROWS, PACKED_CHUNK};
 
 /// The device machine. All its machines and those of other sessions share the streamed weights.
 pub(super) struct OnDevice {
@@ -40,9 +40,6 @@ pub(super) struct OnDevice {
     /// Whether a graph computes the model, as far as is known.
     pub(super) has_graphs: bool,
 }
-
-/// Rows of a chunk of a prompt that a graph feeds which has no weights of its own.
-pub(super) const PACKED_CHUNK: usize = 64;
 
 impl Drop for OnDevice {
     /// A driver is not left while it compiles.
@@ -125,7 +122,7 @@ impl OnDevice {
         let compile = move || -> Option<()> {
             let Place::Gpu(gpu) = &*place else { return None };
             let (placed, options) = lowering.on(gpu, 1).ok()?;
-            let packed = Packed::new(&placed, &Plan::new(&placed, options).ok()?);
+            let packed = Packed::new(&placed, &Plan::new(&placed, options).ok()?.streams);
             let plan = gpu.graphs().plan(&lowering.step_of_graph(gpu, width).ok()?, Some(&packed)).ok()?;
             std::thread::scope(|scope| {
                 let (kernels, codes) = (&gpu.kernels, &plan.kernels);

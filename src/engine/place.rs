@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tilewright_codegen::device::sim::{self, Options};
 use tilewright_codegen::device::{self, Properties, cuda};
 use tilewright_codegen::target::Target;
-use tilewright_megakernel::vm::device::{
-    AbortHandle, Compilation, Dealing, DeviceKernels, DeviceOptions, DeviceWeights, MAX_STEPS,
-};
+use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::graph::PeerWeights;
+use tilewright_megakernel::vm::resident::{Compilation, Dealing, DeviceKernels, DeviceWeights};
+use tilewright_megakernel::vm::{AbortHandle, MAX_STEPS};
 
 use super::device::Device;
 use super::error::EngineError;
-use super::machines::MOST_ROWS;
 use super::model::{Model, SharedWeights};
 use super::pipeline::{PipelineError, World};
 use super::settings;
 use crate::checkpoint::Progress;
+use crate::engine::limits::MOST_ROWS;
 use crate::results::Results;
 use crate::tuning::{Tuned, user_file};
 

@@ -1,24 +1,25 @@
 //! A session: teacher-forced sequences, and the logits after each of their tokens.
 
+use std::collections::BTreeMap;
+
 use tilewright_flow::program::Phase;
-use tilewright_layout::DType;
 use tilewright_megakernel::lower::LowerOptions;
+use tilewright_megakernel::vm::AbortHandle;
 
 use super::Engine;
 use super::cells::OwnedCells;
 use super::error::EngineError;
-use super::machines::{Machines, Widths, machines};
+use super::machines::{Machines, Widths};
 use super::pages::{PagePool, PagedSequence};
 use super::place::Place;
-
-/// Tokens of one page.
-const PAGE_TOKENS: usize = 16;
-/// Tokens of one page on a device, which reads them in larger runs.
-const DEVICE_PAGE_TOKENS: usize = 64;
-/// Splits of attention on the host: fixed, since sums of another split round otherwise. With it,
-/// logits are the same bit for bit whatever the batch, the chunks of a prompt and the number of
-/// cores.
-const SPLITS: usize = 4;
+use crate::engine::deferred_summaries::DeferredSummaries;
+use crate::engine::flow::SessionFlow;
+use crate::engine::limits::MOST_ROWS;
+use crate::engine::machines::Lowering;
+use crate::engine::on_device::OnDevice;
+use crate::engine::on_host::OnHost;
+use crate::engine::pipeline::{Piped, PipedSetup};
+use crate::engine::{Arc, Model};
 
 /// The program, the KV pools and the sequences whose tokens are given.
 ///
@@ -28,18 +29,6 @@ pub struct Session {
     options: LowerOptions,
     pool: PagePool,
     sequences: Vec<PagedSequence>,
-}
-
-/// What programs of a place are lowered with, for sequences of that many tokens.
-pub(super) fn lowering_options(place: &Place, context: usize, sampling: bool) -> LowerOptions {
-    let base = LowerOptions::for_context(context);
-    match place {
-        Place::Host { .. } => LowerOptions { page_tokens: PAGE_TOKENS, splits: Some(SPLITS), ..base },
-        Place::Gpu(gpu) => {
-            let devices = gpu.devices;
-            LowerOptions { page_tokens: DEVICE_PAGE_TOKENS, kv: DType::BF16, sampling, devices, ..base }
-        }
-    }
 }
 
 impl Session {
@@ -117,5 +106,40 @@ impl Session {
         }
         state.len += 1;
         Ok(len)
+    }
+}
+
+/// The machines that a place has.
+pub(super) fn machines(
+    place: &Arc<Place>,
+    model: &Model,
+    options: &LowerOptions,
+    widths: Widths,
+    flow: Option<SessionFlow>,
+    abort: &AbortHandle,
+) -> Box<dyn Machines> {
+    let (options, abort) = (options.clone(), abort.clone());
+    let lowering = Lowering { model: model.clone(), options, widths, flow, phase: Phase::Decode, requests: Vec::new() };
+    if let Some(world) = place.world() {
+        let Lowering { model, options, widths, .. } = lowering;
+        return Box::new(Piped::new(world, place, PipedSetup { model, options, widths }, &abort));
+    }
+    match **place {
+        Place::Host { workers, .. } => {
+            Box::new(OnHost { lowering, workers, machines: BTreeMap::new(), kv: None, abort })
+        }
+        Place::Gpu(_) => Box::new(OnDevice {
+            lowering,
+            place: Arc::clone(place),
+            machines: BTreeMap::new(),
+            graphs: BTreeMap::new(),
+            kv: None,
+            most: MOST_ROWS,
+            abort,
+            under_way: Vec::new(),
+            feeds: false,
+            deferred: DeferredSummaries::default(),
+            has_graphs: true,
+        }),
     }
 }

@@ -1,6 +1,7 @@
 //! Options of the device machine as settings, which have names, texts and a search.
 
-use tilewright_megakernel::vm::device::{Dealing, DeviceOptions};
+use tilewright_megakernel::vm::device::DeviceOptions;
+use tilewright_megakernel::vm::resident::Dealing;
 
 #[cfg(any(feature = "cli", test))]
 use crate::tuning::SearchSpace;

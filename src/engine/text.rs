@@ -1,8 +1,8 @@
 //! The text of tokens as they arrive, up to where it stops.
 
-use super::generate::StopCause;
 use super::stop::{EmptyStop, StopTexts};
 use crate::checkpoint::{TextStream, Tokenizer, TokenizerError};
+use crate::engine::StopCause;
 
 /// The text of tokens as they arrive, up to a stop text or a special token that ends it.
 ///

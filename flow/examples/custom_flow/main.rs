@@ -9,7 +9,6 @@ mod newest_and_loudest;
 
 use std::error::Error;
 
-use newest_and_loudest::NewestAndLoudest;
 use tilewright_codegen::target::Target;
 use tilewright_flow::memory::Budget;
 use tilewright_flow::program::{FlowSettings, Lowered, Phase};
@@ -18,8 +17,11 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{Indexer, LOGITS, LowerOptions, lower_indexed};
 use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::RandomWeights;
+
+use newest_and_loudest::NewestAndLoudest;
 
 /// Longest sequence.
 const CONTEXT: usize = 64;

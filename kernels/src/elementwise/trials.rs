@@ -8,7 +8,7 @@ use super::launch::RUN;
 use super::{Types, add_all, gated_all};
 use crate::activation::Activation;
 use crate::naive;
-use crate::shipped::ShippedEntry;
+use crate::shipped_entry::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 

@@ -9,7 +9,7 @@ use super::{EmbedShape, TableOrder, embed_rows};
 use crate::gemv::{Strip, pack};
 use crate::naive;
 use crate::norm::SLOT;
-use crate::shipped::ShippedEntry;
+use crate::shipped_entry::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 

@@ -6,7 +6,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{PartsShape, ResidualAdd, SumNormShape, sum_parts, sum_rms_norm};
 use crate::naive;
-use crate::shipped::ShippedEntry;
+use crate::shipped_entry::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 

@@ -1,12 +1,14 @@
 //! Trials of the kernel: shapes, inputs, what must come out.
 
-use super::{Epilogue, GemvEpilogue, GemvPlan, GemvTuning, gemv, hopper, pack};
-use crate::naive::linear;
-use crate::shipped::ShippedEntry;
+use crate::gemv::GemvEpilogue;
 use half::bf16;
 use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Bound, Draw, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
+
+use super::{Epilogue, GemvPlan, GemvTuning, gemv, hopper, pack};
+use crate::naive::linear;
+use crate::shipped_entry::ShippedEntry;
 
 /// One multiplication on a number of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

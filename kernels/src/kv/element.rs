@@ -4,7 +4,7 @@
 use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_codegen::ir::attr::Fp8;
 
-use super::token_row::run_of;
+use crate::kv::runs::run_of;
 use crate::tile::{Array, Float};
 
 /// The number format of a pool.

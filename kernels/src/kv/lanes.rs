@@ -10,6 +10,7 @@ use tilewright_codegen::build::{Builder, RegArray, Val};
 use tilewright_codegen::ir::attr::Fp8;
 
 use super::{PagedPool, PoolType};
+use crate::kv::TokenRow;
 use crate::mma::Accumulator;
 use crate::tile::{narrow, narrow_f16};
 
@@ -121,4 +122,11 @@ impl KvLanes {
 fn widen(codes: Val<'_, u32>) -> [Val<'_, u32>; 2] {
     let (low, high) = codes.split();
     [low, high].map(|two| two.halves_of_fp8(Fp8::E4M3).bits())
+}
+
+impl<'k> TokenRow<'k> {
+    /// The row of a token of a block that begins there, in elements.
+    pub fn of_block(first: Val<'k, u32>, lanes: KvLanes, token: Val<'k, u32>) -> TokenRow<'k> {
+        TokenRow::new(first + token * lanes.dim, [lanes.dim, lanes.run], token)
+    }
 }

@@ -43,6 +43,7 @@
 //!
 //! This module knows tiles of keys and values. It knows no softmax and no mask.
 
+mod arrived;
 mod block;
 mod config;
 mod cp_async;
@@ -51,6 +52,7 @@ mod lanes;
 mod newest;
 mod place;
 mod pool;
+mod runs;
 mod shared;
 mod stage_tiles;
 mod staged;
@@ -61,6 +63,7 @@ mod token_row;
 mod token_stage;
 mod widen;
 
+pub use arrived::{Arrived, Issued};
 pub(crate) use block::BLOCK;
 pub use block::TokenBlock;
 pub use config::{KConfig, KvBufferConfig, VConfig};
@@ -70,6 +73,7 @@ pub(crate) use lanes::KvLanes;
 pub use newest::Newest;
 pub use place::{KvView, Pages};
 pub use pool::{PageTable, PagedPool, SplitPages, StepScalars};
+pub use runs::is_swizzled;
 pub use shared::{Fragments, MmaTile, RowArrangement, Share, TileForm, VECTOR};
 pub use stage_tiles::{KeysAndValues, StageTiles};
 pub use staged::{Staged, StagedBuffer};
@@ -77,52 +81,14 @@ pub use stream::{IssuedAhead, KvRings, TileSpan, stream, stream_issuing};
 pub use tiles::Tiles;
 pub use tma::{Tma, TmaBuffer};
 pub(crate) use token_row::TokenRow;
-pub use token_row::{is_swizzled, swizzled};
+pub use token_row::swizzled;
 pub use token_stage::{PageRun, Streamed, TokenStage, immutable_prefix};
 pub use widen::WidenPages;
 
 pub use crate::ring::RingThreads as KvThreads;
 
-use core::marker::PhantomData;
-
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
-
-use crate::ring::AnyStage;
-
-/// A tile whose copy is issued: it is in flight.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "a tile that was issued is copied to shared memory"]
-pub struct Issued {
-    /// The register set that it comes into, where it is known while recording.
-    stage: u32,
-}
-
-impl Issued {
-    /// The tile that another thread issued, in the same order: where fetching and using are apart,
-    /// mbarriers carry the token from one to the other.
-    pub(crate) fn by_another() -> Issued {
-        Issued { stage: 0 }
-    }
-}
-
-/// A tile in shared memory.
-#[must_use = "a tile in shared memory is released"]
-pub struct Arrived<'k, C> {
-    stage: AnyStage<'k>,
-    of: PhantomData<fn() -> C>,
-}
-
-impl<'k, C> Arrived<'k, C> {
-    fn of(stage: AnyStage<'k>) -> Self {
-        Arrived { stage, of: PhantomData }
-    }
-
-    /// The address of the tile.
-    pub fn base(&self) -> Ptr<'k, Shared, bf16> {
-        self.stage.base().cast()
-    }
-}
 
 /// Keys or values of one sequence and head, or both, tile by tile, independent of which threads
 /// issue tiles and where they lie.

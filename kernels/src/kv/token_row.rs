@@ -9,22 +9,8 @@
 
 use tilewright_codegen::build::Val;
 
-use super::KvLanes;
-
-/// Dimensions of a run.
-const RUN: u32 = 8;
-/// Runs of a line.
-const LINE: u32 = 8;
-
-/// Dimensions of a run of rows of `dim`, of elements of `bytes` bytes.
-pub(super) fn run_of(bytes: u32, dim: u32) -> u32 {
-    if bytes == 1 && dim.is_multiple_of(2 * RUN * LINE) { 2 * RUN } else { RUN }
-}
-
-/// Whether a pool's rows of that many dimensions are swizzled.
-pub fn is_swizzled(dim: u32) -> bool {
-    dim.is_multiple_of(RUN * LINE)
-}
+use crate::kv::is_swizzled;
+use crate::kv::runs::{RUN, run_of};
 
 /// A token's row in a pool.
 #[derive(Clone, Copy)]
@@ -40,11 +26,6 @@ impl<'k> TokenRow<'k> {
     /// its page, or one that is as many tokens of a multiple of eight further.
     pub fn new(first: Val<'k, u32>, [dim, run]: [u32; 2], token: Val<'k, u32>) -> TokenRow<'k> {
         TokenRow { first, turn: is_swizzled(dim).then(|| (token % 8) * run) }
-    }
-
-    /// The row of a token of a block that begins there, in elements.
-    pub fn of_block(first: Val<'k, u32>, lanes: KvLanes, token: Val<'k, u32>) -> TokenRow<'k> {
-        TokenRow::new(first + token * lanes.dim, [lanes.dim, lanes.run], token)
     }
 
     /// The place of a dimension in a swizzled row of bf16; `token` as in [`TokenRow::new`].

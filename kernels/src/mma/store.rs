@@ -1,40 +1,16 @@
 //! Where sums go: to shared memory by `stmatrix`, to any memory in pairs, clipped where extents are
 //! known at run time.
 
-use super::error::by;
-use super::{Accumulator, Atom, AtomGrid, MmaError, RegisterPair, TiledMma};
-use crate::tile::{CopyFrom, Index, LayoutTensor, TensorLayout};
 use core::panic::Location;
-use half::{bf16, f16};
-use tilewright_codegen::build::{Bf16x2, F16x2, Global, Number, Numeric, Ptr, Scalar, Shared, SpaceOf, Val, Writable};
+
+use tilewright_codegen::build::{Global, Number, Numeric, Ptr, Shared, SpaceOf, Val, Writable};
 use tilewright_codegen::ir::Needs;
 use tilewright_layout::typed::StaticLayout;
 
-/// Packs two results into one register, the first lowest.
-pub type Pack<'k> = fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, u32>;
-
-/// A type that sums are stored as.
-pub trait OutputType: Scalar + Numeric {
-    /// How pairs of them share a register; nothing for types of 32 bits.
-    fn pack<'k>() -> Option<Pack<'k>>;
-}
-
-macro_rules! outputs {
-    ($($D:ty: $pack:expr;)+) => { $(
-        impl OutputType for $D {
-            fn pack<'k>() -> Option<Pack<'k>> {
-                $pack
-            }
-        }
-    )+ };
-}
-
-outputs! {
-    bf16: Some(|a, b| a.pair::<Bf16x2>(b).bits());
-    f16: Some(|a, b| a.pair::<F16x2>(b).bits());
-    f32: None;
-    i32: None;
-}
+use super::error::by;
+use super::{Accumulator, Atom, AtomGrid, MmaError, RegisterPair, TiledMma};
+use crate::mma::OutputType;
+use crate::tile::{CopyFrom, Index, LayoutTensor, TensorLayout};
 
 /// A space that sums are stored to.
 pub trait OutputSpace: SpaceOf + Writable + Sized {

@@ -6,7 +6,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{NormShape, add_rms_norm_rows, rms_norm_rows};
 use crate::naive;
-use crate::shipped::ShippedEntry;
+use crate::shipped_entry::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 

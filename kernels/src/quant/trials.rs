@@ -7,7 +7,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{Code, QuantMatrix, QuantParts, Widen, Zeros};
 use crate::naive;
-use crate::shipped::ShippedEntry;
+use crate::shipped_entry::ShippedEntry;
 
 /// What the kernel is shown with.
 const SHOWN: Widen = Widen { code: Code::U4, k: 4096, group: 128, ordered: false };

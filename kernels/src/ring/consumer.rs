@@ -1,10 +1,11 @@
 //! The consumers' end: wait → read → release, at once or one stage later.
 
-use super::cursor::Cursor;
-use super::setup::{RingBarriers, RingParts};
-use super::{Consumers, Operands, StageFill};
 use tilewright_codegen::build::{Val, Var};
 use tilewright_codegen::ir::attr::ProxyFence;
+
+use super::cursor::Cursor;
+use super::{Consumers, Operands, StageFill};
+use crate::ring::parts::{RingBarriers, RingParts};
 
 /// The end of a ring that reads stages. Every consumer comes through every step.
 pub struct Consumer<'k, B, O: Operands> {

@@ -70,6 +70,7 @@ mod cursor;
 mod error;
 mod group;
 mod operand;
+mod parts;
 mod producer;
 mod setup;
 mod shape;

@@ -1,11 +1,13 @@
 //! What a stage holds.
 
-use crate::tile::{LayoutTensor, hardware_period};
 use core::fmt;
 use core::marker::PhantomData;
+
 use tilewright_codegen::build::{Builder, Ptr, Scalar, Shared, Val};
 use tilewright_layout::typed::StaticLayout;
 use tilewright_layout::view::OffsetMap;
+
+use crate::tile::{LayoutTensor, hardware_period};
 
 /// One operand of a stage: elements `T` under the layout `L`.
 pub struct StageTile<T, L> {

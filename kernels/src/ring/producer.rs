@@ -1,13 +1,14 @@
 //! The producer's end: acquire → fill → commit.
 
-use super::consumer::Full;
-use super::cursor::Cursor;
-use super::setup::RingParts;
-use super::source::{Pieces, Sources, in_pieces};
-use super::{Operands, StageFill, StageTile};
 use tilewright_codegen::build::{Bulk, Scalar, Val};
 use tilewright_codegen::ir::attr::NoInc;
 use tilewright_layout::view::OffsetMap;
+
+use super::consumer::Full;
+use super::cursor::Cursor;
+use super::source::{Pieces, Sources, in_pieces};
+use super::{Operands, StageFill, StageTile};
+use crate::ring::parts::RingParts;
 
 /// A ring that one thread fills, by copies that complete on an mbarrier.
 #[derive(Clone, Copy, Debug)]

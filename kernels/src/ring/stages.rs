@@ -6,8 +6,8 @@ use tilewright_codegen::build::{Ptr, Scalar, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
 use super::consumer::release;
-use super::setup::RingBarriers;
 use super::{Consumer, Full, StageTile};
+use crate::ring::parts::RingBarriers;
 
 /// Stages in the order in which they were filled, for whole warps.
 pub trait Stages<'k> {

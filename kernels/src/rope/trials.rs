@@ -6,7 +6,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{RopeShape, rope_rows};
 use crate::naive::{self, PoolShape};
-use crate::shipped::ShippedEntry;
+use crate::shipped_entry::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 

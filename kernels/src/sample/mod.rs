@@ -24,6 +24,7 @@ mod feed;
 mod greedy;
 pub(crate) mod key;
 mod launch;
+mod scratch;
 mod search;
 mod select;
 mod shortlist;
@@ -32,20 +33,19 @@ pub mod tiles;
 mod trials;
 mod weight;
 
-use tilewright_codegen::build::{Global, Ptr, Shared, Val};
-use tilewright_codegen::ir::attr::Round;
+use crate::sample::scratch::SHORTLIST;
+use crate::sample::scratch::TokenLimits;
+use tilewright_codegen::build::{Global, Ptr, Val};
 
 pub use feed::{FED_NOTHING, FeedShape, feed_rows};
 pub use launch::{Request, argmax_rows, best_rows, sample_rows};
+pub use scratch::SampleScratch;
 pub use trials::shipped;
 
 use crate::warps::ConsumerWarps;
 use search::{NOWHERE, SumSearch};
 use source::{LogitRow, Shortlist, TokenSource};
 use weight::Weigh;
-
-/// Most tokens of a shortlist.
-const SHORTLIST: u32 = 2048;
 
 /// Logits of one row of the batch.
 #[derive(Clone, Copy)]
@@ -71,52 +71,6 @@ pub struct SamplingParams<'k> {
     pub step: Val<'k, u64>,
     /// The row, for the random numbers.
     pub row: Val<'k, u32>,
-}
-
-/// What limits the tokens that may be chosen.
-#[derive(Clone, Copy)]
-struct TokenLimits<'k> {
-    top_k: Val<'k, u32>,
-    top_p: Val<'k, f32>,
-}
-
-impl<'k> TokenLimits<'k> {
-    /// The sum of weights that is enough, of a total.
-    fn share(self, total: Val<'k, u64>) -> Val<'k, u64> {
-        (self.top_p.cast::<f64>() * total.cast::<f64>()).round(Round::Up).cast()
-    }
-}
-
-/// Shared memory of the team that the choice uses while it runs; free again once the team has met.
-#[derive(Clone, Copy)]
-pub struct SampleScratch<'k> {
-    at: Ptr<'k, Shared, u64>,
-    bins: Ptr<'k, Shared, u64>,
-}
-
-/// Words of 64 bits for the warps' sums and for what was found.
-const MEETING: u32 = 2 * 32 + 2;
-
-impl<'k> SampleScratch<'k> {
-    /// Bytes that [`sample`] needs.
-    pub const BYTES: u32 = 8 * (MEETING + select::BINS + SHORTLIST);
-    /// Bytes that [`argmax`] needs.
-    pub const ARGMAX_BYTES: u32 = 8 * MEETING;
-
-    /// The scratch memory at an address that is aligned to 16 bytes.
-    pub fn new(at: Ptr<'k, Shared, u64>) -> SampleScratch<'k> {
-        SampleScratch { at, bins: at.at(MEETING) }
-    }
-
-    fn search(self, team: ConsumerWarps<'k>) -> SumSearch<'k> {
-        SumSearch { team, runs: self.at, sums: self.at.at(32u32), found: self.at.at(64u32) }
-    }
-
-    /// The shortlist of `count` tokens.
-    fn list(self, count: Val<'k, u32>) -> Shortlist<'k> {
-        let tokens = self.bins.at(select::BINS).cast();
-        Shortlist { tokens, logits: tokens.at(SHORTLIST).cast(), count }
-    }
 }
 
 /// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all

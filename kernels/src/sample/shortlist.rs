@@ -10,10 +10,11 @@ use std::f32::consts::LOG2_E;
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
+use super::SampleScratch;
 use super::search::{NOWHERE, SumSearch};
 use super::source::{LogitRow, Shortlist, TOGETHER, TokenSource, visit};
 use super::weight::Weigh;
-use super::{SHORTLIST, SampleScratch, TokenLimits};
+use crate::sample::scratch::{SHORTLIST, TokenLimits};
 
 /// Bins for a factor of two of weight.
 const BINS_PER_OCTAVE: u32 = 56;

@@ -6,7 +6,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{FED_NOTHING, FeedShape, Request, argmax_rows, best_rows, feed_rows, sample_rows};
 use crate::naive::{self, Sampling};
-use crate::shipped::ShippedEntry;
+use crate::shipped_entry::ShippedEntry;
 
 /// Warps of the kernels as they are shown.
 const WARPS: u32 = 32;

@@ -1,10 +1,10 @@
 //! A view against what is known of the allocation that it is a view of.
 
-use super::TileError;
-use super::tensor::hardware_period;
 use tilewright_codegen::build::{Ptr, Scalar, SpaceOf};
 use tilewright_layout::Swizzled;
 use tilewright_layout::view::OffsetMap;
+
+use super::TileError;
 
 /// Refuses a view whose offsets 32 bits do not hold, that reaches beyond its allocation, or that
 /// begins where its swizzle does not repeat.
@@ -25,4 +25,17 @@ pub(super) fn check<S: SpaceOf, T: Scalar>(base: Ptr<'_, S, T>, map: &Swizzled) 
     if found < needed {
         base.builder().refuse(&TileError::Misaligned { name: of.name, found, needed });
     }
+}
+
+/// Bytes after which a swizzle repeats, of elements of `bytes` bytes: what tensor maps and matrix
+/// instructions, which swizzle by the bits of addresses, need the tensor to begin at a multiple of.
+/// 1 where there is no swizzle, or one that no hardware has: the longest repeats after 1024 bytes.
+/// Offsets that are computed here repeat from any start.
+pub(crate) const fn hardware_period(map: &Swizzled, bytes: u32) -> u32 {
+    let touched = map.swizzle().source_mask() | map.swizzle().target_mask();
+    if touched == 0 {
+        return 1;
+    }
+    let period = bytes as i64 * (1 << (64 - touched.leading_zeros()));
+    if period > 1024 { 1 } else { period as u32 }
 }

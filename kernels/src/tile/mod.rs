@@ -44,6 +44,7 @@ mod stored;
 mod tensor;
 mod typed;
 
+pub(crate) use allocation::hardware_period;
 pub use array::{AccessMode, Array, Copies, MAX_DEVICES};
 pub(crate) use array::{narrow, narrow_f16};
 pub use bulk::{Share, box_extents, boxes};
@@ -60,7 +61,6 @@ pub use register::{RegisterTensor, RegisterVar};
 pub use side::{AsyncFrom, AsyncTo, CopyFrom, CopyTo};
 pub use stored::{Float, StoredRun, StoredTensor};
 pub use tensor::LayoutTensor;
-pub(crate) use tensor::hardware_period;
 pub use typed::VectorsOf;
 
 /// What a kernel over tensors names: `use tilewright_kernels::tile::prelude::*`.

@@ -1,15 +1,18 @@
 //! The tensor itself: a pointer, a layout, and where the view begins.
 
+use core::panic::Location;
+
+use tilewright_codegen::build::{Builder, IntoVal, Ptr, Scalar, Shared, SpaceOf, Writable};
+use tilewright_layout::Swizzled;
+use tilewright_layout::typed::{Lowered, StaticLayout};
+use tilewright_layout::view::{OffsetMap, assert_rank};
+
 use super::bounds::bounded;
 use super::element::{Element, Lanes, load_lanes, store_lanes};
 use super::index::{Index, place};
 use super::layout::{TensorLayout, before_swizzle, swizzled};
 use super::{Mask, Modes, TileError};
-use core::panic::Location;
-use tilewright_codegen::build::{Builder, IntoVal, Ptr, Scalar, Shared, SpaceOf, Writable};
-use tilewright_layout::Swizzled;
-use tilewright_layout::typed::{Lowered, StaticLayout};
-use tilewright_layout::view::{OffsetMap, assert_rank};
+use crate::tile::allocation::hardware_period;
 
 /// A tensor in the memory of the device: elements `E` in the space `S`, seen through the layout
 /// `L`.
@@ -96,19 +99,6 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
         let elements = Lowered::<L>::REACH as u32;
         LayoutTensor::new(k.shared_aligned(name, elements, const { Self::ALIGN }), L::default())
     }
-}
-
-/// Bytes after which a swizzle repeats, of elements of `bytes` bytes: what tensor maps and matrix
-/// instructions, which swizzle by the bits of addresses, need the tensor to begin at a multiple of.
-/// 1 where there is no swizzle, or one that no hardware has: the longest repeats after 1024 bytes.
-/// Offsets that are computed here repeat from any start.
-pub(crate) const fn hardware_period(map: &Swizzled, bytes: u32) -> u32 {
-    let touched = map.swizzle().source_mask() | map.swizzle().target_mask();
-    if touched == 0 {
-        return 1;
-    }
-    let period = bytes as i64 * (1 << (64 - touched.leading_zeros()));
-    if period > 1024 { 1 } else { period as u32 }
 }
 
 impl<'k, T: Scalar, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, T, L, S> {

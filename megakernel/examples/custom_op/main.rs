@@ -17,8 +17,9 @@ use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::ops::{self, Argmax};
 use tilewright_megakernel::program::{BufferKind, Program, Span};
 use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::RandomWeights;
 
 /// The bound on logits.

@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use tilewright_kernels::tile::{Array, Float};
 use tilewright_megakernel::ops::{Footprint, OperandError, Operands, TaskOp, interval, positive};
 use tilewright_megakernel::program::{BufferId, Region, Span};
-use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, WeightStages, rows_of,
-};
+use tilewright_megakernel::vm::Unsupported;
+use tilewright_megakernel::vm::device::{Call, DeviceFunction, DeviceOp, Planned, Planner, WeightStages, rows_of};
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
 /// `out[r, c] = cap · tanh(x[r, c] / cap)` for a tile of columns.

@@ -9,7 +9,8 @@ use tilewright_layout::DType;
 
 use super::{Check, Choice, Footprint, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::{Call, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, WeightStages, rows_of};
+use crate::vm::Unsupported;
+use crate::vm::device::{Call, DeviceFunction, DeviceOp, Planned, Planner, WeightStages, rows_of};
 use crate::vm::graph::{GraphPlanner, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
 

@@ -10,12 +10,13 @@ use tilewright_kernels::tile::{Float, MAX_DEVICES};
 
 use super::{Access, CellUse, Check, Footprint, Operands, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
+use crate::vm::Unsupported;
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, Rows, ScaledCode, Storage, Unsupported, WeightStages,
-    multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, ScaledCode, Storage, WeightStages, multiple, rows_of,
 };
 use crate::vm::graph::{Begun, Embedding, GraphPlanner, LaunchMemory, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
+use crate::vm::resident::Rows;
 
 /// `out[r, c] = scale · table[ids[r], c]`; an idle row (`position[r] < 0`) becomes zeros.
 ///

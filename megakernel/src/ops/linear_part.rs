@@ -14,11 +14,13 @@ use super::{
     Access, Check, Footprint, InputCode, LinearInput, OperandError, Operands, SplitAccess, SplitRead, TaskOp, interval,
 };
 use crate::program::{BufferId, Region, Span};
+use crate::vm::Unsupported;
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, Rows, SharedBytes, Storage, Stretch, Taken,
-    Unsupported, WeightStages, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, SharedBytes, Storage, Stretch, Taken, WeightStages,
+    multiple, rows_of,
 };
 use crate::vm::reference::{Context, Done};
+use crate::vm::resident::Rows;
 
 /// `out[r, n] = Σ_k x[r, k] · weight[n, k]` for `n` in `cols` and `k` in `along`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -11,9 +11,9 @@ use tilewright_kernels::tile::Float;
 
 use super::{Access, AccessRole, Check, Footprint, NormWeight, OperandError, Operands, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
+use crate::vm::Unsupported;
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, ScaledCode, Storage, Unsupported, WeightStages,
-    multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, ScaledCode, Storage, WeightStages, multiple, rows_of,
 };
 use crate::vm::graph::{GraphPlanner, LaunchOp, NormOf};
 use crate::vm::reference::{Context, Done};

@@ -11,9 +11,8 @@ use tilewright_layout::DType;
 use super::argmax::best_of_tiles;
 use super::{CellUse, Check, Choice, Footprint, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Planned, Planner, SharedBytes, Unsupported, WeightStages, rows_of,
-};
+use crate::vm::Unsupported;
+use crate::vm::device::{Call, DeviceFunction, DeviceOp, Planned, Planner, SharedBytes, WeightStages, rows_of};
 use crate::vm::graph::{GraphPlanner, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
 

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use tilewright_megakernel::ops::{Footprint, Op, OperandError, Operands, TaskOp, register};
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::validate::Access;
-use tilewright_megakernel::vm::device::{DeviceOp, Planned, Planner, Unsupported};
+use tilewright_megakernel::vm::Unsupported;
+use tilewright_megakernel::vm::device::{DeviceOp, Planned, Planner};
 use tilewright_megakernel::vm::reference::{Context, KvState, Machine, StepError, TaskFault};
 
 use super::{CELLS, NoWeights, SoftCap, WIDTH, placed, simulated, twice};

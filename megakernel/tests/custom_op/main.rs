@@ -17,8 +17,10 @@ use tilewright_megakernel::ops::{Embed, Op, register};
 use tilewright_megakernel::program::{BufferKind, CounterId, Program, Source, Span, Wait};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::{Placed, validate};
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan, Unsupported};
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::Unsupported;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
+use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::{WeightTensor, Weights};
 
 /// Columns, in two tiles.

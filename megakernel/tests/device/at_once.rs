@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use tilewright_megakernel::program::TaskId;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError, Plan, TaskRecord};
+use tilewright_megakernel::vm::LaunchError;
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, Plan, TaskRecord};
 
 use super::devices::shared;
 use super::lab::{Cells, bits, chain, load, machine, normed, options, placed, records, splitting, tiny};

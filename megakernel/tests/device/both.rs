@@ -9,8 +9,9 @@ use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{BufferKind, Program};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::reference::{KvState, Machine};
 
 use tilewright_megakernel::weights::Weights;
 

@@ -5,8 +5,10 @@ use tilewright_kernels::naive::{self, Sampling};
 use tilewright_kernels::sample::Request;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
 use tilewright_megakernel::model::LlamaSpec;
-use tilewright_megakernel::vm::device::{DeviceMachine, LaunchError};
-use tilewright_megakernel::vm::reference::{CellError, KvState, Machine};
+use tilewright_megakernel::vm::CellError;
+use tilewright_megakernel::vm::LaunchError;
+use tilewright_megakernel::vm::device::DeviceMachine;
+use tilewright_megakernel::vm::reference::{KvState, Machine};
 
 use super::lab::{Cells, chain, least, load, machine, options, sampling, tiny, weights};
 

@@ -8,7 +8,8 @@ use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{BufferKind, Program};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{DeviceOptions, Plan, Unsupported};
+use tilewright_megakernel::vm::Unsupported;
+use tilewright_megakernel::vm::device::{DeviceOptions, Plan};
 
 use super::both::{Both, CONTEXT};
 use super::lab::{least, normed, options, tiny, weights};

@@ -7,8 +7,9 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, DeviceWeights, Plan, TaskRecord};
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::device::{DeviceOptions, Plan, TaskRecord};
+use tilewright_megakernel::vm::resident::{Dealing, DeviceWeights};
 
 use super::lab::{PAGES, bits, device, least, machine, normed, options, placed, records, tiny, weights};
 

@@ -13,8 +13,9 @@ use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::{Architecture, LlamaSpec};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError, LoadError};
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
+use tilewright_megakernel::vm::{LaunchError, LoadError};
 
 use super::lab::{Cells, PAGES, gemma2, least, normed, options, relative, tiny, weights};
 

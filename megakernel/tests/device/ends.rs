@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 
 use tilewright_megakernel::lower::LOGITS;
-use tilewright_megakernel::vm::device::{DeviceMachine, LaunchError, MAX_ENDS, NO_TOKEN};
+use tilewright_megakernel::vm::device::DeviceMachine;
+use tilewright_megakernel::vm::{LaunchError, MAX_ENDS, NO_TOKEN};
 
 use super::lab::{Cells, least, machine, options};
 

@@ -2,7 +2,8 @@
 //! launch.
 
 use tilewright_megakernel::program::{Attention, Linear, LinearOutput, Op, Qkv, TaskId};
-use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError};
+use tilewright_megakernel::vm::LaunchError;
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions};
 
 use super::lab::{Cells, chain, least, load, machine, options, splitting, tiny};
 

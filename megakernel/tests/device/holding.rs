@@ -3,7 +3,9 @@
 
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{Linear, Op, Qkv};
-use tilewright_megakernel::vm::device::{Dealing, DeviceFault, DeviceMachine, DeviceOptions, LaunchError};
+use tilewright_megakernel::vm::LaunchError;
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::resident::Dealing;
 
 use super::lab::{Cells, bits, chain, least, machine, normed, options, tiny};
 

@@ -12,8 +12,8 @@ use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, ModelSpec, Rope};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::{BlockRecord, DeviceMachine, DeviceOptions, Plan, TaskRecord};
-use tilewright_megakernel::vm::reference::StepCells;
 use tilewright_megakernel::weights::RandomWeights;
 
 /// Pages of a sequence.

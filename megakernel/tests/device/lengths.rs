@@ -9,7 +9,8 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
-use tilewright_megakernel::vm::device::{DeviceOptions, Lengths, Plan, record};
+use tilewright_megakernel::vm::Lengths;
+use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
 
 use super::lab::{normed, options, tiny};
 

@@ -15,7 +15,8 @@ use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{Embed, Linear, LinearOutput, Task, TaskId};
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError};
+use tilewright_megakernel::vm::LaunchError;
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions};
 
 use super::devices::{shared, wide_enough};
 use super::lab::{Cells, least, options, weights};

@@ -6,8 +6,9 @@ use tilewright_codegen::{ptx, verify::verify};
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{Attention, BufferId, BufferKind, Combine, Op, Program, Region, Span};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, LaunchError, Plan, Unsupported, record};
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, Plan, record};
+use tilewright_megakernel::vm::{LaunchError, Unsupported};
 
 use super::both::{Both, CONTEXT, PAGES, lowered};
 use super::lab::{Cells, bits, least, load, normed, options, splitting, tiny};

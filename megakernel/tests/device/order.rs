@@ -12,8 +12,8 @@ use tilewright_megakernel::program::{
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
-use tilewright_megakernel::vm::reference::StepCells;
 
 use super::devices::shared;
 use super::lab::{Cells, PAGES, bits, chain, device, least, normed, options, placed, tiny, weights};

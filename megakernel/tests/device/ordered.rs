@@ -12,7 +12,8 @@ use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::ops::{InputCode, LinearTile, QkvTile};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, LoadError, Opcode, Plan, Unsupported};
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Opcode, Plan};
+use tilewright_megakernel::vm::{LoadError, Unsupported};
 use tilewright_megakernel::weights::{RandomCodes, WeightTensor, Weights};
 
 use tilewright_codegen::target::Target;
@@ -171,8 +172,7 @@ fn an_order_is_not_idle() {
         let device = device(1, program.target.sms);
         let mut machine = DeviceMachine::load(program, &weights, &device, options(), &mut |_, _| ()).unwrap();
         let pages: Vec<i32> = (0..(CONTEXT / 16) as i32).collect();
-        let cells =
-            tilewright_megakernel::vm::reference::StepCells { tokens: &[3], positions: &[0], page_table: &pages };
+        let cells = tilewright_megakernel::vm::StepCells { tokens: &[3], positions: &[0], page_table: &pages };
         machine.step(&cells).unwrap();
         machine.f32(tilewright_megakernel::lower::LOGITS).unwrap()
     };

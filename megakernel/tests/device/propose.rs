@@ -9,9 +9,8 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::naive::Sampling;
 use tilewright_kernels::sample::Request;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{
-    Accepted, DeviceFault, DeviceMachine, DeviceOptions, LaunchError, NO_TOKEN, Text, record,
-};
+use tilewright_megakernel::vm::device::{Accepted, DeviceFault, DeviceMachine, DeviceOptions, Text, record};
+use tilewright_megakernel::vm::{LaunchError, NO_TOKEN};
 
 use super::lab::{Cells, PAGES, least, load, options, placed, sampling};
 

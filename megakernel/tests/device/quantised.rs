@@ -9,10 +9,10 @@ use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::Quantised;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{
-    Dealing, DeviceMachine, DeviceOptions, LaunchError, LoadError, Plan, Unsupported,
-};
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
+use tilewright_megakernel::vm::resident::Dealing;
+use tilewright_megakernel::vm::{LaunchError, LoadError, Unsupported};
 use tilewright_megakernel::weights::{RandomCodes, RandomWeights, SharedBytes, WeightTensor, Weights};
 
 use std::sync::Arc;

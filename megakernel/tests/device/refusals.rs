@@ -9,8 +9,9 @@ use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::{LlamaSpec, Rope};
 use tilewright_megakernel::program::{Region, Span};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{DeviceOptions, LaunchError, NoFeedback, Plan, Unsupported};
-use tilewright_megakernel::vm::reference::{CellError, StepCells};
+use tilewright_megakernel::vm::device::{DeviceOptions, Plan};
+use tilewright_megakernel::vm::{CellError, StepCells};
+use tilewright_megakernel::vm::{LaunchError, NoFeedback, Unsupported};
 
 use super::lab::{least, machine, options, tiny};
 

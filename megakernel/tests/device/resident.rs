@@ -5,8 +5,10 @@ use std::sync::Arc;
 use tilewright_codegen::device::DeviceError;
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_megakernel::lower::LOGITS;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights, LaunchError, LoadError};
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::resident::DeviceWeights;
+use tilewright_megakernel::vm::{LaunchError, LoadError};
 
 use super::lab::{Cells, PAGES, chain, device, least, machine, normed, options, placed, relative, tiny, weights};
 

@@ -10,7 +10,8 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, Plan, record};
+use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
+use tilewright_megakernel::vm::resident::Dealing;
 
 #[test]
 fn kernels_of_known_models_assemble_to_what_the_page_says() {

@@ -8,7 +8,8 @@ use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::TaskId;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError, Plan};
+use tilewright_megakernel::vm::LaunchError;
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, Plan};
 
 use super::devices::{self, shared};
 use super::lab::{Cells, bits, least, load, options, splitting, tiny};

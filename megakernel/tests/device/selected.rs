@@ -12,9 +12,8 @@ use tilewright_megakernel::ops::{self, Footprint, Op, OperandError, Operands, Ro
 use tilewright_megakernel::program::{BufferId, BufferKind, Region, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, WeightStages, rows_of,
-};
+use tilewright_megakernel::vm::Unsupported;
+use tilewright_megakernel::vm::device::{Call, DeviceFunction, DeviceOp, Planned, Planner, WeightStages, rows_of};
 use tilewright_megakernel::vm::reference::{Context, KvState, Machine, TaskFault};
 
 use super::lab::{Cells, PAGES, chain, load, options, relative, tiny, weights};

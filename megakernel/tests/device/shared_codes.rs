@@ -11,8 +11,9 @@ use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, LoadError, Plan, Unsupported};
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
+use tilewright_megakernel::vm::{LoadError, Unsupported};
 use tilewright_megakernel::weights::{RandomCodes, WeightTensor, Weights};
 
 use super::devices::peers;

@@ -8,8 +8,10 @@ use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, LaunchError};
-use tilewright_megakernel::vm::reference::{AccessError, KvState, Machine, StepCells};
+use tilewright_megakernel::vm::LaunchError;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::reference::{KvState, Machine};
+use tilewright_megakernel::vm::{AccessError, StepCells};
 
 use super::devices::{peers, wide_enough};
 use super::lab::{Cells, PAGES, normed, options, relative, tiny, weights};

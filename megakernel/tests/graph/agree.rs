@@ -7,8 +7,9 @@ use tilewright_codegen::ir::Arch;
 use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::{Architecture, LlamaSpec};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights};
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights};
+use tilewright_megakernel::vm::resident::DeviceWeights;
 
 use super::lab::{
     PAGES, Reference, Rows, gemma2, gemma2_with, machine, normed, packed, planned, program, prompt, random, step, tiny,

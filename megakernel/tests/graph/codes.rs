@@ -10,9 +10,10 @@ use tilewright_megakernel::lower::{LOGITS, LowerOptions};
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{Buffer, BufferKind, Quantised};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights};
+use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::graph::{GraphWeights, PeerWeights};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
+use tilewright_megakernel::vm::resident::DeviceWeights;
 use tilewright_megakernel::weights::{RandomCodes, Weights};
 
 use super::devices::{self, PAGES_OF, wide};

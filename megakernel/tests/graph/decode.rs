@@ -9,7 +9,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_kernels::naive::{self, Sampling};
 use tilewright_kernels::sample::Request;
 use tilewright_megakernel::model::{Architecture, LlamaSpec};
-use tilewright_megakernel::vm::device::NO_TOKEN;
+use tilewright_megakernel::vm::NO_TOKEN;
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights, MOST_QUEUED, Scratch};
 
 use super::lab::{

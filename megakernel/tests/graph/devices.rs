@@ -12,10 +12,12 @@ use tilewright_megakernel::model::{Architecture, Family, LlamaSpec};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
-use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights, LoadError, Unsupported};
+use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::graph::{
     AnyGraph, Exchange, GraphOptions, GraphPeers, GraphPlan, GraphWeights, PeerWeights,
 };
+use tilewright_megakernel::vm::resident::DeviceWeights;
+use tilewright_megakernel::vm::{LoadError, Unsupported};
 use tilewright_megakernel::weights::Weights;
 
 use super::lab::{

@@ -4,7 +4,7 @@
 use tilewright_codegen::device::{Collective, DeviceError, open_peers};
 use tilewright_kernels::tile::Float;
 use tilewright_megakernel::model::LlamaSpec;
-use tilewright_megakernel::vm::device::LaunchError;
+use tilewright_megakernel::vm::LaunchError;
 use tilewright_megakernel::vm::graph::{
     AllReduce, Exchange, GraphFault, GraphPlan, Launch, LaunchArg, LaunchMemory, Scratch,
 };

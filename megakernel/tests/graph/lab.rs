@@ -13,9 +13,11 @@ use tilewright_megakernel::lower::{LOGITS, LowerOptions, StepPlan, lower, plan};
 use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, ModelSpec, Rope};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, DeviceWeights};
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphTarget, GraphWeights};
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::reference::{KvState, Machine};
+use tilewright_megakernel::vm::resident::{Dealing, DeviceWeights};
 use tilewright_megakernel::weights::{RandomWeights, Weights};
 
 /// Tokens of a page.

@@ -12,8 +12,9 @@ use tilewright_megakernel::lower::{LOGITS, LowerOptions};
 use tilewright_megakernel::model::{LlamaSpec, Rope};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
+use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::graph::GraphWeights;
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::reference::{KvState, Machine};
 
 use super::lab::{device, planned_with, program_with, prompt, random, relative, tiny};
 

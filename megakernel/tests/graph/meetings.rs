@@ -8,7 +8,7 @@ use tilewright_codegen::device::{Device, DeviceError};
 use tilewright_codegen::sim::Loss;
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::testing::Rng;
-use tilewright_megakernel::vm::device::LaunchError;
+use tilewright_megakernel::vm::LaunchError;
 use tilewright_megakernel::vm::graph::{Exchange, GraphFault, GraphPeers, Launch, LaunchArg, LaunchMemory, Scratch};
 
 use super::devices::{PAGES_OF, exchanging, peers, peers_by, planned, small, wide};
@@ -161,7 +161,7 @@ fn a_device_that_is_lost_at_any_launch_is_named() {
 fn an_abort_ends_devices_that_meet_before_a_step() {
     let mut machine = peers(&on(2, 2, None), &spec(2), ROWS, false);
     let right = step(&mut machine).unwrap();
-    let handle = tilewright_megakernel::vm::device::AbortHandle::default();
+    let handle = tilewright_megakernel::vm::AbortHandle::default();
     machine.listen_to(&handle);
     handle.abort();
     let error = step(&mut machine).unwrap_err();

@@ -8,9 +8,10 @@ use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LowerOptions, StepPlan
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, DeviceWeights};
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphOptions, GraphPlan, GraphWeights};
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::resident::{Dealing, DeviceWeights};
 
 use super::lab::{
     PAGES, Reference, Rows, TARGET, normed, options, planned_with, program_with, prompt, random, tiny, weights, worst,

@@ -10,8 +10,10 @@ use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::{BufferKind, DeviceId, Program};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::validate;
-use tilewright_megakernel::vm::device::{DeviceOptions, Plan, Unsupported};
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::Unsupported;
+use tilewright_megakernel::vm::device::{DeviceOptions, Plan};
+use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::{RandomCodes, RandomWeights, Weights};
 
 const ROWS: usize = 2;

@@ -12,7 +12,8 @@ use tilewright_megakernel::program::{
     BufferId, BufferKind, CounterId, Op, Program, Region, RowCells, Source, Span, TaskId, Wait,
 };
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells, StepError};
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::reference::{KvState, Machine, StepError};
 use tilewright_megakernel::weights::{SharedBytes, WeightTensor, Weights};
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): enough randomness for values and placements.

@@ -7,7 +7,8 @@ use tilewright_megakernel::lower::{LOGITS, LowerOptions, NEXT_TOKEN, lower};
 use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::RandomWeights;
 
 use super::lab::{Random, random_queues};

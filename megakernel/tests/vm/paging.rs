@@ -7,9 +7,8 @@ use tilewright_megakernel::model::Family;
 use tilewright_megakernel::program::{BufferKind, Copy, Embed, Op, Program, Region, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::{Placed, validate};
-use tilewright_megakernel::vm::reference::{
-    AccessError, BindError, CellError, KvError, KvState, Machine, StepCells, StepError,
-};
+use tilewright_megakernel::vm::reference::{KvState, Machine, StepError};
+use tilewright_megakernel::vm::{AccessError, BindError, CellError, KvError, StepCells};
 use tilewright_megakernel::weights::{RandomWeights, Weights};
 
 use super::lab::{Lab, Table, tensor};

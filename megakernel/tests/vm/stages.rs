@@ -11,7 +11,8 @@ use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LOGITS, LowerOptions, 
 use tilewright_megakernel::model::{Family, LlamaSpec};
 use tilewright_megakernel::program::{BufferKind, Span};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::{RandomWeights, WeightTensor, Weights};
 
 const PAGES: usize = 8;

@@ -2,12 +2,13 @@
 //! preset's name does.
 
 use serde_json::Value;
+use tilewright_graph::models::keys::{ANY, FALSE, Keys, KnownKey, known};
 
 use super::fp8::read_block;
-use super::plan::{Presence, Scales, StoredModule};
 use super::scheme::{FLOAT8, INT8, MXFP4, MXFP8, NVFP4, PACK_U4, PACK_U8, Scheme};
+use crate::checkpoint::StoredModule;
 use crate::checkpoint::fault::ConfigFault;
-use tilewright_graph::models::keys::{ANY, FALSE, Keys, KnownKey, known};
+use crate::checkpoint::quant::stored::{Presence, Scales};
 
 /// Keys of `weights` that say how codes were found.
 pub(super) const KNOWN: &[KnownKey] = &[

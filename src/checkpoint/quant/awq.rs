@@ -1,12 +1,13 @@
 //! `quant_method: awq`, version gemm.
 
 use serde_json::Value;
+use tilewright_graph::models::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, known};
 
 use super::pattern::{Pattern, RegexBudget};
-use super::plan::{Module, Presence, QuantPlan, StoredModule, take_bits, take_group, take_names};
 use super::scheme::AWQ_GEMM;
 use crate::checkpoint::fault::ConfigFault;
-use tilewright_graph::models::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, known};
+use crate::checkpoint::quant::stored::{Module, Presence, take_bits, take_group, take_names};
+use crate::checkpoint::{QuantPlan, StoredModule};
 
 const AUTOAWQ: Inert =
     Inert { text: "\"autoawq\"", test: |value| value.is_null() || value.as_str() == Some("autoawq") };

@@ -1,12 +1,13 @@
 //! `quant_method: compressed-tensors`: groups of modules, each with its format and arguments.
 
 use serde_json::{Map, Value};
+use tilewright_graph::models::keys::{ANY, EMPTY, Inert, Keys, KnownKey, known};
 
 use super::args;
 use super::pattern::{Pattern, Rank, RegexBudget};
-use super::plan::{ACTIVATIONS, KV_CACHE, Module, QuantPlan, StoredModule, take_names};
 use crate::checkpoint::fault::ConfigFault;
-use tilewright_graph::models::keys::{ANY, EMPTY, Inert, Keys, KnownKey, known};
+use crate::checkpoint::quant::stored::{ACTIVATIONS, KV_CACHE, Module, take_names};
+use crate::checkpoint::{QuantPlan, StoredModule};
 
 const COMPRESSED: Inert =
     Inert { text: "\"compressed\"", test: |value| value.is_null() || value.as_str() == Some("compressed") };

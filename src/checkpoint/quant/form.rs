@@ -7,8 +7,9 @@ use tilewright_layout::DType;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::Quantised;
 
-use super::plan::{Presence, QuantPlan, Scales, StoredModule};
 use super::scheme::ScaleType;
+use crate::checkpoint::quant::stored::{Presence, Scales};
+use crate::checkpoint::{QuantPlan, StoredModule};
 
 impl QuantPlan {
     /// The form of every quantised weight with its columns, by the tensors' names. What the values

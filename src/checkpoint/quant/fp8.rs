@@ -1,11 +1,12 @@
 //! `quant_method: fp8` (a scale a block or a tensor) and `fbgemm_fp8` (a scale a row).
 
 use serde_json::Value;
+use tilewright_graph::models::keys::{ANY, FALSE, Inert, Keys, KnownKey, known};
 
 use super::pattern::{Pattern, RegexBudget};
-use super::plan::{ACTIVATIONS, Module, Presence, QuantPlan, Scales, StoredModule, take_names};
 use super::scheme::{FLOAT8, FP8_BLOCK, FP8_BLOCK_E8M0, Scheme};
-use tilewright_graph::models::keys::{ANY, FALSE, Inert, Keys, KnownKey, known};
+use crate::checkpoint::quant::stored::{ACTIVATIONS, Module, Presence, Scales, take_names};
+use crate::checkpoint::{QuantPlan, StoredModule};
 
 const E4M3: Inert = Inert {
     text: "\"e4m3\"",

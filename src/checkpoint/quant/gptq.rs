@@ -1,11 +1,12 @@
 //! `quant_method: gptq`, the formats v1 and v2.
 
 use serde_json::{Map, Value};
+use tilewright_graph::models::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, NULL, known};
 
 use super::pattern::{Pattern, RegexBudget};
-use super::plan::{Module, Presence, QuantPlan, Scales, StoredModule, take_bits, take_group};
 use super::scheme::{GPTQ_V1_U4, GPTQ_V1_U8, GPTQ_V2_U4, GPTQ_V2_U8};
-use tilewright_graph::models::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, NULL, known};
+use crate::checkpoint::quant::stored::{Module, Presence, Scales, take_bits, take_group};
+use crate::checkpoint::{QuantPlan, StoredModule};
 
 const INT32: Inert = Inert { text: "\"int32\"", test: |value| value.is_null() || value.as_str() == Some("int32") };
 

@@ -27,8 +27,9 @@ mod parts;
 mod pattern;
 mod plan;
 mod scheme;
+mod stored;
 
 pub use fault::PartFault;
 pub(super) use parts::{Job, TensorPart, prepare};
-pub use plan::{QuantPlan, StoredModule};
 pub(super) use plan::{read_beside, read_key};
+pub use stored::{QuantPlan, StoredModule};

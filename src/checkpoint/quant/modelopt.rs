@@ -1,11 +1,12 @@
 //! `quant_method: modelopt`, or `hf_quant_config.json`: FP8, MXFP8 and NVFP4 of ModelOpt.
 
 use serde_json::Value;
+use tilewright_graph::models::keys::{ANY, FALSE, Keys, KnownKey, NULL, known};
 
 use super::pattern::{Pattern, RegexBudget};
-use super::plan::{ACTIVATIONS, KV_CACHE, Module, Presence, QuantPlan, Scales, StoredModule, take_names};
 use super::scheme::{FLOAT8, MODELOPT_NVFP4, MXFP8, Scheme};
-use tilewright_graph::models::keys::{ANY, FALSE, Keys, KnownKey, NULL, known};
+use crate::checkpoint::quant::stored::{ACTIVATIONS, KV_CACHE, Module, Presence, Scales, take_names};
+use crate::checkpoint::{QuantPlan, StoredModule};
 
 pub(super) const KNOWN: &[KnownKey] = &[
     known("producer", "the program that wrote the file", ANY),

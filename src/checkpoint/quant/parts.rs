@@ -12,8 +12,9 @@ use tilewright_kernels::quant::{Code, QuantError, QuantMatrix, QuantParts, Zeros
 use tilewright_layout::DType;
 
 use super::fault::PartFault;
-use super::plan::{Presence, Scales, StoredModule};
 use super::scheme::{CodeOrder, Global, Packing, ScaleType, WeightAxis};
+use crate::checkpoint::StoredModule;
+use crate::checkpoint::quant::stored::{Presence, Scales};
 
 /// One tensor of a file.
 #[derive(Clone, Debug)]

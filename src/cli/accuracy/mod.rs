@@ -26,9 +26,11 @@ use tilewright_megakernel::lower::{LOGITS, LowerOptions, MAX_ROWS, StepPlan, low
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights, LoadError};
+use tilewright_megakernel::vm::LoadError;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
 use tilewright_megakernel::vm::graph::{AnyGraph, PeerWeights};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
+use tilewright_megakernel::vm::resident::DeviceWeights;
 use tilewright_megakernel::weights::Uniform;
 
 use super::Failure;

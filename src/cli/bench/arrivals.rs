@@ -9,8 +9,8 @@ use tilewright_codegen::trial::Draw;
 use tilewright_megakernel::model::ModelSpec;
 
 use super::journal::Journal;
-use super::requests::{CONTEXT, EIGHT, Measured, RequestsArgs, drain, draw_request, options, row};
 use crate::cli::Failure;
+use crate::cli::bench::served::{CONTEXT, EIGHT, Measured, RequestsArgs, drain, draw_request, options, row};
 use crate::engine::{Bare, BatchOptions, Batcher, Event, Request, Submission, WidthTimes};
 
 /// Up to this many requests, all of them also run in batches; of more, a quarter, since batches

@@ -12,10 +12,12 @@ use tilewright_kernels::kv::Tma;
 use tilewright_kernels::naive;
 use tilewright_layout::DType;
 
+use super::finding;
 use super::timing::{Bench, Only, Times};
-use super::tune::{Prepare, ShapeExtents, Tunable};
-use super::{BenchError, finding, room};
 use crate::cli::Failure;
+use crate::cli::bench::error::BenchError;
+use crate::cli::bench::extent::room;
+use crate::cli::bench::tunable::{Prepare, ShapeExtents, Tunable};
 use crate::results::ResultRow;
 use crate::tuning::{SearchSpace, Settings};
 

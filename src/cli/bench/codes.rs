@@ -12,11 +12,13 @@ use tilewright_kernels::gemv::{CodePacker, Codes, Epilogue, Strip, hopper};
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
 use tilewright_kernels::tile::Float;
 
+use super::finding;
 use super::gemm::work_of;
 use super::timing::{Bench, Only};
-use super::tune::{Prepare, ShapeExtents, Tunable};
-use super::{BenchError, finding, room};
 use crate::cli::Failure;
+use crate::cli::bench::error::BenchError;
+use crate::cli::bench::extent::room;
+use crate::cli::bench::tunable::{Prepare, ShapeExtents, Tunable};
 use crate::results::ResultRow;
 use crate::tuning::{SearchSpace, Settings};
 

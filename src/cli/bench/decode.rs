@@ -9,108 +9,28 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 use std::time::Instant;
 
-use clap::Args;
-use thiserror::Error;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::{Buffer, BufferKind};
-use tilewright_megakernel::vm::device::MAX_STEPS;
-use tilewright_megakernel::vm::graph::Exchange;
+use tilewright_megakernel::vm::MAX_STEPS;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::Uniform;
 
 use super::journal::Journal;
 use super::timing::Times;
-use super::tune::{Prepare, Tunable};
 use super::{finding, many};
 use crate::cli::Failure;
-use crate::cli::number::{self, MOST_TOKENS};
+use crate::cli::bench::decode_args::{DecodeArgs, DecodeError, LAUNCHES, LIMIT, WEIGHT_BITS, shape};
+use crate::cli::bench::tunable::{Prepare, Tunable};
 use crate::cli::subject::{DecodeSubject, SEED, SubjectArgs, relative};
 use crate::engine::{self, Device, KvType, settings};
 use crate::results::{OURS, ResultRow, Summary};
 use crate::tuning::{SearchSpace, Settings};
 
-/// What is timed and checked.
-#[derive(Args)]
-pub struct DecodeArgs {
-    /// Tokens that are timed, the last ones of the context
-    #[arg(long, value_name = "N", default_value_t = TOKENS, value_parser = number::count(1..=MAX_STEPS as u64))]
-    pub tokens: usize,
-    /// Steps whose logits are compared with those of the reference machine; 0 for none
-    #[arg(long, value_name = "N", default_value_t = CHECKED, value_parser = number::count(0..=MOST_TOKENS))]
-    pub check: usize,
-    /// Decode the whole context N times from the first position on; every time must give the same
-    /// tokens
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::count(1..=1 << 20))]
-    repeat: usize,
-    #[command(flatten)]
-    pub graph: GraphArgs,
-    /// Settings of attention in a graph of launches (tile, stages, staying, splits) or of a product
-    /// by its weights (4096x14336.in_flight=4); repeat it to time several
-    #[arg(long, value_name = "NAME=VALUE ..")]
-    pub launch_settings: Vec<Settings>,
-    /// Draw keys and values of the tokens before the timed ones instead of decoding them
-    #[arg(long)]
-    drawn_history: bool,
-}
-
-/// Options of graphs of launches.
-#[derive(Args, Default)]
-pub struct GraphArgs {
-    /// Print the times of the launches of a step by kernel, if a step is a graph of launches (more
-    /// than 16 rows)
-    #[arg(long)]
-    pub launches: bool,
-    /// All-reduce between GPUs that share a model, in graphs of launches: own (one-shot or
-    /// two-shot, by rows), one-shot, two-shot, or nccl (libnccl.so.2, found by LD_LIBRARY_PATH)
-    /// [default: own]
-    #[arg(long, value_name = "ALGORITHM")]
-    exchange: Option<Exchange>,
-}
-
-impl GraphArgs {
-    pub fn exchange(&self) -> Exchange {
-        self.exchange.unwrap_or(Exchange::Own)
-    }
-}
-
-/// Tokens that are timed, by default.
-const TOKENS: usize = 200;
-/// Steps that are checked, by default.
-const CHECKED: usize = 2;
-
-impl Default for DecodeArgs {
-    fn default() -> DecodeArgs {
-        DecodeArgs {
-            tokens: TOKENS,
-            check: CHECKED,
-            repeat: 1,
-            graph: GraphArgs::default(),
-            launch_settings: Vec::new(),
-            drawn_history: false,
-        }
-    }
-}
-
-/// Limit of the relative error of logits: bf16 operands, f32 sums.
-pub(super) const LIMIT: f64 = 2e-2;
 /// Limit with e4m3 keys and values: at the first positions, which are checked, attention's result
 /// is made of few numbers of 4 bits, and one near the middle of two codes may be rounded to either.
 const CODES_LIMIT: f64 = 5e-2;
-
-#[derive(Debug, Error)]
-pub(super) enum DecodeError {
-    #[error(
-        "step {step}: the logits are off by {error:.1e} of their norm, and {limit:.0e} is allowed; the kernel is wrong"
-    )]
-    Wrong { step: usize, error: f64, limit: f64 },
-    #[error("run {run}: row {row} has token {found} at position {position}, and the previous run has {expected}")]
-    Differs { run: usize, row: usize, position: usize, found: u32, expected: u32 },
-    #[error("--tokens is {tokens} and --context {context}; at most the whole context is timed, so give fewer --tokens")]
-    Tokens { tokens: usize, context: usize },
-}
 
 /// Models, batches and contexts of `bench all`.
 const SHAPES: [(&str, u16, usize); 4] =
@@ -185,19 +105,6 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     journal.keep(ResultRow { watts: used.map(|used| used / seconds), joules: used.map(|used| used / steps), ..fed })?;
     let single = by_launches(&mut subject, first, tokens)?;
     Ok(journal.keep(row("launches of 1", single))?)
-}
-
-/// Name of the extent of quantised weights: bits of a code.
-pub(super) const WEIGHT_BITS: &str = "weight_bits";
-
-/// The shape of a row.
-pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Result<Vec<(&'static str, u64)>, Failure> {
-    let (rows, context) = (subject.rows(), subject.context());
-    let shape = [("batch", rows), ("context", context), ("hidden", spec.hidden), ("layers", spec.layers)];
-    let bits = subject.forms()?.bits().map(|bits| (WEIGHT_BITS, bits));
-    let cache = (subject.kv() == KvType::Fp8).then_some(("kv_bits", 8));
-    let flow = subject.flow()?.map(|flow| ("flow_blocks", flow.budget().selected(usize::MAX)));
-    Ok(shape.into_iter().chain(bits).chain(cache).chain(flow).map(|(name, extent)| (name, extent as u64)).collect())
 }
 
 /// The kernel to tune: the megakernel for one model, batch and context.
@@ -370,9 +277,6 @@ fn repeat(subject: &mut DecodeSubject, runs: usize) -> Result<(), Failure> {
     }
     Ok(())
 }
-
-/// Timed launches that feed tokens back.
-pub(super) const LAUNCHES: usize = 5;
 
 /// Microseconds per token of each launch: the time of the call, divided by its tokens. The host
 /// polls for tokens at its own pace, so times between single tokens would be less exact.

@@ -1,8 +1,8 @@
 //! The row of one shape of a suite, and the check of its error against a limit.
 
-use super::BenchError;
 use super::timing::Times;
 use crate::cli::Failure;
+use crate::cli::bench::error::BenchError;
 use crate::results::{OURS, ResultRow, Summary};
 
 /// Builds a row of ours: times, bytes that must move, operations, and the relative error.

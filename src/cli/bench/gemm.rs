@@ -14,10 +14,12 @@ use tilewright_kernels::gemm::{
 use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
 
+use super::finding;
 use super::timing::{Bench, Only};
-use super::tune::{Prepare, ShapeExtents, Tunable};
-use super::{BenchError, finding, room};
 use crate::cli::Failure;
+use crate::cli::bench::error::BenchError;
+use crate::cli::bench::extent::room;
+use crate::cli::bench::tunable::{Prepare, ShapeExtents, Tunable};
 use crate::results::ResultRow;
 use crate::tuning::{SearchSpace, Settings, SettingsError};
 

@@ -11,11 +11,12 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm;
 use tilewright_kernels::gemv::{Epilogue, GemvPlan, GemvTuning, Strip, gemv, hopper};
 
+use super::finding;
 use super::gemm::work_of;
 use super::timing::{Bench, Only};
-use super::tune::{Prepare, ShapeExtents, Tunable};
-use super::{BenchError, finding};
 use crate::cli::Failure;
+use crate::cli::bench::error::BenchError;
+use crate::cli::bench::tunable::{Prepare, ShapeExtents, Tunable};
 use crate::results::ResultRow;
 use crate::tuning::{SearchSpace, Settings};
 

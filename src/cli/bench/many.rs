@@ -12,15 +12,15 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower, plan};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{DeviceWeights, MAX_STEPS};
+use tilewright_megakernel::vm::MAX_STEPS;
 use tilewright_megakernel::vm::graph::{AnyGraph, GraphTuning, PeerWeights, ProductTuning};
+use tilewright_megakernel::vm::resident::DeviceWeights;
 
-use super::decode::{DecodeArgs, DecodeError, LAUNCHES, LIMIT, shape};
-use super::finding;
 use super::journal::Journal;
-use super::launches;
 use super::timing::Times;
+use super::{finding, launches};
 use crate::cli::Failure;
+use crate::cli::bench::decode_args::{DecodeArgs, DecodeError, LAUNCHES, LIMIT, shape};
 use crate::cli::progress::LoadBar;
 use crate::cli::subject::{StepInputs, SubjectArgs, relative};
 use crate::engine::{self, Device, Opened};
@@ -115,7 +115,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
         let row = finding::row("decode", &shape, Times { samples }, [bytes, 0], error.unwrap_or(f64::NAN));
         let chosen: String = settings.iter().map(|(name, value)| format!(", {name}={value}")).collect();
         // The bytes above are those of bf16 weights.
-        let bytes = row.bytes.filter(|_| !shape.iter().any(|(name, _)| *name == super::decode::WEIGHT_BITS));
+        let bytes = row.bytes.filter(|_| !shape.iter().any(|(name, _)| *name == super::decode_args::WEIGHT_BITS));
         let row =
             ResultRow { bytes, variant: format!("graph, launches of {tokens}, median of {LAUNCHES}{chosen}"), ..row };
         journal.keep(if error.is_some() { finding::check(row, LIMIT)? } else { ResultRow { error: None, ..row } })?;

@@ -27,8 +27,12 @@
 
 mod arrivals;
 mod attention;
+mod call;
 mod codes;
 mod decode;
+mod decode_args;
+mod error;
+mod extent;
 mod finding;
 mod gemm;
 mod gemv;
@@ -38,9 +42,11 @@ mod many;
 mod peaks;
 mod prefill;
 mod requests;
+mod served;
 mod speculate;
 mod telemetry;
 mod timing;
+mod tunable;
 mod tune;
 
 use std::io::{self, Write};
@@ -49,27 +55,26 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
+
+use super::device::GpuArgs;
+use super::flow_choice::FlowChoice;
+use super::output::CommandOutput;
+use super::paint::{self, OutputLevel, Word};
+use super::subject::{ModelSource, SubjectArgs};
+use super::{Failure, number};
+use crate::cli::bench::call::{journal_of, name_of};
+use crate::cli::bench::extent::parse_extent;
+use crate::cli::bench::timing::replays;
+use crate::engine::{Device, KvType};
+use crate::results::{ResultRow, Results, write_call, write_row};
+use crate::tuning::Tuned;
 use journal::Journal;
-use thiserror::Error;
-use tilewright_codegen::device::{Device as OpenDevice, Name};
 use timing::{Bench, Only};
 
 pub use decode::draw_history;
 pub use journal::this_call;
 pub use tune::{ABOUT as TUNE_ABOUT, EXAMPLES as TUNE_EXAMPLES, TuneCommand, run as run_tune};
-
-use super::Failure;
-use super::device::GpuArgs;
-use super::flow_choice::FlowChoice;
-use super::number;
-use super::output::CommandOutput;
-use super::paint::{self, OutputLevel, Word};
-use super::subject::{ModelSource, SubjectArgs};
-use crate::engine::{Device, KvType};
-use crate::results::{ResultRow, Results, write_call, write_row};
-use crate::tuning::Tuned;
 
 /// The long description of `bench`.
 pub const ABOUT: &str = "Time a suite on a GPU and check what it computes
@@ -172,7 +177,7 @@ pub struct DecodeBench {
     #[command(flatten)]
     subject: SubjectArgs,
     #[command(flatten)]
-    decode: decode::DecodeArgs,
+    decode: decode_args::DecodeArgs,
 }
 
 /// The suite of prompts.
@@ -199,7 +204,7 @@ pub struct RequestsBench {
     #[command(flatten)]
     flow: FlowChoice,
     #[command(flatten)]
-    requests: requests::RequestsArgs,
+    requests: served::RequestsArgs,
 }
 
 /// The suite of proposals.
@@ -209,47 +214,6 @@ pub struct SpeculateBench {
     run: RunArgs,
     #[command(flatten)]
     source: ModelSource,
-}
-
-/// The number of timed replays, whose times are kept in memory.
-fn replays() -> RangedU64ValueParser<usize> {
-    number::count(0..=65536)
-}
-
-/// Why a suite cannot run.
-#[derive(Debug, Error)]
-enum BenchError {
-    #[error("kernels are timed on cuda:N or sim:SEED, not on {found}")]
-    Device { found: String },
-    #[error("`{found}` is not NAME=EXTENT, such as n=4096")]
-    Extent { found: String },
-    #[error("{found} is not a shape of this suite, which has {wanted}, each from 1 to 2147483647; give each once")]
-    Shape { found: String, wanted: String },
-    #[error("{shape} has an operand of {elements} elements; at most {MOST_ELEMENTS} are timed: take a smaller shape")]
-    Elements { shape: String, elements: u128 },
-    #[error("operands of {bytes} bytes do not fit the host's memory; take a smaller shape")]
-    Memory { bytes: usize },
-    #[error("neither $TILEWRIGHT_TUNED nor $HOME names a folder for tuned settings; give --out FILE")]
-    NoFile,
-    #[error("a measured kernel has no time; measure it again")]
-    NoTime,
-    #[error("{row}: relative error {error:.1e} exceeds the limit {limit:.1e}; the kernel is wrong on this device")]
-    Wrong { row: String, error: f64, limit: f64 },
-}
-
-/// Most elements of an operand, a little more than the largest shape of a suite has.
-const MOST_ELEMENTS: u128 = 1 << 30;
-
-/// Reserves host memory for `len` elements.
-fn room<T>(len: usize) -> Result<Vec<T>, BenchError> {
-    let mut all = Vec::new();
-    all.try_reserve_exact(len).map_err(|_| BenchError::Memory { bytes: len.saturating_mul(size_of::<T>()) })?;
-    Ok(all)
-}
-
-fn parse_extent(text: &str) -> Result<(String, u64), BenchError> {
-    let extent = text.split_once('=').and_then(|(name, extent)| Some((name.to_owned(), extent.parse().ok()?)));
-    extent.ok_or_else(|| BenchError::Extent { found: text.to_owned() })
 }
 
 impl BenchCommand {
@@ -315,32 +279,6 @@ impl RunArgs {
             _ => Ok(journal),
         }
     }
-}
-
-/// The device that kernels are timed on.
-fn name_of(device: Device) -> Result<Name, BenchError> {
-    match device {
-        Device::Cuda { ordinal } => Ok(Name::Cuda { ordinal }),
-        Device::Sim { seed } => Ok(Name::Sim { seed }),
-        // Kernels are timed on the first device; models run on all.
-        Device::Peers { first, .. } => Ok(Name::Cuda { ordinal: first }),
-        Device::SimPeers { seed, .. } => Ok(Name::Sim { seed }),
-        Device::Cpu { .. } => Err(BenchError::Device { found: device.to_string() }),
-    }
-}
-
-/// The journal of a call on a device of this name.
-fn journal_of(name: Name, device: &OpenDevice, commit: Option<String>) -> Journal {
-    let ordinal = if let Name::Cuda { ordinal } = name { Some(ordinal) } else { None };
-    let mut journal = Journal::new(device.properties().name.clone(), ordinal, commit);
-    // Rows without the peaks of their own call are still valid.
-    if ordinal.is_some() {
-        match peaks::measure(device, peaks::PeakSizes::FULL) {
-            Ok(peaks) => (journal.call.read_peak, journal.call.matrix_peak) = (Some(peaks.read), peaks.matrix),
-            Err(failure) => _ = failure.report(),
-        }
-    }
-    journal
 }
 
 /// A suite of kernels.

@@ -15,15 +15,15 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, MAX_ROWS, lower, plan};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceWeights};
+use tilewright_megakernel::vm::device::DeviceMachine;
 use tilewright_megakernel::vm::graph::{AnyGraph, Exchange, PeerWeights};
+use tilewright_megakernel::vm::resident::DeviceWeights;
 
-use super::decode::GraphArgs;
-use super::finding;
 use super::journal::Journal;
-use super::launches;
 use super::timing::{Times, is_simulated};
+use super::{finding, launches};
 use crate::cli::Failure;
+use crate::cli::bench::decode_args::GraphArgs;
 use crate::cli::number::{self, MOST_TOKENS, tokens};
 use crate::cli::progress::LoadBar;
 use crate::cli::subject::{ModelSource, StepInputs, relative};
@@ -211,7 +211,7 @@ fn timed_chunks(chunks: &[usize], tokens: usize, every: bool) -> RangeInclusive<
 fn shape(spec: &ModelSpec, tokens: usize, devices: usize, bits: Option<usize>) -> Vec<(&'static str, u64)> {
     let of_model = [("tokens", tokens), ("hidden", spec.hidden), ("layers", spec.layers)];
     let devices = (devices > 1).then_some(("devices", devices));
-    let bits = bits.map(|bits| (super::decode::WEIGHT_BITS, bits));
+    let bits = bits.map(|bits| (super::decode_args::WEIGHT_BITS, bits));
     of_model.into_iter().chain(devices).chain(bits).map(|(name, extent)| (name, extent as u64)).collect()
 }
 

@@ -13,8 +13,9 @@ use thiserror::Error;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights, Text};
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Text};
+use tilewright_megakernel::vm::resident::DeviceWeights;
 
 use super::journal::Journal;
 use crate::cli::Failure;

@@ -3,12 +3,13 @@
 
 use std::rc::Rc;
 
+use clap::builder::RangedU64ValueParser;
 use tilewright_codegen::device::backend::Work;
 use tilewright_codegen::device::{Device, DeviceError, Stream};
 
 use super::journal::Journal;
-use super::tune::Tunable;
-use crate::cli::Failure;
+use crate::cli::bench::tunable::Tunable;
+use crate::cli::{Failure, number};
 use crate::results::ResultRow;
 use crate::tuning::Tuned;
 
@@ -126,4 +127,9 @@ pub fn replayed(device: &Device, stream: &Stream, work: &[Work], replays: usize)
     let mut samples = samples(device, stream, work, replays)?;
     samples.sort_by(f64::total_cmp);
     Ok(samples[samples.len() / 2])
+}
+
+/// The number of timed replays, whose times are kept in memory.
+pub(super) fn replays() -> RangedU64ValueParser<usize> {
+    number::count(0..=65536)
 }

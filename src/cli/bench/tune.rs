@@ -16,84 +16,18 @@ use clap::{Args, Subcommand};
 
 use super::journal::Journal;
 use super::timing::{Bench, Only};
-use super::{
-    BenchError, MOST_ELEMENTS, attention, codes, decode, gemm, gemv, journal_of, name_of, parse_extent, replays,
-};
+use super::{attention, codes, decode, gemm, gemv};
+use crate::cli::bench::call::{journal_of, name_of};
+use crate::cli::bench::error::BenchError;
+use crate::cli::bench::timing::replays;
+use crate::cli::bench::tunable::Tunable;
 use crate::cli::device::GpuArgs;
 use crate::cli::paint::{self, Word};
 use crate::cli::progress::{SearchBar, SearchProgress};
 use crate::cli::subject::SubjectArgs;
 use crate::cli::{Failure, number};
 use crate::results::{ResultRow, Summary, difference_is_significant};
-use crate::tuning::{KEPT, SearchSpace, Settings, Tuned, search, user_file};
-
-/// A kernel of one shape whose settings may differ.
-pub trait Tunable {
-    /// The suite of its rows.
-    fn suite(&self) -> &str;
-
-    /// The shape of its rows.
-    fn shape(&self) -> Vec<(&'static str, u64)>;
-
-    /// The configurations to search.
-    fn space(&self) -> SearchSpace;
-
-    /// A figure that rises with the time; infinite for a configuration that cannot run.
-    fn predict(&self, settings: &Settings) -> f64 {
-        let _ = settings;
-        0.0
-    }
-
-    /// An error that is accurate enough, whatever the error of the shipped configuration.
-    fn as_right(&self) -> f64 {
-        0.0
-    }
-
-    /// Measures these settings. Fails if they cannot run or give wrong results.
-    fn measure(&self, settings: &Settings) -> Result<ResultRow, Failure>;
-}
-
-/// Makes a kernel's operands when its turn comes.
-pub type Prepare<'b> = Box<dyn FnOnce() -> Result<Box<dyn Tunable + 'b>, Failure> + 'b>;
-
-/// Extents of a shape, such as `m=4096,n=4096,k=4096`.
-#[derive(Clone, Debug)]
-pub struct ShapeExtents(Vec<(String, u64)>);
-
-impl ShapeExtents {
-    pub fn parse(text: &str) -> Result<ShapeExtents, BenchError> {
-        text.split(',').map(parse_extent).collect::<Result<_, _>>().map(ShapeExtents)
-    }
-
-    /// The extents of these names, each from 1 to 2³¹ − 1; `operands` gives the elements of the
-    /// kernel's operands.
-    pub fn of<const N: usize, const M: usize>(
-        &self,
-        names: [&str; N],
-        operands: impl Fn([u128; N]) -> [u128; M],
-    ) -> Result<[u32; N], BenchError> {
-        let extents = self.named(names)?;
-        match operands(extents.map(u128::from)).into_iter().find(|&elements| elements > MOST_ELEMENTS) {
-            Some(elements) => Err(BenchError::Elements { shape: self.line(), elements }),
-            None => Ok(extents),
-        }
-    }
-
-    fn line(&self) -> String {
-        self.0.iter().map(|(name, extent)| format!("{name}={extent}")).collect::<Vec<_>>().join(",")
-    }
-
-    fn named<const N: usize>(&self, names: [&str; N]) -> Result<[u32; N], BenchError> {
-        let wrong = || BenchError::Shape { found: self.line(), wanted: names.join(", ") };
-        let mut all = [0; N];
-        for (to, name) in all.iter_mut().zip(names) {
-            let mut same = self.0.iter().filter(|(known, _)| known == name);
-            let (Some(&(_, extent)), None) = (same.next(), same.next()) else { return Err(wrong()) };
-            *to = u32::try_from(extent).ok().filter(|extent| (1..1 << 31).contains(extent)).ok_or_else(wrong)?;
-        }
-        if self.0.len() == N { Ok(all) } else { Err(wrong()) }
-    }
-}
+use crate::tuning::{KEPT, Settings, Tuned, search, user_file};
 
 /// The long description of `tune`.
 pub const ABOUT: &str = "Find the fastest settings of a suite's kernels on a GPU
@@ -432,6 +366,7 @@ fn table(to: &mut dyn Write, lines: &[TuneLine]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::bench::tunable::ShapeExtents;
 
     fn row(samples_us: &[f64], error: Option<f64>) -> ResultRow {
         ResultRow { samples_us: samples_us.to_vec(), error, ..ResultRow::default() }

@@ -6,7 +6,8 @@ use tilewright_megakernel::lower::{Indexer, LayerTasks, LowerError, LowerOptions
 use tilewright_megakernel::ops::{Copy, Op};
 use tilewright_megakernel::program::{BufferKind, Region};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::Weights as _;
 
 use crate::checkpoint::Checkpoint;

@@ -8,8 +8,9 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
+use super::Failure;
 use super::result::Generated;
-use super::{Failure, GenerationJob};
+use crate::cli::generate::job::GenerationJob;
 use crate::engine::{BatchOptions, Batcher, Event, Finish, Request, Statistics, Submission, Ticket};
 
 /// All requests, and those that have just ended.

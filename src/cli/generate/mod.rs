@@ -1,163 +1,25 @@
 //! `tilewright generate`: a prompt's continuation, streamed; those of many prompts, batched.
 
+mod args;
 mod batch;
 mod flow;
+mod job;
 mod result;
 mod single;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Duration;
+pub use args::GenerateArgs;
 
-use clap::Args;
-use thiserror::Error;
+use std::process::ExitCode;
 
 use self::flow::{Dump, FlowArgs};
-use super::Failure;
 use super::device::DeviceArgs;
 use super::interrupt::Interrupt;
 use super::load::{LoadOptions, load_as, load_as_needed};
-use super::number;
-use super::prompt::{PromptArgs, parse_context};
-use super::quantize::parse_scheme;
-use super::world::WorldArgs;
-use crate::checkpoint::{GenerationSettings, Scheme};
-use crate::engine::{Engine, EngineError, Exchange, KvType, Penalties, Request, Sampling, StopTexts};
-
-/// Continue a prompt with a model
-///
-/// Greedy unless a temperature is given; stops at the model's end-of-sequence token, or before a
-/// text of --stop. The text streams to standard output. Ctrl-C ends it with what there is by then,
-/// and exit code 130. Several prompts are batched continuously; each of them is a line of JSON when
-/// it ends.
-#[derive(Args)]
-#[command(after_help = "Examples:
-  tilewright generate --model models/tiny-llama --prompt \"In the beginning\"
-  tilewright generate --model DIR --chat --prompt \"Why is the sky blue?\" --temperature 0.7 --top-p 0.9
-  tilewright generate --model DIR --prompt-file prompts.txt --each-line --device cuda:0 --prompt-chunk 512")]
-pub struct GenerateArgs {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR")]
-    model: PathBuf,
-    #[command(flatten)]
-    prompt: PromptArgs,
-    /// Most tokens to generate
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    max_new_tokens: usize,
-    /// End before this text, or at the special token of this name; may be given several times
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    stop: Vec<String>,
-    /// Sample with this temperature; 0 is greedy
-    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
-    temperature: f32,
-    /// Sample among the K likeliest tokens only
-    #[arg(long, value_name = "K")]
-    top_k: Option<usize>,
-    /// Sample among the likeliest tokens that together have probability P
-    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
-    top_p: f32,
-    /// Seed of the sampler: the same seed gives the same text
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    seed: u64,
-    #[command(flatten)]
-    device: DeviceArgs,
-    /// Prefill prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the
-    /// weights twice
-    #[arg(long, value_name = "N")]
-    prompt_chunk: Option<usize>,
-    /// All-reduce between GPUs that share the model, in prefill: own (one-shot or two-shot, by
-    /// rows), one-shot, two-shot, or nccl (libnccl.so.2, found by LD_LIBRARY_PATH) [default: own]
-    #[arg(long, value_name = "ALGORITHM")]
-    exchange: Option<Exchange>,
-    #[command(flatten)]
-    flow: FlowArgs,
-    /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
-    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
-    weights: Option<Scheme>,
-    /// Give the model at most N positions; runs a model whose attention is in chunks of N or more tokens
-    #[arg(long, value_name = "N", value_parser = parse_context)]
-    max_context: Option<usize>,
-    /// Keep keys and values as this: bf16, or fp8, e4m3 codes in half the bytes [default: f32 on
-    /// cpu, bf16 elsewhere]
-    #[arg(long, value_name = "TYPE")]
-    kv: Option<KvType>,
-    /// Print one JSON object at the end instead of streaming text
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    batch: BatchArgs,
-    #[command(flatten)]
-    world: WorldArgs,
-}
-
-/// A time that no step has.
-#[derive(Debug, Error)]
-#[error("--step-ms must be a positive number of milliseconds, got {found}")]
-struct NoTime {
-    found: f64,
-}
-
-/// Log probabilities that would not be printed.
-#[derive(Debug, Error)]
-#[error("--logprobs needs --json with one prompt, whose text is streamed; add --json, or leave --logprobs out")]
-struct LogprobsUnseen;
-
-/// What a batch of requests has besides.
-#[derive(Args)]
-struct BatchArgs {
-    /// Divide positive logits of tokens of prompt and text by R, multiply negative ones [default:
-    /// as generation_config.json says, else 1]
-    #[arg(long, value_name = "R", allow_negative_numbers = true)]
-    repetition_penalty: Option<f32>,
-    /// Forbid repeated n-grams of N tokens, 0: allow all [default: as generation_config.json says]
-    #[arg(long, value_name = "N", value_parser = number::count(0..=number::MOST_TOKENS))]
-    no_repeat_ngram: Option<usize>,
-    /// Subtract P from the logits of tokens that the new text contains
-    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
-    presence_penalty: f32,
-    /// Subtract P from the logits of tokens of the new text, once per occurrence
-    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
-    frequency_penalty: f32,
-    /// Give each token's log probability, and those of the N likeliest; with --json
-    #[arg(long, value_name = "N", value_parser = number::count(0..=number::MOST_TOKENS))]
-    logprobs: Option<usize>,
-    /// Propose tokens from what the text repeats, and verify several in one step; the text is the
-    /// same
-    #[arg(long)]
-    speculate: bool,
-    /// Continue at most N prompts at a time, 1 to 64; more than 16 on a GPU need room for the
-    /// weights twice
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=64))]
-    rows: u16,
-    /// Cut a prompt's chunks so that a step in which others decode takes about T milliseconds; with
-    /// --prompt-chunk
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    step_ms: Option<f64>,
-    /// Give every step the same width, so that a text does not depend on the others
-    #[arg(long)]
-    deterministic: bool,
-}
-
-impl BatchArgs {
-    /// How long a step should take in which requests decode.
-    fn step_time(&self) -> Result<Option<Duration>, NoTime> {
-        let time = |ms: f64| match Duration::try_from_secs_f64(ms / 1e3) {
-            Ok(time) if !time.is_zero() => Ok(time),
-            _ => Err(NoTime { found: ms }),
-        };
-        self.step_ms.map(time).transpose()
-    }
-
-    /// What is asked for, and else what the checkpoint wants.
-    fn penalties(&self, wanted: &GenerationSettings) -> Penalties {
-        Penalties {
-            repetition: self.repetition_penalty.or(wanted.repetition_penalty).unwrap_or(1.0),
-            presence: self.presence_penalty,
-            frequency: self.frequency_penalty,
-            no_repeat: self.no_repeat_ngram.unwrap_or(wanted.no_repeat_ngram_size),
-        }
-    }
-}
+use super::{Failure, number};
+use crate::checkpoint::GenerationSettings;
+use crate::cli::generate::args::LogprobsUnseen;
+use crate::cli::generate::job::GenerationJob;
+use crate::engine::{EngineError, Request, Sampling, StopTexts};
 
 /// Runs the subcommand.
 pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
@@ -202,32 +64,4 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     }?;
     dump.map_or(Ok(()), Dump::write)?;
     Ok(done)
-}
-
-/// What is to be generated.
-struct GenerationJob<'e> {
-    engine: &'e Engine,
-    requests: Vec<Request>,
-    sampling: Sampling,
-    stop: &'e [String],
-    interrupt: Interrupt,
-    args: &'e GenerateArgs,
-}
-
-impl GenerationJob<'_> {
-    fn penalties(&self) -> Penalties {
-        self.args.batch.penalties(self.engine.checkpoint().generation())
-    }
-
-    /// Tokens that are never chosen.
-    fn suppressed(&self) -> &[u32] {
-        &self.engine.checkpoint().generation().suppress_tokens
-    }
-
-    /// Whether something is asked for that only a batch has.
-    fn needs_batch(&self) -> bool {
-        let BatchArgs { logprobs, speculate, deterministic, .. } = self.args.batch;
-        let changes = !self.penalties().is_none() || !self.suppressed().is_empty();
-        changes || logprobs.is_some() || speculate || deterministic
-    }
 }

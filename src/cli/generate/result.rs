@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::{Failure, GenerationJob};
+use super::Failure;
 use crate::checkpoint::Tokenizer;
-use crate::cli::started;
+use crate::cli::generate::job::GenerationJob;
+use crate::cli::started::started;
 use crate::engine::{Compilation, Finish, Logprobs, Request, Speed, StopCause, Text};
 
 /// The answer to one prompt as it grows.

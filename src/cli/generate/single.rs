@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
+use super::Failure;
 use super::result::Generated;
-use super::{Failure, GenerationJob};
+use crate::cli::generate::job::GenerationJob;
 use crate::engine::{Finish, Request, Speed};
 
 /// Generates, and prints text or JSON.

@@ -21,6 +21,7 @@ use thiserror::Error;
 use super::fragment_cases::fragment_case;
 use super::value::LayoutValue;
 use super::{ExpressionRefusal, SkipReason, mojo, operations, quirk, swizzle_operations};
+use crate::cli::layout::verdict::Verdict;
 use crate::input;
 
 /// How many failures are kept for the report.
@@ -95,16 +96,6 @@ impl fmt::Display for Tally {
         }
         Ok(())
     }
-}
-
-/// How one case ended.
-pub enum Verdict {
-    /// As it must.
-    Pass,
-    /// Otherwise: how.
-    Fail(String),
-    /// Not comparable: why.
-    Skip(SkipReason),
 }
 
 /// Runs every case of a file.

@@ -364,3 +364,19 @@ impl fmt::Display for Expression {
         }
     }
 }
+
+/// The value of an expression.
+///
+/// # Errors
+/// A text that is no expression, or an operation that is refused.
+pub fn evaluate(text: &str) -> Result<LayoutValue, ExpressionRefusal> {
+    locate(text).map_err(|mistake| mistake.refusal)
+}
+
+/// The value of an expression, or what is wrong with it and where.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn locate(text: &str) -> Result<LayoutValue, Mistake> {
+    Parsed::new(text)?.evaluate()
+}

@@ -3,6 +3,7 @@
 //! `eval` computes an expression, `check` runs golden cases, `show` draws a layout. The language is
 //! described in [`expression`], the operations stand in one table that expressions and cases share.
 
+mod arguments;
 pub mod check;
 pub mod expression;
 mod fragment_cases;
@@ -14,6 +15,7 @@ mod refusal;
 mod show;
 mod swizzle_operations;
 mod value;
+pub mod verdict;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -21,14 +23,14 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::cli::Failure;
+
+pub use expression::{evaluate, locate};
 pub use mistake::Mistake;
 pub use mojo::SkipReason;
 pub use operations::apply;
 pub use refusal::ExpressionRefusal;
 pub use value::LayoutValue;
-
-use crate::cli::Failure;
-use expression::Parsed;
 
 /// Operations that an expression may call, for the help.
 const OPERATIONS: &str = "Notation: 8, (2,(3,4)), (2,3):(3,1), S<3,4,3> o 0 o (8,8):(8,1), A o B, f(A, B).
@@ -117,20 +119,4 @@ pub fn run(command: &LayoutCommand) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-/// The value of an expression.
-///
-/// # Errors
-/// A text that is no expression, or an operation that is refused.
-pub fn evaluate(text: &str) -> Result<LayoutValue, ExpressionRefusal> {
-    locate(text).map_err(|mistake| mistake.refusal)
-}
-
-/// The value of an expression, or what is wrong with it and where.
-///
-/// # Errors
-/// As [`evaluate`].
-pub fn locate(text: &str) -> Result<LayoutValue, Mistake> {
-    Parsed::new(text)?.evaluate()
 }

@@ -3,13 +3,12 @@
 use tilewright_layout::ops::Order;
 use tilewright_layout::{IntTuple, Layout};
 
+use super::arguments::arg;
 use super::value::LayoutValue;
 use super::{ExpressionRefusal, swizzle_operations};
+use crate::cli::layout::arguments::{listed, with_order};
 
 type OperationResult = Result<LayoutValue, ExpressionRefusal>;
-
-/// Most values that a result lists.
-const MAX_LISTED: i64 = 1 << 16;
 
 /// Applies the operation called `name`.
 ///
@@ -22,15 +21,6 @@ pub fn apply(name: &str, args: &[LayoutValue]) -> OperationResult {
         }
     }
     Err(ExpressionRefusal::UnknownOperation { name: name.to_owned() })
-}
-
-/// Argument `index`, or a refusal that says how many there are.
-pub(super) fn arg<'v>(name: &str, args: &'v [LayoutValue], index: usize) -> Result<&'v LayoutValue, ExpressionRefusal> {
-    args.get(index).ok_or_else(|| ExpressionRefusal::Arguments {
-        operation: name.to_owned(),
-        expected: ["at least 1", "at least 2", "at least 3", "at least 4"][index.min(3)],
-        found: args.len(),
-    })
 }
 
 fn with_tiler(
@@ -79,24 +69,6 @@ fn products(name: &str, args: &[LayoutValue]) -> Option<OperationResult> {
 fn common_vector(args: &[LayoutValue]) -> OperationResult {
     let name = "max_common_vector";
     Ok(LayoutValue::Int(arg(name, args, 0)?.layout()?.max_common_vector(&arg(name, args, 1)?.layout()?)?))
-}
-
-/// Reads an optional order and hands it on.
-pub(super) fn with_order<T>(
-    order: Option<&LayoutValue>,
-    run: impl FnOnce(Order<'_>) -> T,
-) -> Result<T, ExpressionRefusal> {
-    Ok(match order {
-        None => run(Order::Left),
-        Some(LayoutValue::Word(word)) => match word.as_str() {
-            "LayoutLeft" => run(Order::Left),
-            "LayoutRight" => run(Order::Right),
-            _ => {
-                return Err(ExpressionRefusal::UnknownWord { word: word.clone(), expected: "LayoutLeft, LayoutRight" });
-            }
-        },
-        Some(numbers) => run(Order::By(&numbers.tuple()?)),
-    })
 }
 
 fn tile_to_shape(args: &[LayoutValue]) -> OperationResult {
@@ -246,10 +218,6 @@ fn coordinates(name: &str, args: &[LayoutValue]) -> Option<OperationResult> {
         "get_1d_coord" => of_offset(name, args, |layout, crd| Ok(LayoutValue::Int(layout.shape().index_of(&crd)?))),
         _ => return None,
     })
-}
-
-pub(super) fn listed(operation: &'static str, size: i64) -> Result<(), ExpressionRefusal> {
-    if size > MAX_LISTED { Err(ExpressionRefusal::TooLong { operation, size, limit: MAX_LISTED }) } else { Ok(()) }
 }
 
 fn of_offset(

@@ -4,7 +4,7 @@ use tilewright_layout::swizzle::canonical::CanonicalAtom;
 use tilewright_layout::{Composed, Layout, LayoutError, Swizzle, Swizzled};
 
 use super::ExpressionRefusal;
-use super::operations::{arg, listed, with_order};
+use super::arguments::{arg, listed, with_order};
 use super::value::LayoutValue;
 
 type SwizzleResult = Result<LayoutValue, ExpressionRefusal>;

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use maud::{Markup, PreEscaped, html};
 use thiserror::Error;
 
-use super::significant;
+use crate::cli::report::words::significant;
 use crate::results::{Comparison, Figures, Results, WorkloadRuns};
 
 /// Why there is no chart.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{kind_name, significant, suite_rank, suite_title};
+use crate::cli::report::words::{kind_name, significant, suite_rank, suite_title};
 use crate::results::{Comparison, Figures, Peaks, ResultEntry, Results, WorkloadRuns, device_name, means};
 
 const HEAD: &str = "\

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::rows::Rows;
+use super::row_transport::Rows;
 use crate::checkpoint::Checkpoint;
 
 /// A model as ranks compare it.

@@ -23,7 +23,7 @@ use super::error::{MOST_RANKS, PipelineError, Refusal, chain, plain};
 use super::frame::FrameError;
 use super::identity::Identity;
 use super::message::{Message, MessageError, MessageHead};
-use super::rows::Rows;
+use super::row_transport::Rows;
 use super::transport::{LinkError, Tcp, Transport};
 use super::world::World;
 

@@ -11,11 +11,11 @@ use thiserror::Error;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, MAX_ROWS};
 use tilewright_megakernel::program::Span;
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::StepCells;
 
 use super::frame::{Frame, FrameError};
 use super::identity::Identity;
-use super::rows::Rows;
+use super::row_transport::Rows;
 
 /// A message.
 #[derive(Clone, Debug, PartialEq)]

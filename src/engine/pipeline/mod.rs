@@ -31,6 +31,7 @@ mod identity;
 mod join;
 mod message;
 mod piped;
+mod row_transport;
 mod rows;
 mod stage;
 mod transport;
@@ -43,7 +44,8 @@ pub use identity::{Identity, OtherModel};
 pub use join::{Meeting, Seat};
 pub use message::{Message, MessageError, MessageHead, Shape, StepWords};
 pub(super) use piped::{Piped, PipedSetup};
-pub use rows::{NoRows, Rows};
+pub use row_transport::{NoRows, Rows};
+
 pub use transport::{LinkError, Tcp, Transport};
 pub use world::World;
 

@@ -9,15 +9,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use tilewright_megakernel::lower::LowerOptions;
-use tilewright_megakernel::vm::device::AbortHandle;
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::{AbortHandle, StepCells};
 
 use super::error::PipelineError;
 use super::message::{Message, MessageError, MessageHead, Shape};
 use super::stage::{Inlet, StageMachines};
 use super::world::{StepDone, World};
 use crate::engine::EngineError;
-use crate::engine::machines::{CHUNKS, EachRow, Machines, Widths};
+use crate::engine::limits::CHUNKS;
+use crate::engine::machines::{EachRow, Machines, Widths};
 use crate::engine::model::Model;
 use crate::engine::place::Place;
 

@@ -5,61 +5,18 @@
 //! rank that learns of a loss aborts the links between devices, which ends what waits on them.
 //! Bytes come in the order of the heads.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, DeviceLink, End};
-use tilewright_megakernel::vm::device::AbortHandle;
+use tilewright_megakernel::vm::AbortHandle;
 
 use super::error::PipelineError;
 use super::transport::LinkError;
 use crate::engine::EngineError;
-
-/// How rows come from rank to rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rows {
-    /// As words of a message.
-    #[default]
-    Tcp,
-    /// From device to device, where a step has more than the decode machine.
-    Nccl,
-}
-
-/// A name that is none of [`Rows`].
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{found}` is no way for rows; give tcp or nccl")]
-pub struct NoRows {
-    found: String,
-}
-
-impl FromStr for Rows {
-    type Err = NoRows;
-
-    fn from_str(text: &str) -> Result<Rows, NoRows> {
-        match text {
-            "tcp" => Ok(Rows::Tcp),
-            "nccl" => Ok(Rows::Nccl),
-            other => Err(NoRows { found: other.to_owned() }),
-        }
-    }
-}
-
-impl fmt::Display for Rows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Rows::Tcp => "tcp",
-            Rows::Nccl => "nccl",
-        })
-    }
-}
 
 /// All ways of a rank to its neighbours' devices. They are given up together.
 #[derive(Default)]
@@ -224,19 +181,5 @@ impl RowLink {
                 false => std::thread::sleep(LOOK),
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ways_have_names() {
-        for rows in [Rows::Tcp, Rows::Nccl] {
-            assert_eq!(rows.to_string().parse(), Ok(rows));
-        }
-        let error = "ip".parse::<Rows>().expect_err("no way");
-        assert_eq!(error.to_string(), "`ip` is no way for rows; give tcp or nccl");
     }
 }

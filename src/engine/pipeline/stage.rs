@@ -7,14 +7,18 @@ use std::sync::Arc;
 use tilewright_codegen::target::Target;
 use tilewright_flow::program::Phase;
 use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LOGITS, LowerOptions};
-use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, LoadError, Unsupported};
+use tilewright_megakernel::vm::device::DeviceMachine;
 use tilewright_megakernel::vm::graph::AnyGraph;
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells, StepOutput};
+use tilewright_megakernel::vm::reference::{KvState, Machine, StepOutput};
+use tilewright_megakernel::vm::resident::DeviceKv;
+use tilewright_megakernel::vm::{AbortHandle, LoadError, StepCells, Unsupported};
 
 use super::message::{Message, MessageHead, StepWords};
-use super::rows::{RowLink, Rows};
+use super::row_transport::Rows;
+use super::rows::RowLink;
 use crate::engine::EngineError;
-use crate::engine::machines::{EachRow, Lowering, MOST_ROWS, Widths};
+use crate::engine::limits::MOST_ROWS;
+use crate::engine::machines::{EachRow, Lowering, Widths};
 use crate::engine::model::Model;
 use crate::engine::place::{Gpu, Place};
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tilewright_codegen::device::{Device, End};
 use tilewright_megakernel::program::Span;
-use tilewright_megakernel::vm::device::AbortHandle;
+use tilewright_megakernel::vm::AbortHandle;
 
 use super::error::PipelineError;
 use super::message::{Message, MessageHead};

@@ -10,17 +10,17 @@ use tilewright_flow::program::Phase;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::lower::LowerOptions;
 use tilewright_megakernel::model::ModelSizes;
-use tilewright_megakernel::vm::device::{AbortHandle, MAX_ENDS, NO_TOKEN, Text};
-use tilewright_megakernel::vm::reference::RequestSlot;
+use tilewright_megakernel::vm::device::Text;
+use tilewright_megakernel::vm::{AbortHandle, MAX_ENDS, NO_TOKEN, RequestSlot};
 
 use super::super::Engine;
 use super::super::cells::OwnedCells;
 use super::super::error::EngineError;
 use super::super::flow::SessionFlow;
-use super::super::generate::{Answer, Completion, Finish, check_prompt};
-use super::super::machines::{Asked, CHUNKS, MOST_ROWS, Machines, Run, Widths, machines};
+use super::super::machines::{Asked, Machines, Run, Widths};
 use super::super::model::Model;
 use super::super::place::Place;
+use super::super::request::{Answer, Completion, Finish, check_prompt};
 use super::giving::Giving;
 use super::pace::Pace;
 use super::proposer::MOST_PROPOSED;
@@ -28,6 +28,8 @@ use super::scheduler::{FlowLimits, Scheduler, SchedulerLimits, Step};
 use super::sequence::Ask;
 use super::submission::{Event, Statistics, Submission, Ticket};
 use super::times::{StepTimes, WidthTimes};
+use crate::engine::limits::{CHUNKS, MOST_ROWS};
+use crate::engine::session::machines;
 
 /// How a batcher works.
 ///

@@ -92,7 +92,7 @@ fn logprobs(logits: &[f32], chosen: usize, count: usize) -> Logprobs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::generate::Request;
+    use super::super::super::request::Request;
     use super::super::submission::Penalties;
     use super::*;
 

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tilewright_megakernel::vm::device::{Accepted, NO_TOKEN};
+use tilewright_megakernel::vm::NO_TOKEN;
+use tilewright_megakernel::vm::device::Accepted;
 
 use super::super::error::EngineError;
-use super::super::generate::Finish;
+use super::super::request::Finish;
 use super::choice::choose;
 use super::scheduler::{Scheduler, Step};
 use super::submission::{Event, Submission, Ticket, Token};

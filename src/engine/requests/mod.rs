@@ -24,6 +24,7 @@
 mod batcher;
 mod cache;
 mod choice;
+mod flow_limits;
 mod gain;
 mod giving;
 mod pace;

@@ -10,25 +10,8 @@ use tilewright_flow::program::Phase;
 use super::scheduler::Scheduler;
 use super::sequence::{OrderKey, Sequence};
 use super::step::Piece;
-
-/// How a flow runs.
-#[derive(Clone, Copy, Debug)]
-pub struct FlowLimits {
-    /// Tokens of a sequence up to which all of them are chosen: new ones among these may run in
-    /// either phase.
-    pub covered: usize,
-    /// Whether they run as prefill does, whatever runs beside them: the phases may round
-    /// differently.
-    pub apart: bool,
-}
-
-/// The other phase.
-pub fn other(phase: Phase) -> Phase {
-    match phase {
-        Phase::Prompt => Phase::Decode,
-        Phase::Decode => Phase::Prompt,
-    }
-}
+use crate::engine::requests::flow_limits::other;
+use crate::engine::requests::scheduler::FlowLimits;
 
 impl Sequence {
     /// Its first tokens, which attend to everything: those of the prompt, and those that a flow

@@ -15,15 +15,16 @@ use std::time::Duration;
 
 use tilewright_flow::program::Phase;
 
-use super::super::generate::{Completion, Finish};
+use super::super::request::{Completion, Finish};
 use super::cache::PageCache;
-pub use super::phases::FlowLimits;
-use super::phases::other;
+use super::flow_limits::other;
 use super::proposer::{MOST_PROPOSED, Proposer};
 use super::sequence::{Ask, OrderKey, Sequence};
 use super::slots::Slots;
-pub use super::step::{Piece, Step};
 use super::submission::{Statistics, Ticket};
+
+pub use super::flow_limits::FlowLimits;
+pub use super::step::{Piece, Step};
 
 /// What a scheduler may use.
 #[derive(Clone, Debug)]

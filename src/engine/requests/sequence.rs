@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use tilewright_megakernel::vm::reference::RequestSlot;
+use tilewright_megakernel::vm::RequestSlot;
 
-use super::super::generate::{Finish, StopCause};
+use super::super::request::{Finish, StopCause};
 use super::gain::Gain;
 use super::proposer::{MOST_PROPOSED, Proposer};
 use super::submission::Ticket;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::super::Engine;
 use super::super::error::EngineError;
-use super::super::generate::{Completion, Finish};
+use super::super::request::{Completion, Finish};
 use super::super::text::Text;
 use super::batcher::{BatchOptions, Batcher, CallBackFlag};
 use super::submission::{Event, Statistics, Submission, Ticket, Token};

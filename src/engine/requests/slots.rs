@@ -1,7 +1,7 @@
 //! Where a flow keeps what a request carries from step to step: a place for each that runs, and a
 //! number that no request had there before.
 
-use tilewright_megakernel::vm::reference::RequestSlot;
+use tilewright_megakernel::vm::RequestSlot;
 
 use super::super::flow::next_request;
 

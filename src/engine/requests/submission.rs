@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::error::EngineError;
-use super::super::generate::{Completion, Request};
+use super::super::request::{Completion, Request};
 use super::super::sampling::Sampling;
 
 /// A request to a batcher or server with all its options. [`Submission::from`] a [`Request`] sets

@@ -13,7 +13,8 @@ use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
 use tilewright_kernels::tile::{Array, Float};
 use tilewright_megakernel::ops::RowCells;
 use tilewright_megakernel::program::BufferId;
-use tilewright_megakernel::vm::device::{Call, KvPools, Planner, Unsupported};
+use tilewright_megakernel::vm::Unsupported;
+use tilewright_megakernel::vm::device::{Call, KvPools, Planner};
 
 use super::learned;
 use super::recipe::PassRecipe;

@@ -34,7 +34,8 @@ mod summarise;
 mod values;
 
 use tilewright_megakernel::program::BufferId;
-use tilewright_megakernel::vm::device::{Planner, Unsupported, multiple};
+use tilewright_megakernel::vm::Unsupported;
+use tilewright_megakernel::vm::device::{Planner, multiple};
 
 use self::recipe::PassRecipe;
 use self::spread::{Spread, VECTOR};

@@ -1,6 +1,7 @@
 //! The indexer of a flow on a device: a group of lanes for each candidate, several candidates of a
 //! group in flight.
 
+use crate::FlowPass;
 use std::mem::offset_of;
 use std::ops::Range;
 
@@ -11,22 +12,19 @@ use tilewright_graph::rows::Source;
 use tilewright_kernels::attention::split::HeadCounts;
 use tilewright_kernels::tile::Float;
 use tilewright_megakernel::program::Span;
+use tilewright_megakernel::vm::Unsupported;
 use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RingFeed, SharedBytes, Unsupported, WeightStages,
-    rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RingFeed, SharedBytes, WeightStages, rows_of,
 };
 
-use super::across;
 use super::amount::Amount;
 use super::kept::{FlowTaskFields, Lies, NamedBuffers, OfBlock, OfRow, PackedBf16, TaskBuffers};
-use super::learned;
 use super::product::{self, Ahead};
 use super::recipe::PassRecipe;
 use super::spread::Spread;
 use super::stage::BlockStage;
 use super::values::{BlockRow, BlockValues, Sources};
-use super::{pools_of, recipe_of, subject_of};
-use crate::FlowPass;
+use super::{across, learned, pools_of, recipe_of, subject_of};
 use crate::program::Score;
 
 /// Lanes that score a candidate together, at most: eight of them read 256 bytes of bf16 by two

@@ -7,8 +7,9 @@ use bytemuck::{Pod, Zeroable};
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use tilewright_kernels::kv::PagedPool;
 use tilewright_megakernel::program::Span;
+use tilewright_megakernel::vm::Unsupported;
 use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, SharedBytes, Unsupported, WeightStages, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, SharedBytes, WeightStages, rows_of,
 };
 
 use super::amount::Amount;

@@ -5,8 +5,9 @@ use std::mem::offset_of;
 use tilewright_graph::op::Op;
 use tilewright_graph::rows::Source;
 use tilewright_megakernel::program::Span;
+use tilewright_megakernel::vm::Unsupported;
 use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, Unsupported, WeightStages, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, WeightStages, rows_of,
 };
 
 use super::kept::{FlowTaskFields, Lies, NamedBuffers, OfRow, TaskBuffers};

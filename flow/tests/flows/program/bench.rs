@@ -12,7 +12,8 @@ use tilewright_layout::DType;
 use tilewright_megakernel::ops::{Attention, Combine, KvAppend, Op, RowCells, SLOT_WORDS, Selection};
 use tilewright_megakernel::program::{BufferId, BufferKind, CounterId, Program, Source, Span, Wait};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::reference::{KvState, Machine, RequestSlot, StepCells};
+use tilewright_megakernel::vm::reference::{KvState, Machine};
+use tilewright_megakernel::vm::{RequestSlot, StepCells};
 use tilewright_megakernel::weights::{WeightTensor, Weights};
 
 use crate::world::{World, convert};

@@ -7,8 +7,8 @@ use tilewright_flow::program::Phase;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::DeviceMachine;
-use tilewright_megakernel::vm::reference::StepCells;
 use tilewright_megakernel::weights::RandomWeights;
 
 use super::device::{Both, CUT, Cut, chain, device_options, spec, traced};

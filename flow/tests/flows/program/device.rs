@@ -17,8 +17,9 @@ use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::BufferKind;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells, StepOutput};
+use tilewright_megakernel::vm::reference::{KvState, Machine, StepOutput};
 use tilewright_megakernel::weights::RandomWeights;
 
 /// Two layers of two key heads.

@@ -14,8 +14,9 @@ use tilewright_megakernel::lower::{LowerOptions, lower_indexed};
 use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::{BufferKind, Program};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights};
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::device::DeviceOptions;
+use tilewright_megakernel::vm::resident::DeviceWeights;
 use tilewright_megakernel::weights::RandomWeights;
 
 /// Two layers of two key heads.

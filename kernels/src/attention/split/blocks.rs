@@ -3,8 +3,8 @@
 use tilewright_codegen::build::Val;
 
 use super::TokenSelection;
-use super::device::{AttentionPass, Running};
 use super::queries::{NewestToken, QueryWords};
+use crate::attention::split::pass::{AttentionPass, Running};
 use crate::gemv::linear::LinearScratch;
 use crate::kv::{BLOCK, Issued, KvBuffer, StageTiles, Streamed, TileSpan, TokenBlock, TokenRow};
 use crate::ring::Stages;

@@ -10,107 +10,22 @@
 //! become f16 in registers (`lanes`); the scale of keys is part of the queries' factor, that of
 //! values is multiplied into the merged result.
 
-use tilewright_codegen::build::{Global, Ptr, Shared, Val};
+use crate::attention::ScoreFunction;
+use crate::attention::scores::SeenEnd;
+use crate::attention::scores::SeenTokens;
+use tilewright_codegen::build::Val;
 
 use super::blocks::{Brought, WarpState};
 use super::merge::SplitPart;
-use super::{Merged, TokenSelection};
-use crate::attention::AttentionError;
 use crate::attention::merge::WarpParts;
-use crate::attention::scores::{ScoreFunction, ScoreModifier, SeenEnd, SeenTokens};
 use crate::attention::softmax::{Rescaling, RowUpdate};
+use crate::attention::split::SplitAttention;
+use crate::attention::split::pass::{AttentionPass, Running};
+use crate::attention::split::problem::TOGETHER;
 use crate::gemv::linear::LinearScratch;
-use crate::kv::{KvLanes, Newest, PagedPool, Streamed, TokenBlock};
-use crate::mma::Accumulator;
+use crate::kv::{KvLanes, TokenBlock};
 use crate::ring::Stages;
-use crate::tile::Array;
 use crate::warps::ConsumerWarps;
-
-/// A split of a kv head's tokens.
-#[derive(Clone, Copy)]
-pub struct SplitAttention<'k> {
-    /// Shape.
-    pub heads: HeadCounts,
-    /// Rows of the batch.
-    pub rows: u32,
-    /// First row.
-    pub first_row: Val<'k, u32>,
-    /// The kv head.
-    pub kv_head: Val<'k, u32>,
-    /// The split.
-    pub split: Val<'k, u32>,
-    /// Factor on the scores.
-    pub scale: f32,
-    /// What happens to scores after the factor. A window makes the splits those of the tokens from
-    /// the page on that holds the first token which a row sees ([`Shares`](super::Shares)); the
-    /// producer of the ring has to stream the same.
-    pub modifier: ScoreModifier,
-    /// Queries, `[rows, heads, dim]`.
-    pub q: Array<'k>,
-    /// Keys, bf16 or codes.
-    pub keys: PagedPool<'k>,
-    /// Values, of the same type.
-    pub values: PagedPool<'k>,
-    /// Unnormalised sums of splits of several, f32 `[rows, heads, splits, dim]`.
-    pub acc: Ptr<'k, Global, f32>,
-    /// Their `m` and `l`, f32 `[rows, heads, splits, 2]`.
-    pub stats: Ptr<'k, Global, f32>,
-    /// Which tokens come through the ring, if any do: for groups of eight heads at most.
-    pub streamed: Option<Streamed<'k>>,
-    /// How the tokens were chosen, where they are not all tokens of a row; none of them is
-    /// streamed, and there is no window.
-    pub selected: Option<TokenSelection<'k>>,
-    /// The newest token's keys and values as packets, which `q` is too then: of a program of one
-    /// row of pools of bf16, whose tokens are not chosen.
-    pub newest: Option<Newest<'k>>,
-    /// Where they are merged.
-    pub merged: Merged<'k>,
-}
-
-/// Numbers of heads, dimensions, splits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HeadCounts {
-    /// Query heads.
-    pub heads: u32,
-    /// Key and value heads.
-    pub kv_heads: u32,
-    /// Dimensions of a head: a multiple of 8.
-    pub dim: u32,
-    /// Splits of the tokens.
-    pub splits: u32,
-}
-
-/// Query heads that one pass over the tokens serves: the n8 of the second MMA.
-pub(super) const TOGETHER: u32 = 8;
-
-impl HeadCounts {
-    /// Bytes of shared memory for the warps' results, where activations lie elsewhere.
-    pub fn scratch_bytes(self, warps: u32) -> u32 {
-        warps * self.group().min(TOGETHER) * self.pitch() * 4
-    }
-
-    /// Floats of a warp's part of a head.
-    fn pitch(self) -> u32 {
-        self.dim + 2
-    }
-
-    /// The partial results of the warps for `heads` query heads.
-    fn parts<'k>(self, team: ConsumerWarps<'k>, heads: u32, memory: Ptr<'k, Shared, f32>) -> WarpParts<'k> {
-        let HeadCounts { dim, .. } = self;
-        WarpParts { k: team.k, memory, warps: team.warps, heads, lines: heads, dim, pitch: self.pitch() }
-    }
-
-    /// Whether one pass over the tokens serves all heads of a group: what passes through the ring
-    /// is there once.
-    pub fn is_one_pass(self) -> bool {
-        self.group() <= TOGETHER
-    }
-
-    /// Query heads of a kv head.
-    pub(super) fn group(self) -> u32 {
-        self.heads / self.kv_heads
-    }
-}
 
 /// Computes the split of every row, and merges the splits of those that it arrives last at. `ring`
 /// has the stages of the tokens that are streamed, row by row.
@@ -141,46 +56,6 @@ pub fn attention<'k>(
         }
     });
     work.arrive(team, scratch, counted);
-}
-
-impl SplitAttention<'_> {
-    /// Checks the modifier, and that a window is one of all tokens of a row.
-    fn check(self) -> Result<(), AttentionError> {
-        match (self.selected, self.modifier.window) {
-            (Some(_), Some(window)) => Err(AttentionError::WindowOfSelected { window }),
-            _ => self.modifier.check(),
-        }
-    }
-}
-
-/// One pass over the tokens for up to eight query heads of a row.
-#[derive(Clone, Copy)]
-pub(super) struct AttentionPass<'k> {
-    pub team: ConsumerWarps<'k>,
-    pub work: SplitAttention<'k>,
-    pub row: Val<'k, u32>,
-    pub begin: Val<'k, u32>,
-    pub end: Val<'k, u32>,
-    /// Whether the row's newest token is the last of them.
-    pub is_last: Val<'k, bool>,
-    /// The first token that the row sees, where a window hides others.
-    pub first_seen: Option<Val<'k, u32>>,
-    /// Whether the row has no other tokens.
-    single: Val<'k, bool>,
-    /// First query head.
-    pub first: Val<'k, u32>,
-    /// Query heads.
-    pub count: u32,
-    /// The tokens that are streamed: where they begin and end.
-    pub streamed: Option<(Streamed<'k>, [Val<'k, u32>; 2])>,
-}
-
-/// What a warp carries from block to block: of the head `lane / 4` the maximum (of scores times
-/// log2 e) and this lane's part of the sum; of the heads `2·(lane mod 4)` and the next the output.
-pub(super) struct Running<'k> {
-    most: tilewright_codegen::build::Var<'k, f32>,
-    sum: tilewright_codegen::build::Var<'k, f32>,
-    out: Vec<Accumulator<'k, f32>>,
 }
 
 impl<'k> AttentionPass<'k> {
@@ -287,34 +162,6 @@ impl<'k> AttentionPass<'k> {
                 lanes.mma(out, values, [p0, p1]);
                 rest.into_iter().for_each(|rest| lanes.mma(out, values, rest));
             }
-        }
-    }
-}
-
-impl<'k> Running<'k> {
-    /// Stores this warp's part of a pass.
-    fn store(&self, pass: AttentionPass<'k>, parts: &WarpParts<'k>) {
-        let k = parts.k;
-        let run = pass.lanes().run;
-        let height = pass.lanes().height();
-        let group = k.lane() / 4;
-        let column = k.lane() % 4;
-        let sum = [1u32, 2].into_iter().fold(self.sum.get(), |sum, bits| sum + sum.shfl_bfly(bits));
-        k.when(column.eq(0) & group.lt(parts.heads), || {
-            parts.store_stats(parts.line(k.warp(), group), [self.most.get(), sum]);
-        });
-        for (rows, out) in self.out.chunks(run as usize / 2).enumerate() {
-            pass.lanes().guarded(height * rows as u32, height, group * run, |at| {
-                for next in 0..2u32 {
-                    let head = column * 2 + next;
-                    k.when(head.lt(parts.heads), || {
-                        let line = parts.line(k.warp(), head).at(at);
-                        for (j, out) in out.iter().enumerate() {
-                            line.at(2 * j).store_vec([out.get(next), out.get(2 + next)]);
-                        }
-                    });
-                }
-            });
         }
     }
 }

@@ -23,30 +23,10 @@ use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 
 use super::{HeadCounts, Shares, SplitAttention};
 use crate::attention::merge::PartialAttention;
-use crate::gemv::linear::{ActivationOutput, LinearScratch};
+use crate::attention::split::{Merged, SplitSignal};
+use crate::gemv::linear::LinearScratch;
 use crate::tile::{AccessMode, Array, Float};
 use crate::warps::ConsumerWarps;
-
-/// The result of the merge, and how splits signal each other.
-#[derive(Clone, Copy)]
-pub struct Merged<'k> {
-    /// The result, `[rows, heads, dim]`.
-    pub out: ActivationOutput<'k>,
-    /// How splits know of each other.
-    pub parts: SplitSignal<'k>,
-}
-
-/// How the splits of a row and kv head signal that they are complete.
-#[derive(Clone, Copy)]
-pub enum SplitSignal<'k> {
-    /// Arrivals, u32 `[rows, kv_heads, ARRIVAL]`, of which the first of each is used; zeros before
-    /// the first launch.
-    Counted(Ptr<'k, Global, u32>),
-    /// Packets of f32, `[rows, heads, splits, dim + 2]`: `m`, `l` and the unnormalised sums of
-    /// each. The first split's block waits for the others, so none of these may follow it, nor
-    /// another that waits, on a block.
-    Packets(Array<'k>),
-}
 
 /// Splits whose loads are in flight together; of packets half as many, which are looked at until
 /// all are there.

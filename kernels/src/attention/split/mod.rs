@@ -13,11 +13,13 @@
 mod blocks;
 mod device;
 mod merge;
+mod pass;
+mod problem;
 mod queries;
 mod selected;
 mod shares;
 
-pub use device::{HeadCounts, SplitAttention, attention};
-pub use merge::{Merged, SplitSignal};
+pub use device::attention;
+pub use problem::{HeadCounts, Merged, SplitAttention, SplitSignal};
 pub use selected::TokenSelection;
 pub use shares::{Hidden, Shares};

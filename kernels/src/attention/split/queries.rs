@@ -4,7 +4,8 @@
 use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 
 use super::HeadCounts;
-use super::device::{AttentionPass, TOGETHER};
+use crate::attention::split::pass::AttentionPass;
+use crate::attention::split::problem::TOGETHER;
 use crate::gemv::linear::LinearScratch;
 use crate::kv::{Newest, PagedPool, PoolArray, TokenBlock};
 use crate::tile::Array;

@@ -5,11 +5,12 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
+use super::KvTransport;
 use super::bound::{AttendedValues, CachedHead, Visible};
 use super::cache::Cache;
-use super::{KvTransport, modifier, one_of, page_tokens, positive, scored, variant};
 use crate::attention::decode::{Decode, Layout};
 use crate::attention::prefill::Kv;
+use crate::attention::trial::draws::{modifier, one_of, page_tokens, positive, scored, variant};
 use crate::attention::{ScoreModifier, ScoreVariant};
 use crate::kv::Tma;
 

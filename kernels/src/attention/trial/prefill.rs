@@ -5,10 +5,11 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
+use super::KvTransport;
 use super::bound::{AttendedValues, CachedHead, Visible};
 use super::cache::{Cache, starts};
-use super::{KvTransport, modifier, one_of, page_tokens, positive, scored, variant};
 use crate::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
+use crate::attention::trial::draws::{modifier, one_of, page_tokens, positive, scored, variant};
 use crate::attention::{ScoreModifier, ScoreVariant};
 use crate::kv::Tma;
 

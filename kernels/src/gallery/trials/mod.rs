@@ -12,9 +12,10 @@ mod transpose;
 mod two_products;
 mod unit_rows;
 
-use crate::shipped::ShippedEntry;
 use tilewright_codegen::ir::Needs;
 use tilewright_codegen::trial::Shipped;
+
+use crate::shipped_entry::ShippedEntry;
 
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {

@@ -36,30 +36,21 @@
 //! | 2048 × 8192 | 64 × 128, 8 | 1 | 4 | 128 | 2.00 | 7.3 | 9.2 |
 //! | 128256 × 2048 | 248 × 64, 4 | 2 | 1 | 132 | 1.13 | 114.2 | 117.1 |
 
-use super::WeightRows;
 use super::choose_codes::{choose_codes, predict_codes};
-use super::{HopperPlan, HopperTuning};
+use super::costs::IN_FLIGHT;
+use super::{HopperPlan, HopperTuning, WeightRows};
 use crate::gemv::Strip;
+use crate::gemv::hopper::costs::{CYCLES, EXCHANGE, INGRESS, LEAST, MEET, MEMORY};
 use crate::gemv::packed::DEPTH;
 
-/// Bytes that memory brings in a microsecond, of an H200.
-pub(super) const MEMORY: f64 = 4.6e6;
 /// Bytes that L2 gives all multiprocessors in a microsecond.
 const L2: f64 = 11e6;
-/// Bytes that a multiprocessor takes in in a microsecond.
-pub(super) const INGRESS: f64 = 80e3;
 /// The part of L2's own time that comes to memory's.
 const SHARE_OF_L2: f64 = 0.02;
 /// Bytes of weights that come to a multiprocessor in a microsecond, whatever else it takes in.
 const WEIGHTS: f64 = 35.5e3;
 /// Microseconds from asking for a stage to its arrival while memory is busy.
 const LATENCY: f64 = 1.5;
-/// Bytes of sums that others of its cluster send a block in a microsecond.
-pub(super) const EXCHANGE: f64 = 25e3;
-/// Microseconds that an exchange takes beside.
-pub(super) const MEET: f64 = 1.0;
-/// Cycles of a microsecond.
-pub(super) const CYCLES: f64 = 1750.0;
 /// Cycles of a stage beside its products.
 const CHAIN: f64 = 400.0;
 /// What a stage fewer than this many costs, as a part of the whole.
@@ -69,26 +60,8 @@ const LARGE: u32 = 24;
 /// Microseconds that each doubling of a cluster costs where it gains nothing.
 const CLUSTER: f64 = 0.1;
 
-/// Most and fewest stages on their way to a block. As many as there are keep an H200 no busier, and
-/// what a warpgroup issues then waits for them: at 64 vectors 3 of 16 KB gain 4 % of 4096 × 4096
-/// and 5 % of 2048 × 8192 and lose nothing on five other shapes; 2 lose 9 % of 4096 × 14336. Of
-/// stages of 28 KB 4 and 5 lose 0.8 % of a whole step of Llama-3.1-8B, and 2 lose nothing.
-const IN_FLIGHT: [u32; 2] = [3, 2];
 /// Bytes on their way to a block that keep memory busy: of larger stages fewer are.
 const BYTES_IN_FLIGHT: u32 = 48 << 10;
-
-/// What is chosen where nothing else goes.
-pub(super) const LEAST: HopperTuning = HopperTuning {
-    warpgroups: 1,
-    strips: 8,
-    stage_tiles: 2,
-    stages: 12,
-    in_flight: IN_FLIGHT[0],
-    multicast: 1,
-    splits: 1,
-    vectors: 0,
-    per_sm: 1,
-};
 
 /// Estimates the microseconds of a plan on a number of multiprocessors; infinite where blocks that
 /// meet are not resident together.

@@ -25,10 +25,9 @@
 //! | 512 × 4096 × 14336 | 128 × 128, 128 | 85.3 | with k of 64: 92 to 96; 128 × 256, 64: 131 |
 //! | 4096 × 14336 × 4096 | 128 × 256, 64 | 700 | 192 × 160, 64: 749; 192 × 128, 64: 842 |
 
-use super::WeightRows;
-use super::choose::{CYCLES, EXCHANGE, INGRESS, LEAST, MEET, MEMORY};
-use super::{HopperPlan, HopperTuning};
+use super::{HopperPlan, HopperTuning, WeightRows};
 use crate::gemv::Strip;
+use crate::gemv::hopper::costs::{CYCLES, EXCHANGE, INGRESS, LEAST, MEET, MEMORY};
 
 /// Instructions of a warp that make the operand of a step: of codes of 4 bits with scales of bf16,
 /// and of others.

@@ -11,11 +11,9 @@
 
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Param, Ptr, Shared, TensorMap, Val};
-use tilewright_codegen::device::{Outside, Promotion, TensorShape, TileSwizzle};
 use tilewright_codegen::ir::attr::Fp8;
-use tilewright_layout::{DType, Layout, Swizzle, Swizzled};
+use tilewright_layout::{Layout, Swizzle, Swizzled};
 
-use super::tiles::HopperPlan;
 use crate::gemv::convert::AND_OR;
 use crate::gemv::packed::{BYTES, DEPTH, leaf, modes};
 use crate::gemv::{Codes, Strip};
@@ -25,7 +23,7 @@ use crate::ring::Pieces;
 use crate::tile::{Float, Index, LayoutTensor, RegisterTensor};
 
 /// Bytes of a row of factors of a strip: the least that the copy engine brings.
-const ROW: u32 = 16;
+pub(super) const ROW: u32 = 16;
 /// What a row's place in shared memory is a multiple of.
 const ALIGNED: u32 = 128;
 /// Words of a lane of a tile, and lanes of a row.
@@ -49,24 +47,15 @@ pub(super) type StepOperand<'k> = RegisterTensor<'k, u32, <bf16 as InputType>::W
 /// A stage of codes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CodeStage {
-    codes: Codes,
-    strips: u32,
-    tiles: u32,
+    pub(super) codes: Codes,
+    pub(super) strips: u32,
+    pub(super) tiles: u32,
     /// k of a tile, and of weights of a row that share their factors.
-    depth: u32,
-    span: u32,
+    pub(super) depth: u32,
+    pub(super) span: u32,
 }
 
 impl CodeStage {
-    /// The stage of a plan; `None` for bf16 weights.
-    pub fn of(plan: &HopperPlan) -> Option<CodeStage> {
-        let strip = plan.strip;
-        let tuning = plan.tuning;
-        let strips = tuning.strips;
-        let tiles = tuning.stage_tiles;
-        strip.codes().map(|codes| CodeStage { codes, strips, tiles, depth: strip.depth(), span: strip.span() })
-    }
-
     /// Whether packed stages are whole numbers of these, and groups lie in them as they are read.
     pub fn is_part_of(self, strip: Strip) -> bool {
         let k = self.tiles * self.depth;
@@ -112,21 +101,6 @@ impl CodeStage {
     /// A layout of the stage's memory that begins at a multiple of the swizzle's period.
     pub fn memory(self, lines: Swizzle) -> Swizzled {
         Swizzled::new(lines, 0, leaf(self.bytes() / 2, 1))
-    }
-
-    /// Factors as boxes of the copy engine: 16 bytes, row of the strip, strip.
-    pub fn factors_map(self, plan: &HopperPlan) -> TensorShape {
-        let strip = plan.strip;
-        let eight = ROW / 2;
-        TensorShape {
-            dtype: DType::BF16,
-            dims: [eight, strip.bytes() / ROW, plan.n.div_ceil(Strip::ROWS)].map(u64::from).to_vec(),
-            strides: [ROW, strip.bytes()].map(u64::from).to_vec(),
-            tile: vec![eight, 1, self.strips],
-            swizzle: TileSwizzle::None,
-            outside: Outside::Zero,
-            promotion: Promotion::None,
-        }
     }
 
     /// Brings chunk `chunk` of k of the strips from `strip` on.

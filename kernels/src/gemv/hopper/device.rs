@@ -10,6 +10,7 @@ use super::exchange::Exchange;
 use super::finish::HopperResults;
 use super::runs::ResultRuns;
 use super::tiles::{ActivationRing, HopperPlan, WeightRing};
+use crate::gemv::hopper::share::{BlockShare, BlockTile};
 use crate::gemv::packed::DEPTH;
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
 use crate::ring::{
@@ -20,27 +21,6 @@ use crate::warps::ConsumerWarps;
 
 /// What a stage of either ring holds.
 type HopperStage = (StageTile<bf16, Swizzled>,);
-
-/// A block's part of the product: one tile of a group of tiles that share activations, and one
-/// share of k.
-#[derive(Clone, Copy)]
-pub(super) struct BlockShare<'a, 'k> {
-    k: &'k Builder,
-    pub plan: &'a HopperPlan,
-    /// Which tile of its group.
-    pub member: Val<'k, u32>,
-    /// Which share of k.
-    pub split: Val<'k, u32>,
-}
-
-/// A tile that a block computes.
-#[derive(Clone, Copy)]
-pub(super) struct BlockTile<'k> {
-    /// Which tile of the rows.
-    pub rows: Val<'k, u32>,
-    /// Its first vector, where vectors have several tiles.
-    pub vector: Option<Val<'k, u32>>,
-}
 
 /// Tensor maps of weights: of bf16 or codes, and of codes' factors.
 #[derive(Clone, Copy)]

@@ -7,8 +7,8 @@
 use tilewright_codegen::build::{Builder, Mbarrier, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{ClusterArriveOrder, ProxyFence};
 
-use super::device::BlockShare;
 use super::tiles::{HopperPlan, PAD};
+use crate::gemv::hopper::share::BlockShare;
 use crate::warps::ConsumerWarps;
 
 /// A block's end of it.

@@ -1,18 +1,20 @@
 //! The standalone kernel.
 
+use crate::gemv::GemvEpilogue;
+use tilewright_codegen::build::{block, record};
+use tilewright_codegen::ir::attr::ClusterArriveOrder;
+use tilewright_codegen::ir::{Arch, Kernel};
+
 use super::WeightRows;
 use super::codes::CodeStage;
-use super::device::{BlockShare, HopperInputs, WeightMaps};
+use super::device::{HopperInputs, WeightMaps};
 use super::exchange::Exchange;
 use super::finish::HopperResults;
 use super::tiles::{ActivationRing, HopperPlan};
 use crate::activation::Activation;
 use crate::gemm::{Argument, GemmBuffer, PlannedLaunch};
-use crate::gemv::GemvEpilogue;
+use crate::gemv::hopper::share::BlockShare;
 use crate::ring::{Ring, start};
-use tilewright_codegen::build::{block, record};
-use tilewright_codegen::ir::attr::ClusterArriveOrder;
-use tilewright_codegen::ir::{Arch, Kernel};
 
 /// `y[m, n] = Σ_k x[m, k] · w[n, k]` with an epilogue, by `wgmma`.
 ///

@@ -7,9 +7,9 @@
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::WeightRows;
-use super::device::{BlockShare, BlockTile};
 use super::finish::{HopperResults, RunOperands, RunSums};
 use crate::gemv::Strip;
+use crate::gemv::hopper::share::{BlockShare, BlockTile};
 use crate::warps::ConsumerWarps;
 
 /// Rounds of runs that are unrolled.

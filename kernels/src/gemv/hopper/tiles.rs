@@ -4,6 +4,7 @@
 //! them, over its share of k. It goes through k in *chunks*, a stage of weights and one of
 //! activations; where activations are many, a stage of weights meets several.
 
+use super::codes::ROW;
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared};
 use tilewright_codegen::device::{Outside, Promotion, TensorShape, TileSwizzle};
@@ -515,6 +516,32 @@ impl HopperPlan {
             swizzle: TileSwizzle::Bytes128,
             outside: Outside::Zero,
             promotion: Promotion::Bytes256,
+        }
+    }
+}
+
+impl CodeStage {
+    /// The stage of a plan; `None` for bf16 weights.
+    pub fn of(plan: &HopperPlan) -> Option<CodeStage> {
+        let strip = plan.strip;
+        let tuning = plan.tuning;
+        let strips = tuning.strips;
+        let tiles = tuning.stage_tiles;
+        strip.codes().map(|codes| CodeStage { codes, strips, tiles, depth: strip.depth(), span: strip.span() })
+    }
+
+    /// Factors as boxes of the copy engine: 16 bytes, row of the strip, strip.
+    pub fn factors_map(self, plan: &HopperPlan) -> TensorShape {
+        let strip = plan.strip;
+        let eight = ROW / 2;
+        TensorShape {
+            dtype: DType::BF16,
+            dims: [eight, strip.bytes() / ROW, plan.n.div_ceil(Strip::ROWS)].map(u64::from).to_vec(),
+            strides: [ROW, strip.bytes()].map(u64::from).to_vec(),
+            tile: vec![eight, 1, self.strips],
+            swizzle: TileSwizzle::None,
+            outside: Outside::Zero,
+            promotion: Promotion::None,
         }
     }
 }

@@ -1,5 +1,11 @@
 //! Trials of the kernel: shapes, inputs, what must come out.
 
+use crate::quant::CodeFormat;
+use half::bf16;
+use tilewright_codegen::ir::{Arch, Needs};
+use tilewright_codegen::trial::{Bound, Draw, Expected, Trial};
+use tilewright_codegen::verify::{VerifyErrors, verify};
+
 use super::oracle::{Given, expected};
 use super::{HopperPlan, HopperTuning, WeightRows, choose, step};
 use crate::activation::{Activation, SoftCap};
@@ -8,14 +14,10 @@ use crate::gemm::GemmBuffer;
 use crate::gemv::{CodePacker, Codes, Epilogue, GemvEpilogue, HeadPages, Strip, pack};
 use crate::kv::{PoolType, swizzled};
 use crate::norm::SLOT;
-use crate::quant::{Code, CodeFormat};
-use crate::shipped::ShippedEntry;
+use crate::quant::Code;
+use crate::shipped_entry::ShippedEntry;
 use crate::stored;
 use crate::tile::Float;
-use half::bf16;
-use tilewright_codegen::ir::{Arch, Needs};
-use tilewright_codegen::trial::{Bound, Draw, Expected, Trial};
-use tilewright_codegen::verify::{VerifyErrors, verify};
 
 /// One multiplication, planned for a number of multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

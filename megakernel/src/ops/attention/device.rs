@@ -13,9 +13,10 @@ use tilewright_layout::DType;
 use super::stream::fill;
 use super::{Attention, Selection};
 use crate::program::Span;
+use crate::vm::Unsupported;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, KvPools, Planned, Planner, RingFeed, ScaledCode, SharedBytes, Storage,
-    TokenFields, TokenStream, Unsupported, WeightStages, multiple, rows_of,
+    TokenFields, TokenStream, WeightStages, multiple, rows_of,
 };
 
 impl DeviceOp for Attention {

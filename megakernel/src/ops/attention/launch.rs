@@ -9,7 +9,8 @@ use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout, hopper, w
 use tilewright_kernels::kv::{CpAsync, KvFamily, PoolType, Tma, WidenPages, is_swizzled};
 
 use super::Attention;
-use crate::vm::device::{Unsupported, multiple};
+use crate::vm::Unsupported;
+use crate::vm::device::multiple;
 use crate::vm::graph::{GraphPlanner, GraphTuning, LaunchArg, LaunchGrid, LaunchMemory, LaunchOp, RowHeads, Scratch};
 
 /// Tokens of its tiles where `mma.sync` copies them.

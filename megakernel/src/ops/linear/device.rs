@@ -15,10 +15,12 @@ use tilewright_kernels::tile::{Copies, Float, MAX_DEVICES};
 use super::tile::{Waits, plan_a_operand};
 use super::{Linear, LinearInput, LinearOutput, TileCode};
 use crate::program::{BufferId, Span};
+use crate::vm::Unsupported;
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, Rows, ScaledCode, SharedBytes, Storage, Stretch,
-    Unsupported, WeightStages, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, ScaledCode, SharedBytes, Storage, Stretch,
+    WeightStages, multiple, rows_of,
 };
+use crate::vm::resident::Rows;
 
 impl DeviceOp for Linear {
     fn rows(&self) -> Span {

@@ -5,7 +5,7 @@ use tilewright_kernels::gemv::hopper::WeightRows;
 
 use super::device::cap_of;
 use super::{Linear, LinearInput, LinearOutput};
-use crate::vm::device::Unsupported;
+use crate::vm::Unsupported;
 use crate::vm::graph::{GraphPlanner, LaunchOp, NormActivations, NormOf, ProductInput, RowHeads, Scratch};
 
 impl LaunchOp for Linear {

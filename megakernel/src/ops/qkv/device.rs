@@ -11,10 +11,12 @@ use tilewright_kernels::tile::Float;
 use super::{KeyOutput, Qkv};
 use crate::ops::linear::{InputCode, InputFields, TileCode, Waits, plan_a_operand};
 use crate::program::Span;
+use crate::vm::Unsupported;
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, KvPools, Planned, Planner, RotationRows, Rows, SharedBytes, Storage,
-    Stretch, Unsupported, WeightStages, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, KvPools, Planned, Planner, RotationRows, SharedBytes, Storage, Stretch,
+    WeightStages, rows_of,
 };
+use crate::vm::resident::Rows;
 
 impl DeviceOp for Qkv {
     fn rows(&self) -> Span {

@@ -5,7 +5,7 @@ use tilewright_kernels::gemv::hopper::WeightRows;
 
 use super::{KeyOutput, Qkv};
 use crate::ops::linear::launched_activations;
-use crate::vm::device::Unsupported;
+use crate::vm::Unsupported;
 use crate::vm::graph::{Appended, GraphPlanner, HeadsOut, HeadsPart, LaunchOp, ProductInput, RowHeads, Scratch};
 
 impl LaunchOp for Qkv {

@@ -9,8 +9,9 @@ use tilewright_kernels::tile::Float;
 
 use super::{HeadOutput, Rope};
 use crate::program::Span;
+use crate::vm::Unsupported;
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RotationRows, Unsupported, WeightStages, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RotationRows, WeightStages, rows_of,
 };
 
 impl DeviceOp for Rope {

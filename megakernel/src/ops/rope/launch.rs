@@ -1,7 +1,7 @@
 //! Heads that are normalised and rotated by a launch of their own.
 
 use super::{HeadOutput, Rope};
-use crate::vm::device::Unsupported;
+use crate::vm::Unsupported;
 use crate::vm::graph::{GraphPlanner, HeadsOut, HeadsPart, LaunchOp};
 
 impl LaunchOp for Rope {

@@ -3,9 +3,10 @@
 use bytemuck::{bytes_of, bytes_of_mut};
 
 use super::record::{BlockRecord, TaskRecord, sum};
-use super::{DeviceMachine, LaunchError, Plan};
+use super::{DeviceMachine, Plan};
 use crate::program::TaskId;
 use crate::validate::Placed;
+use crate::vm::LaunchError;
 
 /// Something that is wrong in the tables of a machine until [`DeviceMachine::mend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

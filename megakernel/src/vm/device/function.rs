@@ -7,11 +7,12 @@ use std::ops::{Deref, DerefMut};
 use bytemuck::{Pod, bytes_of, bytes_of_mut};
 use tilewright_kernels::gemv::linear::{HeldForm, WeightStages};
 
+use super::Planner;
 use super::kernel::{Call, RingFeed};
 use super::record::{FIELDS, TaskRecord};
 use super::storage::KvPools;
-use super::{Planner, Unsupported};
 use crate::program::Span;
+use crate::vm::Unsupported;
 
 /// The device's side of an op's row.
 pub trait DeviceOp {

@@ -1,25 +1,25 @@
 //! What the rows of ops ask a planner: types, extents, places, streams, tables.
 
+use crate::edges::SplitActivations;
 use std::mem::offset_of;
 
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::{HeldForm, Reordering, ScaledForm};
 use tilewright_kernels::gemv::{Codes, CodesError, Deal, Strip};
-use tilewright_kernels::kv::{PagedPool, PoolType, SplitPages};
+use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use tilewright_layout::DType;
 
-use super::place::ALIGN;
-use super::plan::{Lengths, RotationTable};
 use super::planner::Planner;
 use super::record::{PAIRS, PART, PHASES, TaskRecord};
 use super::storage::{KvPools, RotationRows, ScaledCode, Storage};
-use super::stream::{Rows, Stream};
-use super::{DeviceOptions, Planned, Stretch, Taken, Unsupported};
-use crate::edges::SplitActivations;
+use super::{DeviceOptions, Planned, Stretch, Taken};
 use crate::ops::{Rotation, RowCells};
 use crate::program::{Buffer, BufferId, BufferKind, Source, Span, Task, float_of};
+use crate::vm::resident::kv::ALIGN;
+use crate::vm::resident::{RotationTable, Rows, Stream, pool_fits};
+use crate::vm::{Lengths, Unsupported};
 
 /// Buffers on several devices that get one result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -478,16 +478,6 @@ fn short(what: &'static str, found: usize) -> Result<u16, Unsupported> {
 /// If it is none.
 pub fn multiple(what: &'static str, found: u32, of: u32, expected: &'static str) -> Result<(), Unsupported> {
     if found.is_multiple_of(of) { Ok(()) } else { Err(Unsupported::Number { what, found: found as usize, expected }) }
-}
-
-/// Checks that the places of a pool's elements have 32 bits, as kernels compute them.
-///
-/// # Errors
-/// If there are more elements.
-pub fn pool_fits(extents: [u32; 4]) -> Result<(), Unsupported> {
-    let found = extents.iter().fold(1usize, |product, &extent| product.saturating_mul(extent as usize));
-    let error = Unsupported::Number { what: "elements of a KV pool", found, expected: "fewer than 2^32" };
-    PagedPool::elements(extents).map(drop).ok_or(error)
 }
 
 /// Rows of a task: what an MMA's operand holds.

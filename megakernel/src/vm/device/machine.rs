@@ -13,18 +13,16 @@ use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
 use super::kernel::{Feeds, TIMES};
-use super::load::BoundWeights;
 use super::part::{DevicePart, Given};
 use super::record::BlockRecord;
-use super::run::MAX_STEPS;
 use super::watch::{EachStep, Ended, Watch};
-use super::{AbortHandle, DeviceKernels, DeviceKv, DeviceOptions, LaunchError, LoadError, Plan, TaskTimes, status};
+use super::{DeviceOptions, Plan, TaskTimes, status};
 use crate::program::{BufferId, BufferKind, TaskId};
 use crate::validate::Placed;
-use crate::vm::reference::bind;
-use crate::vm::reference::cells::CellLimits;
-use crate::vm::reference::roles::CellRoles;
-use crate::vm::reference::{AccessError, KvError, RequestSlot};
+use crate::vm::cells::{CellLimits, CellRoles};
+use crate::vm::resident::stored::BoundWeights;
+use crate::vm::resident::{DeviceKernels, DeviceKv};
+use crate::vm::{AbortHandle, AccessError, KvError, LaunchError, LoadError, MAX_STEPS, RequestSlot, binding};
 use crate::weights::Weights;
 
 /// A placed program on one or several devices: weights, KV pools, and one persistent kernel.
@@ -45,7 +43,7 @@ use crate::weights::Weights;
 /// use tilewright_megakernel::model::{LlamaSpec, Rope};
 /// use tilewright_megakernel::schedule::schedule;
 /// use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
-/// use tilewright_megakernel::vm::reference::StepCells;
+/// use tilewright_megakernel::vm::StepCells;
 /// use tilewright_megakernel::weights::RandomWeights;
 ///
 /// let spec = LlamaSpec {
@@ -164,9 +162,9 @@ impl DeviceMachine {
             return Err(LoadError::Devices { wanted, found });
         }
         if let Some(kv) = kv {
-            kv.check(&placed, &plan.places)?;
+            kv.check(&placed, |buffer| plan.places.offset(buffer))?;
         }
-        let (cells, limits) = bind::cells(&placed)?;
+        let (cells, limits) = binding::cells(&placed)?;
         let total: u64 = (0..found).map(|number| plan.packed_of(number)).sum();
         let mut parts = Vec::with_capacity(found);
         let mut before = 0;
@@ -179,7 +177,10 @@ impl DeviceMachine {
         }
         let kv = match kv {
             Some(kv) => kv.clone(),
-            None => DeviceKv::new(&placed, &plan.places, parts.iter().map(|part| part.memory.pools.clone()).collect()),
+            None => {
+                let memory = parts.iter().map(|part| part.memory.pools.clone()).collect();
+                DeviceKv::new(&placed, |buffer| plan.places.offset(buffer), memory)
+            }
         };
         let words = status::TOKENS as usize + MAX_STEPS * plan.rows as usize;
         let status = parts[0].device.mapped::<u32>(words)?;

@@ -3,6 +3,8 @@
 use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_kernels::gemv::linear::Early;
 
+use crate::vm::resident::Dealing;
+
 /// Choices of the device machine: they change speed, and results at most by the order of sums.
 ///
 /// | option | what it changes of the order of sums |
@@ -104,33 +106,6 @@ pub struct DeviceOptions {
     /// Whether a launch may propose tokens of one sequence to its rows
     /// ([`DeviceMachine::propose`](super::DeviceMachine::propose)).
     pub propose: bool,
-}
-
-/// The order of a stream's stages among the packed weights
-/// ([`Deal`](tilewright_kernels::gemv::Deal)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dealing {
-    /// In their order: what an SM reads is contiguous.
-    InOrder,
-    /// Strips dealt round the SMs: the first strip of each SM's part, then the second.
-    Strips,
-    /// Stages dealt round the SMs: what all SMs read at a time is contiguous.
-    Stages,
-}
-
-impl Dealing {
-    /// All of them, each with the name that settings have for it.
-    pub const ALL: [(&'static str, Dealing); 3] =
-        [("order", Dealing::InOrder), ("strips", Dealing::Strips), ("stages", Dealing::Stages)];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dealing::InOrder => "order",
-            Dealing::Strips => "strips",
-            Dealing::Stages => "stages",
-        }
-    }
 }
 
 /// Threads of a warpgroup.

@@ -8,12 +8,11 @@
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{Reordering, columns};
 
-use super::Unsupported;
-use super::load::BoundWeights;
-use super::place::ALIGN;
 use super::planner::Planner;
 use crate::program::{BufferId, Program};
-use crate::vm::reference::BindError;
+use crate::vm::resident::kv::ALIGN;
+use crate::vm::resident::stored::BoundWeights;
+use crate::vm::{BindError, Unsupported};
 
 /// A table of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]

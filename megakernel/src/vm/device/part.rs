@@ -5,11 +5,13 @@ use half::bf16;
 use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Kernel, Mapped, Stream};
 
 use super::kernel::{BEGUN, HALT, OWN_COUNTERS, PITCH, TIMES};
-use super::load::{self, BoundWeights};
+use super::load;
 use super::record::BlockRecord;
-use super::run::MAX_ENDS;
-use super::{DeviceKernels, DeviceKv, Lengths, LoadError, Plan, text};
+use super::{Plan, text};
 use crate::validate::Placed;
+use crate::vm::resident::stored::BoundWeights;
+use crate::vm::resident::{DeviceKernels, DeviceKv};
+use crate::vm::{Lengths, LoadError, MAX_ENDS};
 
 /// A device's part of a machine. Clones share everything.
 #[derive(Clone)]

@@ -1,11 +1,13 @@
 //! Where buffers lie in device memory.
 
+use crate::edges::ChosenEdges;
+use crate::edges::Merge;
 use tilewright_kernels::attention::split::Merged;
 
-use super::Unsupported;
-use crate::edges::{ChosenEdges, Merge};
 use crate::program::{Buffer, BufferId, BufferKind, Program};
-use crate::vm::reference::roles::cells;
+use crate::vm::Unsupported;
+use crate::vm::cells::cell_roles;
+use crate::vm::resident::kv::{ALIGN, bytes};
 
 /// The parts of device memory that a kernel gets a pointer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,9 +39,6 @@ pub struct Places {
     pub pools: u64,
 }
 
-/// Alignment of buffers: a line of L2.
-pub(super) const ALIGN: u64 = 128;
-
 impl Places {
     /// Lays out the buffers: activations that share an arena where the program says, everything
     /// else one after the other. Page tables come last, so that the places of the others do not
@@ -49,7 +48,7 @@ impl Places {
     pub fn new(program: &Program, edges: &ChosenEdges, plain: impl Fn(&Buffer) -> bool) -> Places {
         let arena = program.buffers.iter().filter_map(|b| Some(b.arena? + bytes(b))).max().unwrap_or(0);
         let state = arena.next_multiple_of(ALIGN);
-        let tables = cells(program).page_table;
+        let tables = cell_roles(program).page_table;
         let offsets = Vec::new();
         let merged = Vec::new();
         let scaled = Vec::new();
@@ -161,9 +160,4 @@ pub fn space(buffer: &Buffer) -> Space {
         BufferKind::KvPool => Space::Pools,
         BufferKind::Activation | BufferKind::Cell | BufferKind::Input | BufferKind::Output => Space::State,
     }
-}
-
-/// Bytes of a buffer.
-pub(super) fn bytes(buffer: &Buffer) -> u64 {
-    (buffer.elements().unwrap_or(0) * buffer.dtype.bytes()) as u64
 }

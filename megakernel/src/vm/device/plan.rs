@@ -1,18 +1,19 @@
 //! The plan: a placed program in the form that the generated kernel reads. Opcodes, tables, the
 //! order of the weights, memory.
 
-use thiserror::Error;
+use crate::edges::ChosenEdges;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemv::linear::HeldForm;
 use tilewright_kernels::gemv::{Codes, Deal};
 
 use super::planner::Planner;
 use super::record::SECTION_TASKS;
-use super::stream::TILE_BYTES;
-use super::{BlockRecord, DeviceOptions, Opcode, OrderTable, Places, Stream, Unsupported};
-use crate::edges::ChosenEdges;
-use crate::program::{BufferId, Program};
+use super::{BlockRecord, DeviceOptions, Opcode, OrderTable, Places};
 use crate::validate::Placed;
+use crate::vm::resident::stream::TILE_BYTES;
+use crate::vm::resident::{RotationTable, Stream};
+use crate::vm::unsupported::one_device;
+use crate::vm::{Lengths, NoFeedback, Unsupported};
 
 /// Entries of page tables that a block keeps in shared memory, of all rows together: of one and two
 /// rows, whose programs have most stages in the ring, and of more.
@@ -82,15 +83,6 @@ pub struct Plan {
     pub feedback: Result<Feedback, NoFeedback>,
 }
 
-/// Lengths of a program: parameters of its kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lengths {
-    /// Pages of each pool.
-    pub pages: u32,
-    /// Entries of a row of the page table.
-    pub table_width: u32,
-}
-
 /// Positions and page tables, the same for all tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellsPlan {
@@ -129,46 +121,6 @@ pub struct Feedback {
     pub next_token: u64,
     /// What every row asks for, where the program samples.
     pub request: Option<u64>,
-}
-
-/// Why the steps of a launch cannot feed each other; single steps run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the message names every field")]
-pub enum NoFeedback {
-    #[error("{found} cells hold {role}, a launch of many steps goes on with one; run single steps")]
-    Cells { role: &'static str, found: usize },
-    #[error("its ops leave next tokens in {found} places, a launch of many steps feeds one back; run single steps")]
-    Choices { found: usize },
-    #[error(
-        "it chooses among {tokens} tokens and embeds the first {rows}, a token that is fed back must be one of these; \
-         use an embedding of {tokens} rows"
-    )]
-    Vocab { tokens: usize, rows: usize },
-    #[error("nothing says what tokens it chooses among; write them by an op that says so, or run single steps")]
-    Unbounded,
-}
-
-/// Cosines and sines of every position.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RotationTable {
-    /// The weight buffer of frequencies.
-    pub inv_freq: BufferId,
-    /// Factor on both.
-    pub scale: f32,
-    /// Positions.
-    pub positions: usize,
-    /// Half the dimensions of a head.
-    pub half: usize,
-    /// Where it begins in the plain weights, bytes.
-    pub start: u64,
-}
-
-/// Refuses programs of several devices, for what runs on one.
-pub(in crate::vm) fn one_device(program: &Program) -> Result<(), Unsupported> {
-    match program.devices {
-        1 => Ok(()),
-        devices => Err(Unsupported::Devices { devices }),
-    }
 }
 
 impl Plan {

@@ -1,5 +1,10 @@
 //! The planner: streams, opcodes and records of every task, then memory.
 
+use crate::edges::ChosenEdges;
+use crate::edges::EdgeRule;
+use crate::edges::FlaggedUse;
+use crate::edges::PartialError;
+use crate::ops::Choice;
 use std::collections::HashMap;
 
 use tilewright_codegen::ir::Arch;
@@ -7,17 +12,18 @@ use tilewright_kernels::gemv::Deal;
 
 use super::orders::OrderTable;
 use super::place::Places;
-use super::plan::{CellsPlan, Feedback, Lengths, NoFeedback, Plan, RotationTable};
+use super::plan::{CellsPlan, Feedback, Plan};
 use super::record::{PART, PHASES, TaskRecord};
 use super::storage::KvPools;
-use super::stream::{Rows, Stream, TILE_BYTES};
 use super::tables::{Tables, plain_weights, tables};
-use super::{DeviceOptions, Opcode, Unsupported};
-use crate::edges::{ChosenEdges, EdgeRule, FlaggedUse, PartialError};
-use crate::ops::{Choice, Role};
+use super::{DeviceOptions, Opcode};
+use crate::ops::Role;
 use crate::program::{BufferId, Task, TaskId};
 use crate::validate::Placed;
-use crate::vm::reference::roles;
+use crate::vm::cells::cell_roles;
+use crate::vm::resident::stream::TILE_BYTES;
+use crate::vm::resident::{RotationTable, Rows, Stream};
+use crate::vm::{Lengths, NoFeedback, Unsupported};
 
 /// A plan in the making, as the rows of ops see it.
 pub struct Planner<'p> {
@@ -193,7 +199,7 @@ impl<'p> Planner<'p> {
     /// The cells that a launch feeds back, where the program has one of each and embeds every token
     /// that it may choose.
     fn feedback(&self) -> Result<Feedback, NoFeedback> {
-        let cells = roles::cells(self.placed);
+        let cells = cell_roles(self.placed);
         let one = |role: Role, list: &[BufferId]| match *list {
             [only] => Ok(self.places.offset(only)),
             _ => Err(NoFeedback::Cells { role: role.name(), found: list.len() }),

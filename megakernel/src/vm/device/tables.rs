@@ -2,13 +2,13 @@
 
 use bytemuck::bytes_of;
 
-use super::Unsupported;
 use super::record::{
     BlockRecord, SECTION_TASKS, SECTIONS, SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE, TaskRecord, WaitRecord, sum,
 };
 use crate::ops::AccessRole;
 use crate::program::{CounterId, Task, TaskId, Wait};
 use crate::validate::Placed;
+use crate::vm::Unsupported;
 
 /// Which weights are read as they are.
 pub(super) fn plain_weights(placed: &Placed) -> Vec<bool> {

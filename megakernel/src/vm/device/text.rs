@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use tilewright_kernels::sample::Request;
 
 use super::kernel::Feeds;
-use super::run::{NO_TOKEN, check_count};
-use super::{DeviceMachine, LaunchError, Plan};
-use crate::vm::reference::StepCells;
+use super::{DeviceMachine, Plan};
+use crate::vm::steps::check_count;
+use crate::vm::{LaunchError, NO_TOKEN, StepCells};
 
 // Words of the text in memory: numbers, then tokens.
 /// Tokens that there are.

@@ -1,50 +1,12 @@
 //! The host's eye on a launch: tokens as they come, an end on demand, and a watchdog.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tilewright_codegen::device::{DeviceError, Mapped, Stream};
-use tilewright_codegen::sim::Interrupt;
 
 use super::status;
-
-/// Ends launches from elsewhere: from another thread, from a handler of Ctrl-C.
-///
-/// An abort is for the launch that runs, or else for the next; the error that reports it takes it
-/// back.
-///
-/// ```
-/// use tilewright_megakernel::vm::device::AbortHandle;
-/// let handle = AbortHandle::default();
-/// handle.abort();
-/// assert!(handle.is_set() && handle.clone().is_set());
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct AbortHandle(Arc<AtomicBool>);
-
-impl AbortHandle {
-    /// Asks for the end.
-    pub fn abort(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    /// Whether the end is asked for.
-    pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// The same request for a simulated device, whose launches the host cannot reach otherwise.
-    pub fn interrupt(&self) -> Interrupt {
-        Arc::clone(&self.0).into()
-    }
-
-    /// Takes it back.
-    pub fn clear(&self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
+use crate::vm::AbortHandle;
 
 /// How long a launch that was told to end may take to end, unless the host has less patience with a
 /// step.

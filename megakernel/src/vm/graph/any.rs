@@ -1,5 +1,6 @@
 //! Graphs of one device or of several, under one type.
 
+use crate::lower::StepPlan;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +10,8 @@ use tilewright_kernels::sample::Request;
 
 use super::machine::EachLogits;
 use super::{Exchange, GraphMachine, GraphPeers, GraphPlan, GraphTuning, GraphWeights, ProductTuning};
-use crate::lower::StepPlan;
-use crate::vm::device::{
-    AbortHandle, DeviceKernels, DeviceKv, DeviceWeights, LaunchError, LoadError, Packed, Unsupported,
-};
-use crate::vm::reference::{AccessError, StepCells};
+use crate::vm::resident::{DeviceKernels, DeviceKv, DeviceWeights, Packed};
+use crate::vm::{AbortHandle, AccessError, LaunchError, LoadError, StepCells, Unsupported};
 use crate::weights::Weights;
 
 /// A model's weights row by row on one device, or on several that reach each other's memory, each

@@ -12,7 +12,7 @@ use super::plan::{ChoicePlan, LogitsPlan};
 use super::planner::{GraphPlanner, copying_warps};
 use super::products::{Multiply, OutputProjection};
 use super::run::LINES;
-use crate::vm::device::{MAX_ENDS, Unsupported};
+use crate::vm::{MAX_ENDS, Unsupported};
 
 /// Most rows that are chosen for at a time, and most that decode beside each other.
 pub(crate) const MOST_ALONE: u32 = 64;

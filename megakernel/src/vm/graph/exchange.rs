@@ -11,7 +11,7 @@ use super::planner::{GraphPlanner, RowHeads};
 use super::products::ProductInput;
 use super::tuning::Exchange;
 use crate::program::BufferId;
-use crate::vm::device::Unsupported;
+use crate::vm::Unsupported;
 
 /// Bytes more that a device may send to save a meeting, which takes 7 µs: NVLink 4 sends as many
 /// meanwhile.

@@ -14,7 +14,8 @@ use super::planner::{GraphPlanner, RowHeads, WARPS};
 use super::products::ProductInput;
 use crate::ops::{Rotation, RowCells};
 use crate::program::{BufferId, BufferKind};
-use crate::vm::device::{Unsupported, pool_fits};
+use crate::vm::Unsupported;
+use crate::vm::resident::pool_fits;
 
 /// Where heads go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

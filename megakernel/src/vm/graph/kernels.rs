@@ -6,7 +6,7 @@ use tilewright_codegen::device::{DeviceError, Kernel};
 use tilewright_codegen::ir;
 use tilewright_codegen::verify::{Verified, VerifyErrors, verify};
 
-use crate::vm::device::DeviceKernels;
+use crate::vm::resident::DeviceKernels;
 
 /// Kernels of a plan, in its order.
 pub(super) struct LazyKernels {

@@ -1,5 +1,6 @@
 //! The machine: kernels, memory, and steps as graphs.
 
+use crate::vm::cells::used_as;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,11 +14,9 @@ use super::plan::GraphPlan;
 use super::sequence::Sequences;
 use crate::lower::{LOGITS, StepPlan};
 use crate::program::BufferId;
-use crate::vm::device::{AbortHandle, DeviceKv, LaunchError, LoadError};
-use crate::vm::reference::bind;
-use crate::vm::reference::cells::CellLimits;
-use crate::vm::reference::roles::{self, CellRoles};
-use crate::vm::reference::{AccessError, StepCells};
+use crate::vm::cells::{CellLimits, CellRoles};
+use crate::vm::resident::DeviceKv;
+use crate::vm::{AbortHandle, AccessError, LaunchError, LoadError, StepCells, binding};
 
 /// A step of many rows on a device, as a graph of launches.
 ///
@@ -72,7 +71,7 @@ impl GraphMachine {
         device: Device,
         stream: Stream,
     ) -> Result<GraphMachine, LoadError> {
-        let (cells, limits) = bind::cells_of(&step, roles::used_as(step.cells().iter().copied()))?;
+        let (cells, limits) = binding::cells_of(&step, used_as(step.cells().iter().copied()))?;
         let graphs = BTreeMap::new();
         let choice = None;
         let logits = [None, None];

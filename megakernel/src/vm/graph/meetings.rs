@@ -9,7 +9,7 @@ use tilewright_kernels::exchange::{MEET_GAVE_UP, MEET_POLLS, MEET_WORDS};
 use super::launch::Scratch;
 use super::machine::GraphMachine;
 use super::peers::GraphPeers;
-use crate::vm::device::LaunchError;
+use crate::vm::LaunchError;
 
 /// How long a device waits for another, unless it is told otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -17,9 +17,10 @@ use super::run::LINES;
 use super::tuning::{Exchange, GraphOptions, GraphTuning, ProductTuning};
 use crate::lower::StepPlan;
 use crate::program::{self, BufferId, BufferKind, Program};
-use crate::vm::device::load::{self, BoundWeights};
-use crate::vm::device::one_device;
-use crate::vm::device::{DeviceKernels, DeviceKv, DeviceWeights, LoadError, MAX_ENDS, Packed, Unsupported};
+use crate::vm::resident::stored::{self, BoundWeights};
+use crate::vm::resident::{DeviceKernels, DeviceKv, DeviceWeights, Packed};
+use crate::vm::unsupported::one_device;
+use crate::vm::{LoadError, MAX_ENDS, Unsupported};
 use crate::weights::Weights;
 
 /// A model's weights row by row on a device, and the kernels of its graphs: once for all machines.
@@ -28,7 +29,7 @@ use crate::weights::Weights;
 /// # use std::sync::Arc;
 /// # use tilewright_codegen::device::Device;
 /// # use tilewright_megakernel::{lower::StepPlan, vm::device::DeviceMachine, vm::graph::GraphWeights, weights::Weights};
-/// # use tilewright_megakernel::vm::reference::StepCells;
+/// # use tilewright_megakernel::vm::StepCells;
 /// # fn run(device: Device, weights: Arc<dyn Weights + Send + Sync>, wide: StepPlan, decode: &mut DeviceMachine, chunk: StepCells,
 /// #     next: StepCells) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut weights = GraphWeights::new(device, weights);
@@ -110,7 +111,7 @@ impl GraphWeights {
     /// of them.
     ///
     /// Nothing changes where nothing is packed yet, or its stages are dealt
-    /// ([`Dealing`](crate::vm::device::Dealing)).
+    /// ([`Dealing`](crate::vm::resident::Dealing)).
     pub fn share(&mut self, weights: &DeviceWeights) {
         self.share_of(weights, 0);
     }
@@ -304,7 +305,7 @@ fn matrices(
     let missing: Vec<usize> = (0..keys.len()).filter(|&at| is_missing(&keys[at])).collect();
     let parts: Vec<&[BufferId]> = missing.iter().map(|&at| &plan.matrices[at][..]).collect();
     let total: usize = parts.iter().flat_map(|parts| parts.iter()).map(|&part| elements(program, part) * 2).sum();
-    let sent = load::matrices(device, stream, &parts, weights, &mut |done| progress(done, total as u64))?;
+    let sent = stored::matrices(device, stream, &parts, weights, &mut |done| progress(done, total as u64))?;
     known.extend(missing.iter().map(|&at| keys[at].clone()).zip(sent));
     let find =
         |key: &Vec<program::Buffer>| known.iter().find(|(known, _)| known == key).map(|(_, matrix)| matrix.clone());
@@ -391,8 +392,8 @@ impl GraphMemory {
             stream.fill(&buffer, 0)?;
             scratch.insert(which, buffer);
         }
-        let biases = plan.biases.iter().map(|parts| stream.buffer(&load::biases(parts, weights)));
-        let rotations = plan.rotations.iter().map(|table| stream.buffer(&load::rotation(table, weights)));
+        let biases = plan.biases.iter().map(|parts| stream.buffer(&stored::biases(parts, weights)));
+        let rotations = plan.rotations.iter().map(|table| stream.buffer(&stored::rotation(table, weights)));
         let (biases, rotations) = (biases.collect::<Result<_, _>>()?, rotations.collect::<Result<_, _>>()?);
         let rows = plan.rows as usize;
         let widths = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Cell && buffer.shape.len() == 2);

@@ -11,7 +11,7 @@ use tilewright_kernels::tile::Float;
 use super::launch::{AllReduce, Scratch};
 use super::machine::{Counts, GraphMachine};
 use super::peers::GraphPeers;
-use crate::vm::device::LaunchError;
+use crate::vm::LaunchError;
 
 /// What devices add up by.
 pub(super) struct NcclSums {

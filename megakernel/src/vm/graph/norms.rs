@@ -10,7 +10,7 @@ use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::planner::{GraphPlanner, WARPS, copying_warps};
 use super::products::PackedProduct;
 use crate::program::BufferId;
-use crate::vm::device::Unsupported;
+use crate::vm::Unsupported;
 
 /// Elements that a warp embeds at a time.
 const WARP: u32 = 128;

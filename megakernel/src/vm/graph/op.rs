@@ -1,7 +1,7 @@
 //! The graph's side of an op's row.
 
 use super::GraphPlanner;
-use crate::vm::device::Unsupported;
+use crate::vm::Unsupported;
 
 /// The side of an op for graphs of launches: the launches that compute a
 /// [level](crate::lower::Level).

@@ -1,5 +1,6 @@
 //! A program of many rows on several devices: launches on each, which meet.
 
+use crate::lower::StepPlan;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,10 +15,10 @@ use super::machine::{Counts, EachLogits, GraphMachine, between};
 use super::nccl::NcclSums;
 use super::run::{FedSteps, run_by_host};
 use super::{GraphPlan, GraphWeights, meetings};
-use crate::lower::StepPlan;
-use crate::vm::device::load::BoundWeights;
-use crate::vm::device::{AbortHandle, DeviceKv, LaunchError, LoadError, Unsupported, check_count, end_ids};
-use crate::vm::reference::StepCells;
+use crate::vm::resident::DeviceKv;
+use crate::vm::resident::stored::BoundWeights;
+use crate::vm::steps::{check_count, end_ids};
+use crate::vm::{AbortHandle, LaunchError, LoadError, StepCells, Unsupported};
 
 /// A program of many rows on several devices, as a graph of launches on each. Made by
 /// [`GraphWeights::peers`].

@@ -1,5 +1,6 @@
 //! A step as launches.
 
+use crate::lower::StepPlan;
 use std::collections::BTreeSet;
 
 use tilewright_codegen::ir::{Arch, Kernel};
@@ -8,9 +9,10 @@ use super::Scratch;
 use super::launch::{AllReduce, Launch};
 use super::planner::GraphPlanner;
 use super::tuning::GraphOptions;
-use crate::lower::StepPlan;
 use crate::program::BufferId;
-use crate::vm::device::{Packed, RotationTable, Unsupported, one_device};
+use crate::vm::Unsupported;
+use crate::vm::resident::{Packed, RotationTable};
+use crate::vm::unsupported::one_device;
 
 /// The device that launches are planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,8 @@ use super::products::OutputProjection;
 use super::tuning::{Exchange, GraphOptions, GraphTuning, ProductTuning};
 use crate::ops::Rotation;
 use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
-use crate::vm::device::{Packed, RotationTable, Unsupported};
+use crate::vm::Unsupported;
+use crate::vm::resident::{Packed, RotationTable};
 
 /// Warps of a block of the small kernels.
 pub(crate) const WARPS: u32 = 8;

@@ -17,7 +17,8 @@ use super::norms::{Begun, NormActivations};
 use super::plan::LogitsPlan;
 use super::planner::{GraphPlanner, number_of};
 use crate::program::{BufferId, Quantised};
-use crate::vm::device::{PackedStrips, Rows as Streamed, Unsupported};
+use crate::vm::Unsupported;
+use crate::vm::resident::{PackedStrips, Rows as Streamed};
 
 /// Bytes that the addresses of buffers are multiples of.
 const ALIGNED: u32 = 256;

@@ -8,8 +8,8 @@ use tilewright_kernels::sample::Request;
 use super::machine::{GraphMachine, StepTail};
 use super::sequence::Sequences;
 use crate::lower::NEXT_TOKEN;
-use crate::vm::device::{LaunchError, MAX_ENDS, NO_TOKEN, NoFeedback, check_count, end_ids};
-use crate::vm::reference::{AccessError, CellError, StepCells};
+use crate::vm::steps::{check_count, end_ids};
+use crate::vm::{AccessError, CellError, LaunchError, MAX_ENDS, NO_TOKEN, NoFeedback, StepCells};
 
 /// Steps that are queued at a time: one runs, the next is there when it ends, whatever the host
 /// does meanwhile. A caller that ends a run receives the tokens of both.
@@ -62,7 +62,7 @@ impl GraphMachine {
     /// that `each` was told of.
     ///
     /// # Errors
-    /// As [`GraphMachine::choose`]; steps beyond [`MAX_STEPS`](crate::vm::device::MAX_STEPS), more
+    /// As [`GraphMachine::choose`]; steps beyond [`MAX_STEPS`](crate::vm::MAX_STEPS), more
     /// ends than there is room for.
     pub fn run_until(
         &mut self,

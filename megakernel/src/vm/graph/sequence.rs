@@ -1,6 +1,6 @@
 //! Rows that are consecutive tokens of one sequence: what attention takes together.
 
-use crate::vm::reference::StepCells;
+use crate::vm::StepCells;
 
 /// The sequences of a step, in the order of its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,8 +13,7 @@ use super::norms::{NormOf, Pending};
 use super::planner::GraphPlanner;
 use crate::lower::{HIDDEN_IN, HIDDEN_OUT};
 use crate::program::BufferKind;
-use crate::vm::device::{LaunchError, Unsupported};
-use crate::vm::reference::AccessError;
+use crate::vm::{AccessError, LaunchError, Unsupported};
 
 impl GraphPlanner<'_> {
     /// The residual stream begins as the program's input, where it has one.

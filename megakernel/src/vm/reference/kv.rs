@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use thiserror::Error;
 use tilewright_layout::DType;
 
 use super::memory::{self, AtomicWords};
 use crate::program::{Buffer, BufferKind, Program};
+use crate::vm::KvError;
 
 /// The key and value pools of a model, by buffer name.
 ///
@@ -23,24 +23,6 @@ struct PoolWords {
     shape: Vec<usize>,
     scale: f32,
     words: Vec<AtomicU32>,
-}
-
-/// Why pools cannot be made, or are not the ones that a program wants.
-#[derive(Clone, Debug, PartialEq, Error)]
-#[allow(missing_docs, reason = "the message names every field")]
-pub enum KvError {
-    #[error("pool `{name}` needs {bytes} bytes, more than this machine gives; use a shorter context or fewer pages")]
-    Memory { name: String, bytes: usize },
-    #[error("the KV state has no pool `{name}`; it was made for another model")]
-    Missing { name: String },
-    #[error("pool `{name}` has {len} elements, and element {end} should be written")]
-    Range { name: String, end: usize, len: usize },
-    #[error("pool `{name}` is {found}, the program wants {expected}")]
-    DType { name: String, expected: DType, found: DType },
-    #[error("pool `{name}` has the scale {found}, the program wants {expected}")]
-    Scale { name: String, expected: f32, found: f32 },
-    #[error("pool `{name}` has shape {found:?}, the program wants {expected:?}")]
-    Shape { name: String, expected: Vec<usize>, found: Vec<usize> },
 }
 
 impl KvState {

@@ -7,16 +7,16 @@ use thiserror::Error;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
-use super::bind::{self, BindError, BoundSlot};
-use super::cells::{CellError, CellLimits, RequestSlot, StepCells};
+use super::bind::{self, BoundSlot};
 use super::context::{Context, TaskFault};
 use super::fault::Fault;
-use super::kv::{KvError, KvState};
+use super::kv::KvState;
 use super::memory::AtomicWords;
-use super::roles::CellRoles;
 use super::walk::{Deadlock, StepWalk, Stop};
 use crate::program::{Buffer, BufferKind, SmId, TaskId};
 use crate::validate::Placed;
+use crate::vm::cells::{CellLimits, CellRoles};
+use crate::vm::{AccessError, BindError, CellError, KvError, RequestSlot, StepCells, binding};
 use crate::weights::Weights;
 
 /// A placed program that can be stepped on CPU threads.
@@ -26,7 +26,8 @@ use crate::weights::Weights;
 /// use tilewright_layout::DType;
 /// use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 /// use tilewright_megakernel::{lower, schedule::schedule, weights::RandomWeights};
-/// use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+/// use tilewright_megakernel::vm::StepCells;
+/// use tilewright_megakernel::vm::reference::{KvState, Machine};
 /// let spec = LlamaSpec {
 ///     family: Family::Llama, hidden: 8, layers: 1, heads: 2, kv_heads: 1, head_dim: 4, intermediate: 16, vocab: 32,
 ///     max_positions: 64, norm_eps: 1e-5, rope: Rope { inv_freq: vec![1.0, 0.01], scale: 1.0 }, tied_embeddings: true,
@@ -71,22 +72,6 @@ pub enum StepError {
     Deadlock(Deadlock),
 }
 
-/// Why a buffer cannot be read or set by the host.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the message names every field")]
-pub enum AccessError {
-    #[error("the program has no buffer `{name}`")]
-    Missing { name: String },
-    #[error("buffer `{name}` is a {found} buffer; the host {action}")]
-    Kind { name: String, found: BufferKind, action: &'static str },
-    #[error("buffer `{name}` is {found}, asked for as {asked}")]
-    DType { name: String, found: DType, asked: &'static str },
-    #[error("buffer `{name}` has {expected} elements, {found} were given")]
-    Length { name: String, expected: usize, found: usize },
-    #[error("buffer `{name}` has {rows} rows, row {row} was asked for")]
-    Row { name: String, rows: usize, row: usize },
-}
-
 /// The output buffers of a step, valid until the next step.
 #[derive(Clone, Copy)]
 pub struct StepOutput<'a> {
@@ -104,7 +89,7 @@ impl Machine {
             return Err(BindError::NoWorkers);
         }
         let (slots, words) = bind::slots(&placed, weights)?;
-        let (cells, limits) = bind::cells(&placed)?;
+        let (cells, limits) = binding::cells(&placed)?;
         let memory = bind::memory(words)?;
         let counters = placed.counters.iter().map(|_| AtomicU32::new(0)).collect();
         let name = |index| format!("sm-worker-{index}");

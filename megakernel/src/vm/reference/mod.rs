@@ -10,30 +10,24 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `bind` | weights to buffers, and where everything else lies |
-//! | `cells` | what changes from step to step, checked |
+//! | `bind` | where buffers lie |
 //! | `context` | what a task computes on: the regions that it declares |
 //! | `fault` | faults to inject, for tests |
 //! | `kv` | the KV pools that several machines share |
 //! | `machine` | the machine |
 //! | `memory` | arrays of atomic words |
-//! | `roles` | which buffers are the cells |
 //! | `walk` | workers, queues, counters, deadlock |
 
-pub(in crate::vm) mod bind;
-pub(in crate::vm) mod cells;
+mod bind;
 mod context;
 mod fault;
 mod kv;
 mod machine;
 mod memory;
-pub(in crate::vm) mod roles;
 mod walk;
 
-pub use bind::BindError;
-pub use cells::{CellError, RequestSlot, StepCells};
 pub use context::{Context, Done, TaskFault};
 pub use fault::Fault;
-pub use kv::{KvError, KvState};
-pub use machine::{AccessError, Machine, StepError, StepOutput};
+pub use kv::KvState;
+pub use machine::{Machine, StepError, StepOutput};
 pub use walk::{Deadlock, Stuck};

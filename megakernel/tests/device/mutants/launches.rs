@@ -12,9 +12,8 @@ use tilewright_codegen::verify::Verified;
 use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{
-    DeviceFault, DeviceMachine, DeviceOptions, LaunchError, NO_TOKEN, Plan, record,
-};
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, Plan, record};
+use tilewright_megakernel::vm::{LaunchError, NO_TOKEN};
 use tilewright_megakernel::weights::RandomWeights;
 
 use crate::lab::{Cells, chain, weights};

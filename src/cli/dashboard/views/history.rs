@@ -6,7 +6,7 @@ use super::super::board::Board;
 use super::super::chart::{Chart, ChartLine, HALF, Mark, range_around};
 use super::{microseconds, nothing};
 use crate::cli::Failure;
-use crate::cli::report::{suite_rank, suite_title};
+use crate::cli::report::words::{suite_rank, suite_title};
 use crate::results::{Figures, ResultEntry};
 
 /// Suites whose histories are drawn; the detail of a row lists the same measurement of other runs

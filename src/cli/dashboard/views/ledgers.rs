@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::super::board::Board;
 use super::{commit, link, nothing};
-use crate::cli::report::significant;
+use crate::cli::report::words::significant;
 use crate::results::ResultEntry;
 
 /// Suites of the ledgers: suite, title, what a row is and which verdicts are good.

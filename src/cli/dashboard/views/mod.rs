@@ -11,7 +11,7 @@ pub mod step;
 
 use maud::{Markup, html};
 
-use crate::cli::report::significant;
+use crate::cli::report::words::significant;
 use crate::results::ResultEntry;
 
 /// A number that leads to its row.

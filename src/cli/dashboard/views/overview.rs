@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::super::board::Board;
 use super::{commit, link, microseconds, nothing};
-use crate::cli::report::{kind_name, significant, suite_rank, suite_title};
+use crate::cli::report::words::{kind_name, significant, suite_rank, suite_title};
 use crate::results::{Comparison, Figures, PeerKind, ResultEntry, device_name, means};
 
 /// One bar: a ratio with its labels.

@@ -7,7 +7,7 @@ use super::super::board::Board;
 use super::super::chart::{Chart, ChartLine, Mark, WIDE};
 use super::nothing;
 use crate::cli::Failure;
-use crate::cli::report::significant;
+use crate::cli::report::words::significant;
 use crate::results::ResultEntry;
 
 /// The axes: operations per byte, and operations per second in units of 10^12.

@@ -4,8 +4,8 @@ use serde_json::Value as Json;
 use tilewright_layout::{IntTuple, Layout, LayoutError, Profile, Swizzle, Swizzled, Tiler, laws};
 
 use super::case::{CaseOutcome, GoldenCase, Obstacle};
-use crate::cli::layout::LayoutValue;
-use crate::cli::layout::operations::{self, listed};
+use crate::cli::layout::arguments::listed;
+use crate::cli::layout::{LayoutValue, operations};
 
 /// What the operation of the same meaning gives, or `None` where no function here is meant.
 pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {

@@ -15,8 +15,9 @@ mod views;
 
 use serde_json::Value as Json;
 
-use super::check::Verdict;
+use crate::cli::layout::verdict::Verdict;
 use case::{CaseOutcome, GoldenCase, Obstacle};
+
 pub use reason::SkipReason;
 
 /// Judges a case, or skips one whose convention differs.

@@ -6,7 +6,7 @@ use tilewright_layout::{Layout, Swizzle, Swizzled};
 
 use super::case::{CaseOutcome, GoldenCase, Obstacle};
 use crate::cli::layout::LayoutValue;
-use crate::cli::layout::operations::listed;
+use crate::cli::layout::arguments::listed;
 
 /// A view of the memory of a case.
 pub(super) type Tensor<'m> = TensorView<'m, i64, Swizzled>;

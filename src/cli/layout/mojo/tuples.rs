@@ -11,7 +11,7 @@ use tilewright_layout::{IntTuple, Layout, LayoutError, Swizzle, analysis};
 use super::SkipReason;
 use super::case::{CaseOutcome, GoldenCase, Obstacle};
 use super::tensor::row_by_row;
-use crate::cli::layout::operations::listed;
+use crate::cli::layout::arguments::listed;
 use crate::cli::layout::{ExpressionRefusal, LayoutValue};
 
 /// What this algebra gives for a case, or `None` where no function here is meant.

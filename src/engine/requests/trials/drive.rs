@@ -10,7 +10,7 @@ use tilewright_flow::program::Phase;
 use tilewright_megakernel::model::{ModelSizes, ModelSpec};
 
 use super::super::super::error::EngineError;
-use super::super::super::generate::{Finish, Request, StopCause};
+use super::super::super::request::{Finish, Request, StopCause};
 use super::super::super::sampling::Sampling;
 use super::super::batcher::{Batcher, BatcherShape};
 use super::super::choice::choose;

@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex};
 use tilewright_flow::program::Phase;
 use tilewright_kernels::naive::{Sampling, sample};
 use tilewright_kernels::sample::Request as Draw;
-use tilewright_megakernel::vm::device::{Accepted, NO_TOKEN, Text};
-use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
+use tilewright_megakernel::vm::device::{Accepted, Text};
+use tilewright_megakernel::vm::{NO_TOKEN, RequestSlot, StepCells};
 
 use super::super::super::error::EngineError;
 use super::super::super::machines::{Asked, EachAccepted, EachRow, EachStep, Machines, Run};
-
 use super::super::proposer::Proposer;
 
 /// Tokens of the fake's vocabulary.

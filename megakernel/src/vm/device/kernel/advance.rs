@@ -8,8 +8,8 @@ use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::sample::Request;
 
 use super::KernelContext;
-use crate::vm::device::run::{MAX_ENDS, NO_TOKEN};
 use crate::vm::device::{Feedback, status};
+use crate::vm::{MAX_ENDS, NO_TOKEN};
 
 /// Steps between two looks at whether the host wants the end.
 const LISTEN: u32 = 4;

@@ -37,12 +37,16 @@ mod trace;
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record as record_kernel};
+use tilewright_codegen::device;
 use tilewright_codegen::ir::Kernel;
 use tilewright_kernels::gemv::linear::LinearScratch;
 use tilewright_kernels::ring::start;
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::Plan;
+use crate::vm::LoadError;
+use crate::vm::resident::DeviceKernels;
+
 pub(super) use advance::Feeds;
 use cells::StepCells;
 pub use dispatch::{Call, Generation};
@@ -193,4 +197,14 @@ fn body(k: &Builder, plan: &Plan) {
             },
         );
     });
+}
+
+impl DeviceKernels {
+    /// The kernel of a plan, compiled where there is none.
+    ///
+    /// # Errors
+    /// If the kernel breaks a rule, or the device refuses it.
+    pub fn of(&self, plan: &Plan) -> Result<device::Kernel, LoadError> {
+        self.compile(&record(plan))
+    }
 }

@@ -15,7 +15,7 @@ use tilewright_kernels::sample::Request;
 
 use super::KernelContext;
 use super::advance::ends;
-use crate::vm::device::run::NO_TOKEN;
+use crate::vm::NO_TOKEN;
 use crate::vm::device::text::{LEFT, LEN, MOST, REJECTED, SCRIPT, TEXT};
 use crate::vm::device::{Feedback, status};
 

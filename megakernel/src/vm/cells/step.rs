@@ -73,7 +73,7 @@ impl RequestSlot {
     /// Row `r` in slot `r`, of request number 1: the assignment until the host sets another.
     ///
     /// ```
-    /// use tilewright_megakernel::vm::reference::RequestSlot;
+    /// use tilewright_megakernel::vm::RequestSlot;
     /// let slots = RequestSlot::of_rows(3, 2);
     /// assert_eq!(slots.map(|slot| slot.index).collect::<Vec<_>>(), [0, 1, -1]);
     /// ```

@@ -1,12 +1,11 @@
-//! Programs that the device machine does not run.
+//! Programs that a device does not run.
 
 use thiserror::Error;
 use tilewright_kernels::gemm::GemmRefusal;
 use tilewright_kernels::gemv::{CodesError, StripError};
 use tilewright_layout::DType;
 
-use super::Lengths;
-use crate::program::{BufferId, TaskId};
+use crate::program::{BufferId, Program, TaskId};
 
 /// Why the device machine does not run a program that is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -91,4 +90,21 @@ pub enum Unsupported {
     Target { target: String },
     #[error("the program needs cells `token`, `position` and `page_table` of one place; it has another shape")]
     Cells,
+}
+
+/// Lengths of a program: parameters of its kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lengths {
+    /// Pages of each pool.
+    pub pages: u32,
+    /// Entries of a row of the page table.
+    pub table_width: u32,
+}
+
+/// Refuses programs of several devices, for what runs on one.
+pub(in crate::vm) fn one_device(program: &Program) -> Result<(), Unsupported> {
+    match program.devices {
+        1 => Ok(()),
+        devices => Err(Unsupported::Devices { devices }),
+    }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between a program and a device, with what to do about it.
+//! What can go wrong between a program and what runs it, with what to do about it.
 
 use std::time::Duration;
 
@@ -6,10 +6,12 @@ use thiserror::Error;
 use tilewright_codegen::device::DeviceError;
 use tilewright_codegen::sim::SimError;
 use tilewright_codegen::verify::VerifyErrors;
+use tilewright_layout::DType;
 
-use super::{NoFeedback, Unsupported};
-use crate::program::TaskId;
-use crate::vm::reference::{AccessError, BindError, CellError, KvError};
+use super::binding::BindError;
+use super::cells::CellError;
+use super::unsupported::Unsupported;
+use crate::program::{BufferKind, TaskId};
 
 /// Why a program does not become a machine. The text says all of it; the source has it as a value.
 #[derive(Debug, Error)]
@@ -124,6 +126,57 @@ impl From<DeviceError> for LaunchError {
             LaunchError::Device(error)
         }
     }
+}
+
+/// Why the steps of a launch cannot feed each other; single steps run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum NoFeedback {
+    #[error("{found} cells hold {role}, a launch of many steps goes on with one; run single steps")]
+    Cells { role: &'static str, found: usize },
+    #[error("its ops leave next tokens in {found} places, a launch of many steps feeds one back; run single steps")]
+    Choices { found: usize },
+    #[error(
+        "it chooses among {tokens} tokens and embeds the first {rows}, a token that is fed back must be one of these; \
+         use an embedding of {tokens} rows"
+    )]
+    Vocab { tokens: usize, rows: usize },
+    #[error("nothing says what tokens it chooses among; write them by an op that says so, or run single steps")]
+    Unbounded,
+}
+
+/// Why a buffer cannot be read or set by the host.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum AccessError {
+    #[error("the program has no buffer `{name}`")]
+    Missing { name: String },
+    #[error("buffer `{name}` is a {found} buffer; the host {action}")]
+    Kind { name: String, found: BufferKind, action: &'static str },
+    #[error("buffer `{name}` is {found}, asked for as {asked}")]
+    DType { name: String, found: DType, asked: &'static str },
+    #[error("buffer `{name}` has {expected} elements, {found} were given")]
+    Length { name: String, expected: usize, found: usize },
+    #[error("buffer `{name}` has {rows} rows, row {row} was asked for")]
+    Row { name: String, rows: usize, row: usize },
+}
+
+/// Why pools cannot be made, or are not the ones that a program wants.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum KvError {
+    #[error("pool `{name}` needs {bytes} bytes, more than this machine gives; use a shorter context or fewer pages")]
+    Memory { name: String, bytes: usize },
+    #[error("the KV state has no pool `{name}`; it was made for another model")]
+    Missing { name: String },
+    #[error("pool `{name}` has {len} elements, and element {end} should be written")]
+    Range { name: String, end: usize, len: usize },
+    #[error("pool `{name}` is {found}, the program wants {expected}")]
+    DType { name: String, expected: DType, found: DType },
+    #[error("pool `{name}` has the scale {found}, the program wants {expected}")]
+    Scale { name: String, expected: f32, found: f32 },
+    #[error("pool `{name}` has shape {found:?}, the program wants {expected:?}")]
+    Shape { name: String, expected: Vec<usize>, found: Vec<usize> },
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 
 use tilewright_kernels::gemv::Strip;
 
-use super::stream::TILE_BYTES;
-use super::{Plan, Rows, Stream};
+use super::stream::{Rows, Stream, TILE_BYTES};
 use crate::program::{self, BufferId, BufferKind, Program};
 
 /// Packed weights and their order.
@@ -26,14 +25,14 @@ pub(in crate::vm) struct PackedStrips {
 }
 
 impl Packed {
-    /// The packed weights of a program's plan.
-    pub fn new(program: &Program, plan: &Plan) -> Packed {
+    /// The packed weights of a program, as these streams have them.
+    pub fn new(program: &Program, streams: &[Stream]) -> Packed {
         let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
-        Packed { weights: weights.cloned().collect(), streams: plan.streams.clone() }
+        Packed { weights: weights.cloned().collect(), streams: streams.to_vec() }
     }
 
     /// Whether every stream lies in its order.
-    pub(super) fn is_in_order(&self) -> bool {
+    pub(in crate::vm) fn is_in_order(&self) -> bool {
         self.streams.iter().all(|stream| stream.deal.is_in_order())
     }
 

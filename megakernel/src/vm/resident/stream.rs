@@ -13,13 +13,12 @@ use rayon::prelude::*;
 use tilewright_kernels::gemv::{CodePacker, Deal, Strip};
 use tilewright_kernels::tile::Float;
 
-use super::Dealing;
-use super::load::StoredWeight;
+use super::stored::StoredWeight;
 use crate::program::{BufferId, GroupShape, QkvProjection, Span, float_of};
 use crate::weights::WeightTensor;
 
 /// Bytes of a B tile, in which places among packed weights are counted.
-pub(super) const TILE_BYTES: u64 = 512;
+pub(in crate::vm) const TILE_BYTES: u64 = 512;
 
 /// Whose rows a stream has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -99,7 +98,7 @@ impl Stream {
     }
 
     /// Whether nothing lies between it and the next stream.
-    pub(super) fn ends_with_a_tile(&self) -> bool {
+    pub(in crate::vm) fn ends_with_a_tile(&self) -> bool {
         (self.strips() as u64 * u64::from(self.strip.bytes())).is_multiple_of(TILE_BYTES)
     }
 
@@ -189,7 +188,7 @@ impl Stream {
 }
 
 /// Elements of a matrix as bf16; other types are rounded to nearest even.
-pub(super) fn part_of_row(tensor: &WeightTensor, range: Range<usize>) -> std::borrow::Cow<'_, [bf16]> {
+pub(in crate::vm) fn part_of_row(tensor: &WeightTensor, range: Range<usize>) -> std::borrow::Cow<'_, [bf16]> {
     match float_of(tensor.dtype()) {
         Some(Float::Bf16) => tensor.as_bf16().and_then(|all| all.get(range)).unwrap_or_default().into(),
         Some(Float::F16) => {
@@ -199,6 +198,33 @@ pub(super) fn part_of_row(tensor: &WeightTensor, range: Range<usize>) -> std::bo
         Some(Float::F32) | None => {
             let values = tensor.as_f32().and_then(|all| all.get(range)).unwrap_or_default();
             values.iter().map(|&v| bf16::from_f32(v)).collect::<Vec<_>>().into()
+        }
+    }
+}
+
+/// The order of a stream's stages among the packed weights
+/// ([`Deal`](tilewright_kernels::gemv::Deal)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dealing {
+    /// In their order: what an SM reads is contiguous.
+    InOrder,
+    /// Strips dealt round the SMs: the first strip of each SM's part, then the second.
+    Strips,
+    /// Stages dealt round the SMs: what all SMs read at a time is contiguous.
+    Stages,
+}
+
+impl Dealing {
+    /// All of them, each with the name that settings have for it.
+    pub const ALL: [(&'static str, Dealing); 3] =
+        [("order", Dealing::InOrder), ("strips", Dealing::Strips), ("stages", Dealing::Stages)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dealing::InOrder => "order",
+            Dealing::Strips => "strips",
+            Dealing::Stages => "stages",
         }
     }
 }

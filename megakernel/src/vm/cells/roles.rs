@@ -23,7 +23,7 @@ pub(in crate::vm) struct CellRoles {
 }
 
 /// Finds the cells of a valid program.
-pub(in crate::vm) fn cells(program: &Program) -> CellRoles {
+pub(in crate::vm) fn cell_roles(program: &Program) -> CellRoles {
     let operands = Operands::new(&program.buffers);
     used_as(program.tasks.iter().filter_map(|task| task.op.footprint(&operands).ok()).flat_map(|f| f.cells))
 }

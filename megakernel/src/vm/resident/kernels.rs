@@ -8,8 +8,7 @@ use tilewright_codegen::device::{Device, DeviceError, Kernel};
 use tilewright_codegen::ir;
 use tilewright_codegen::verify::{Verified, verify};
 
-use super::kernel::record;
-use super::{LoadError, Plan};
+use crate::vm::LoadError;
 
 /// The kernels of a device. Clones are the same.
 ///
@@ -45,18 +44,10 @@ impl DeviceKernels {
         DeviceKernels { device: device.clone(), known: Arc::default() }
     }
 
-    /// The kernel of a plan, compiled where there is none.
-    ///
-    /// # Errors
-    /// If the kernel breaks a rule, or the device refuses it.
-    pub fn of(&self, plan: &Plan) -> Result<Kernel, LoadError> {
-        self.compile(&record(plan))
-    }
-
     /// The kernel of a code, compiled where there is none.
     ///
     /// # Errors
-    /// As [`DeviceKernels::of`].
+    /// If the kernel breaks a rule, or the device refuses it.
     pub fn compile(&self, code: &ir::Kernel) -> Result<Kernel, LoadError> {
         self.compiled(code, || Ok::<_, LoadError>(verify(code.clone())?))
     }

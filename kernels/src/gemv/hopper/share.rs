@@ -1,0 +1,26 @@
+//! A block's share of a product, and the tile that it computes.
+
+use tilewright_codegen::build::{Builder, Val};
+
+use super::tiles::HopperPlan;
+
+/// A block's part of the product: one tile of a group of tiles that share activations, and one
+/// share of k.
+#[derive(Clone, Copy)]
+pub(super) struct BlockShare<'a, 'k> {
+    pub(super) k: &'k Builder,
+    pub plan: &'a HopperPlan,
+    /// Which tile of its group.
+    pub member: Val<'k, u32>,
+    /// Which share of k.
+    pub split: Val<'k, u32>,
+}
+
+/// A tile that a block computes.
+#[derive(Clone, Copy)]
+pub(super) struct BlockTile<'k> {
+    /// Which tile of the rows.
+    pub rows: Val<'k, u32>,
+    /// Its first vector, where vectors have several tiles.
+    pub vector: Option<Val<'k, u32>>,
+}

@@ -1,0 +1,42 @@
+//! How a launch of many steps is ended before its last.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tilewright_codegen::sim::Interrupt;
+
+/// Ends launches from elsewhere: from another thread, from a handler of Ctrl-C.
+///
+/// An abort is for the launch that runs, or else for the next; the error that reports it takes it
+/// back.
+///
+/// ```
+/// use tilewright_megakernel::vm::AbortHandle;
+/// let handle = AbortHandle::default();
+/// handle.abort();
+/// assert!(handle.is_set() && handle.clone().is_set());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct AbortHandle(Arc<AtomicBool>);
+
+impl AbortHandle {
+    /// Asks for the end.
+    pub fn abort(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether the end is asked for.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// The same request for a simulated device, whose launches the host cannot reach otherwise.
+    pub fn interrupt(&self) -> Interrupt {
+        Arc::clone(&self.0).into()
+    }
+
+    /// Takes it back.
+    pub fn clear(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,28 @@
+//! What stays on a device between runs: weights, KV pools, compiled kernels; of all machines that run a
+//! model there, whichever back end they are of.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `stored` | weights as they are stored, bound to buffers and sent |
+//! | `stream` | packed weights: the order in which they are streamed |
+//! | `packed` | what lies where among packed weights |
+//! | `weights` | a model's weights on its devices |
+//! | `kv` | its KV pools |
+//! | `kernels` | kernels, each compiled once |
+//!
+//! This module imports `program`, `weights` and what back ends share; back ends import it.
+
+mod kernels;
+pub(in crate::vm) mod kv;
+mod packed;
+pub(in crate::vm) mod stored;
+pub(in crate::vm) mod stream;
+mod weights;
+
+pub use kernels::{Compilation, DeviceKernels};
+pub use kv::{DeviceKv, pool_fits};
+pub use packed::Packed;
+pub(in crate::vm) use packed::PackedStrips;
+pub use stored::RotationTable;
+pub use stream::{Dealing, Rows, Stream};
+pub use weights::DeviceWeights;

@@ -1,0 +1,22 @@
+//! What a flow asks of steps, and its phases.
+
+use tilewright_flow::program::Phase;
+
+/// How a flow runs.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowLimits {
+    /// Tokens of a sequence up to which all of them are chosen: new ones among these may run in
+    /// either phase.
+    pub covered: usize,
+    /// Whether they run as prefill does, whatever runs beside them: the phases may round
+    /// differently.
+    pub apart: bool,
+}
+
+/// The other phase.
+pub fn other(phase: Phase) -> Phase {
+    match phase {
+        Phase::Prompt => Phase::Decode,
+        Phase::Decode => Phase::Prompt,
+    }
+}
