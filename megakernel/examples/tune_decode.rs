@@ -5,9 +5,9 @@
 //! random weights, and for each list of settings and position the median of three launches of STEPS
 //! steps from there on, and of twenty launches of one step, with a sum over the tokens: the same
 //! for settings that change speed alone. Keys: the names of `DeviceOptions::NUMBERS`
-//! (`stage flight sums held registers group least` for short), `splits page` (numbers),
-//! `activation` (`f32`, `bf16`), `deal` (`order`, `strips`, `stages`), `packets`, `stream`,
-//! `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level goes). What ships
+//! (`stage flight sums held registers least` for short), `splits page` (numbers),
+//! `activation` (`f32`, `bf16`), `deal` (`order`, `strips`, `stages`), `packets`, `early`, `at_once`,
+//! `merge_packets`, `stream`, `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level goes). What ships
 //! is timed, and compared with its peers, by `tilewright bench decode`.
 
 use std::error::Error;
@@ -60,13 +60,12 @@ fn main() -> Result<(), Failure> {
 }
 
 /// Short keys of numbers.
-const SHORT: [(&str, &str); 7] = [
+const SHORT: [(&str, &str); 6] = [
     ("stage", "stage_bytes"),
     ("flight", "in_flight"),
     ("least", "split_tokens"),
     ("sums", "sums_bytes"),
     ("registers", "held_registers"),
-    ("group", "streamed_strips"),
     ("held", "held_rows"),
 ];
 
@@ -79,6 +78,9 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
         match key {
             "packets" => device.packets = number()? != 0,
             "stream" => device.stream_tokens = number()? != 0,
+            "early" => device.early = number()? != 0,
+            "at_once" => device.at_once = number()? != 0,
+            "merge_packets" => device.merge_packets = number()? != 0,
             "pages" => device.pages_ahead = number()? != 0,
             "deal" => {
                 let dealing = Dealing::ALL.iter().find(|(name, _)| *name == value);

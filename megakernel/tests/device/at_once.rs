@@ -39,7 +39,7 @@ fn all_that_read_packets_of_all_that_they_wait_for_look_at_once() {
         // Of three rows there are no packets.
         let every = [sets(["argmax", "attention", "linear", "qkv"]), sets(["attention", "embed", "linear", "qkv"])];
         assert_eq!(heard(&placed(&tiny(), 3, sms), options()), every, "{sms} SMs");
-        let asked = DeviceOptions { at_once: 0, ..options() };
+        let asked = DeviceOptions { at_once: false, ..options() };
         assert_eq!(heard(&placed(&tiny(), 1, sms), asked), every, "{sms} SMs");
         // A rotation on a level of its own writes what is no packet.
         let [wait, _] = heard(&placed(&normed(tiny()), 1, sms), options());
@@ -57,9 +57,9 @@ fn no_bit_depends_on_who_waits() {
             let options = DeviceOptions { at_once, ..options() };
             bits(&mut load(splitting(&tiny(), rows, sms, splits), &tiny(), seed, options), rows)
         };
-        let waited = with(0, seed);
+        let waited = with(false, seed);
         for seed in [seed, seed + 50] {
-            assert_eq!(with(1, seed), waited, "{rows} rows on {sms} SMs, {splits} splits, seed {seed}");
+            assert_eq!(with(true, seed), waited, "{rows} rows on {sms} SMs, {splits} splits, seed {seed}");
         }
     }
 }

@@ -17,7 +17,7 @@ const WAYS: [Dealing; 3] = [Dealing::InOrder, Dealing::Strips, Dealing::Stages];
 
 #[test]
 fn no_bit_of_a_step_depends_on_where_stages_lie() {
-    let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_strips: 4, ..options() };
+    let streamed = DeviceOptions { held_rows: 1, held_registers: 0, ..options() };
     let small = DeviceOptions { stage_bytes: 2048, warps: 2, ..options() };
     let untied = LlamaSpec { tied_embeddings: false, ..tiny() };
     for (spec, rows, sms, options) in [

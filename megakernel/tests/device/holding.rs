@@ -26,7 +26,7 @@ fn no_bit_of_a_step_depends_on_what_is_held() {
     ] {
         let with = |hold, seed| {
             let dealing = if hold % 2 == 0 { Dealing::InOrder } else { Dealing::Stages };
-            let options = DeviceOptions { hold, dealing, copied_registers: hold % 2 * 64, ..options };
+            let options = DeviceOptions { hold, dealing, ..options };
             bits(&mut machine(&spec, rows, sms, seed, options), rows)
         };
         let none = with(0, 1);
@@ -40,7 +40,7 @@ fn no_bit_of_a_step_depends_on_what_is_held() {
 #[test]
 fn batches_hold_no_stages() {
     let with = |hold| {
-        let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_strips: 4, hold, ..options() };
+        let streamed = DeviceOptions { held_rows: 1, held_registers: 0, hold, ..options() };
         bits(&mut machine(&tiny(), 2, 3, 5, streamed), 2)
     };
     assert_eq!(with(3), with(0));

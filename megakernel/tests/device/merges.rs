@@ -67,10 +67,10 @@ fn splits_may_wait_for_packets() {
             let options = DeviceOptions { merge_packets, ..options() };
             let mut machine = load(splitting(&spec, rows, sms, splits), &spec, seed, options);
             let counts = ptx::emit(&verify(record(machine.plan())).unwrap()).contains("atom.acq_rel.gpu.global.add");
-            assert_eq!(counts, merge_packets == 0 || !meets, "{rows} rows, {splits} splits on {sms} SMs");
+            assert_eq!(counts, !merge_packets || !meets, "{rows} rows, {splits} splits on {sms} SMs");
             bits(&mut machine, rows)
         };
-        assert!(with(1, seed) == with(0, seed + 20), "{rows} rows, {splits} splits on {sms} SMs");
+        assert!(with(true, seed) == with(false, seed + 20), "{rows} rows, {splits} splits on {sms} SMs");
     }
 }
 
@@ -81,8 +81,8 @@ fn parts_that_do_not_come_are_an_error() {
     let program = splitting(&least(), 1, 8, 3);
     let part = |op: &Op| op.get::<Attention>().is_some_and(|op| op.split == 1);
     let task = program.tasks.iter().find(|task| part(&task.op)).expect("it attends").id;
-    for at_once in [0, 1] {
-        let options = DeviceOptions { merge_packets: 1, at_once, polls: 1 << 11, ..options() };
+    for at_once in [false, true] {
+        let options = DeviceOptions { merge_packets: true, at_once, polls: 1 << 11, ..options() };
         let mut machine = load(program.clone(), &least(), 5, options);
         let right = machine.run(&Cells::at(1, 40).view(), 2).unwrap();
         machine.inject(DeviceFault::Stale { task }).unwrap();

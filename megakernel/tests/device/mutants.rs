@@ -100,13 +100,13 @@ fn least_one() -> Recording {
     // Rows that are idle from a step on, in more than one order.
     let ends = [Launch::WELL, Launch::ENDS, Launch::ENDS, Launch::ENDS];
     let launches = [&[Launch::WELL; 5], &[Launch::ENDS][..], &failing, &ends].concat();
-    Recording::new("least", &least(), program, DeviceOptions { at_once: 0, ..counted() }, launches)
+    Recording::new("least", &least(), program, DeviceOptions { at_once: false, ..counted() }, launches)
 }
 
 /// Options by which splits are released and counted. Those that are packets are in the survey of
 /// tasks that look at once.
 fn counted() -> DeviceOptions {
-    DeviceOptions { merge_packets: 0, ..options() }
+    DeviceOptions { merge_packets: false, ..options() }
 }
 
 /// A program on twelve blocks, of which block 0 embeds, multiplies and waits for nothing but the
@@ -123,7 +123,7 @@ fn early() -> Recording {
     let at_once = Launch::WELL.aborted(0);
     let later = Launch::WELL.aborted(1);
     let launches = vec![Launch::WELL, later, at_once, later, opcode, opcode, opcode, opcode];
-    Recording::new("early", &spec, program, DeviceOptions { at_once: 0, ..counted() }, launches)
+    Recording::new("early", &spec, program, DeviceOptions { at_once: false, ..counted() }, launches)
 }
 
 /// Two layers whose splits of attention are on blocks of their own, which have no part in the

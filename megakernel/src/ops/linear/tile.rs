@@ -47,9 +47,9 @@ pub(in crate::ops) fn plan_a_operand(
         (true, _) if AOperand::registers(strip, packing) <= options.held_registers => AOperand::Registers,
         (false, true) => AOperand::Shared,
         // Gathered one by one, activations leave no registers for those of a phase.
-        (true, _) if matches!(input, InputCode::Ordered { .. }) => reloaded(plan),
-        (true, _) => by_phases(plan, strip, packing, waits).unwrap_or_else(|| reloaded(plan)),
-        (false, false) => reloaded(plan),
+        (true, _) if matches!(input, InputCode::Ordered { .. }) => RELOADED,
+        (true, _) => by_phases(plan, strip, packing, waits).unwrap_or(RELOADED),
+        (false, false) => RELOADED,
     }
 }
 
@@ -79,9 +79,8 @@ fn by_phases(plan: &Planner, strip: Strip, packing: Packing, waits: Waits) -> Op
     (a_operand.operand_bytes(strip, packing) <= most).then_some(a_operand)
 }
 
-fn reloaded(plan: &Planner) -> AOperand {
-    AOperand::Reloaded { group: (plan.options().streamed_strips & !1).clamp(2, 64) }
-}
+/// Activations that are reloaded with each stage, once for each group of strips.
+const RELOADED: AOperand = AOperand::Reloaded { group: 4 };
 
 /// What tiles of products have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]

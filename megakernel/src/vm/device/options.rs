@@ -50,15 +50,12 @@ pub struct DeviceOptions {
     pub polls: u32,
     /// Whether activations are flag-in-word packets where they can be, instead of being released.
     pub packets: bool,
-    /// When a linear task whose results are packets signals, counted in steps before they are
-    /// stored: 1 before the warps' sums are added up, 2 before the products of its last group
-    /// ([`Early`]); 0: after its stores.
-    pub early: u32,
-    /// Most columns of activations of a program whose tasks look for packets at once, where these
-    /// are of all tasks that they wait for, without waiting for signals. Of more columns the team's
-    /// looks and the producer's, which listens for it, cost what they save: of 4 bits a token of a
-    /// 1B model takes 360 µs on an H200 and 381 with signals, of 8B 1450 and 1438. 0: all wait.
-    pub at_once: u32,
+    /// Whether a linear task whose results are flagged words signals before it stores them, ahead of
+    /// the products of its last group ([`Early`]); else after its stores.
+    pub early: bool,
+    /// Whether tasks poll flagged words without waiting for a semaphore, where these are of all tasks
+    /// that they wait for and of few columns.
+    pub at_once: bool,
     /// The order of a stream's stages among the packed weights.
     pub dealing: Dealing,
     /// Stages of a task that the team takes into registers while it waits, where its activations
@@ -82,22 +79,12 @@ pub struct DeviceOptions {
     /// all of them do not fit ([`Program::with_cut_sums`](crate::program::Program::with_cut_sums));
     /// more where a stage has more. 0: no sum is cut.
     pub part_registers: u32,
-    /// Most registers of a thread to which activations that are copied to shared memory come before
-    /// they meet weights of bf16.
-    pub copied_registers: u32,
     /// Most rows whose activations, held in registers, meet the codes of two strips at a time, and
     /// whose strips may come two a stage.
     pub paired_rows: u32,
-    /// Most stages of a strip of 4-bit codes of which the words of one, more than 8 KB, come into
-    /// registers under the products of the one before. 0: they come after them.
-    pub words_ahead: u32,
-    /// 1: where a result of attention is packets and no block has two splits of a level, the parts
-    /// of splits are packets, too, and the first split waits for them; 0: they are released and
-    /// counted, and the last merges.
-    pub merge_packets: u32,
-    /// Strips whose sums are kept at once where activations are reloaded, an even number from 2 to
-    /// 64: for each group of that size the activations are loaded once.
-    pub streamed_strips: u32,
+    /// Whether the splits of attention exchange flagged words, so that the first merges them, where
+    /// the result is flagged words and no block has two splits of a level; else the last merges.
+    pub merge_packets: bool,
     /// Whether the team takes over the registers of the producer, which then has a warpgroup of its
     /// own; only where the team is whole warpgroups, and gains by it.
     pub take_registers: bool,
@@ -125,14 +112,12 @@ pub(super) struct Registers {
 impl DeviceOptions {
     /// The numbers that change speed, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 22] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 16] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
         ("stages", |options| &mut options.stages),
         ("in_flight", |options| &mut options.in_flight),
         ("burst", |options| &mut options.burst),
-        ("early", |options| &mut options.early),
-        ("at_once", |options| &mut options.at_once),
         ("split_tokens", |options| &mut options.split_tokens),
         ("single_tokens", |options| &mut options.single_tokens),
         ("sums_bytes", |options| &mut options.sums_bytes),
@@ -143,11 +128,7 @@ impl DeviceOptions {
         ("held_rows", |options| &mut options.held_rows),
         ("held_registers", |options| &mut options.held_registers),
         ("part_registers", |options| &mut options.part_registers),
-        ("copied_registers", |options| &mut options.copied_registers),
         ("paired_rows", |options| &mut options.paired_rows),
-        ("words_ahead", |options| &mut options.words_ahead),
-        ("merge_packets", |options| &mut options.merge_packets),
-        ("streamed_strips", |options| &mut options.streamed_strips),
     ];
 
     /// The number of that name among [`DeviceOptions::NUMBERS`].
@@ -201,11 +182,7 @@ impl DeviceOptions {
 
     /// When linear tasks signal whose results are packets, if before these are stored.
     pub(crate) fn early(self) -> Option<Early> {
-        match self.early {
-            0 => None,
-            1 => Some(Early::Sums),
-            _ => Some(Early::Products),
-        }
+        self.early.then_some(Early::Products)
     }
 
     /// Threads of a block.
@@ -247,8 +224,8 @@ impl Default for DeviceOptions {
             table_bytes: 32768,
             polls: 1 << 24,
             packets: true,
-            early: 2,
-            at_once: 12288,
+            early: true,
+            at_once: true,
             dealing: Dealing::Stages,
             hold: 4,
             hold_codes: 0,
@@ -256,11 +233,8 @@ impl Default for DeviceOptions {
             held_rows: 3,
             held_registers: 128,
             part_registers: 64,
-            copied_registers: 32,
             paired_rows: 16,
-            words_ahead: 1,
-            merge_packets: 1,
-            streamed_strips: 4,
+            merge_packets: true,
             take_registers: true,
             timeline: false,
             propose: false,

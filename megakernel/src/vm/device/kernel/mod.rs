@@ -100,6 +100,14 @@ struct KernelContext<'k, 'p> {
     proposals: Option<Proposals<'k>>,
 }
 
+/// Most registers of a thread to which activations in shared memory come before they are multiplied
+/// by bf16 weights.
+const COPIED_REGISTERS: u32 = 32;
+
+/// Most stages of a strip of 4-bit codes of which the words of one, more than 8 KB, come into
+/// registers under the products of the one before.
+const WORDS_AHEAD: u32 = 1;
+
 /// Records the kernel of a plan.
 ///
 /// Parameters: packed weights, plain, state, pools, tables, directory, counters, status, steps so
@@ -138,8 +146,8 @@ fn body(k: &Builder, plan: &Plan) {
         sums_bytes,
         best: k.shared::<u64>("best", 16),
         paired_rows: options.paired_rows,
-        copied_registers: options.copied_registers,
-        words_ahead: options.words_ahead,
+        copied_registers: COPIED_REGISTERS,
+        words_ahead: WORDS_AHEAD,
         beyond: None,
         loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };
