@@ -36,6 +36,25 @@ fn what_each_of_several_devices_keeps_is_said() {
     assert!(said("llama-3.1-70b.json", "h100", "2").contains(": fits"));
 }
 
+/// Of one row activations are flagged words, of eight they are split for the products that follow.
+#[test]
+fn edges_of_a_plan_are_explained() {
+    let explained = |batch: &str| {
+        let mut args = plan(&shape("llama-3.2-1b.json"), "h200", "1");
+        args.extend(["--batch", batch, "--explain"].map(str::to_owned));
+        let text = stdout(&args.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+        let line = |buffer: &str| text.lines().find(|line| line.starts_with(buffer)).map(str::to_owned);
+        ["q ", "mlp ", "next_token "].map(|buffer| line(buffer).unwrap_or_else(|| panic!("{buffer} in {text}")))
+    };
+    let [q, mlp, next] = explained("1");
+    assert!(q.contains("flagged words, no semaphore") && q.ends_with("current token"), "{q}");
+    assert!(mlp.contains("16 from 1") && mlp.contains("flagged words, no semaphore"), "{mlp}");
+    assert!(next.contains("semaphore, released") && next.ends_with("rows"), "{next}");
+    let [q, mlp, _] = explained("8");
+    assert!(q.contains("semaphore, released") && q.ends_with("rows"), "{q}");
+    assert!(mlp.contains("semaphore, released") && mlp.ends_with("split terms"), "{mlp}");
+}
+
 #[test]
 fn what_devices_cannot_share_is_refused_by_name() {
     let args = plan(&shape("llama-3.1-8b.json"), "h200", "3");

@@ -19,6 +19,7 @@ use thiserror::Error;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::AOperand;
 use tilewright_layout::DType;
+use tilewright_megakernel::edges::EdgeSummary;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::ops::{LinearTile, QkvTile, TileCode};
@@ -62,6 +63,10 @@ pub struct PlanArgs {
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
     #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
     weights: Option<Scheme>,
+    /// Print the edges of the plan: for each buffer which tasks write and read it, how results are
+    /// handed over, and how they lie in memory
+    #[arg(long)]
+    explain: bool,
 }
 
 /// A name that is not a device.
@@ -87,6 +92,7 @@ const RESERVED: u64 = 1 << 30;
 struct Served {
     by: String,
     kept: Vec<ResidentBytes>,
+    edges: Vec<EdgeSummary>,
 }
 
 /// What a device keeps, bytes.
@@ -119,6 +125,9 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
     let served = served(&spec, &forms, target, load)?;
     let step = StepCost::of(&spec, target, load).with_weights(forms.bytes(&spec, rows));
     print(&mut io::stdout().lock(), &PlanOutput { spec: &spec, target, load, step: &step, served: &served })?;
+    if args.explain {
+        explain(&mut io::stdout().lock(), &served.edges)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -129,7 +138,7 @@ fn served(spec: &ModelSpec, forms: &Forms, target: &Target, load: StepLoad) -> R
     let options =
         LowerOptions { devices, rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
     let options = options.splits_for_gpu(spec.kv_heads, target.sms);
-    let none = |why: &dyn Display| Served { by: format!("no kernel: {why}"), kept: Vec::new() };
+    let none = |why: &dyn Display| Served { by: format!("no kernel: {why}"), kept: Vec::new(), edges: Vec::new() };
     if let Some(refused) = forms.not_shared(devices) {
         return Ok(none(&refused));
     }
@@ -158,7 +167,7 @@ fn served(spec: &ModelSpec, forms: &Forms, target: &Target, load: StepLoad) -> R
             program: plan.places.state + plan.tables.len() as u64,
         }
     };
-    Ok(Served { by, kept: (0..devices).map(kept).collect() })
+    Ok(Served { by, kept: (0..devices).map(kept).collect(), edges: plan.edges.summary(&placed) })
 }
 
 /// Where the activations of a product lie.
@@ -181,6 +190,13 @@ struct PlanOutput<'a> {
     load: StepLoad,
     step: &'a StepCost,
     served: &'a Served,
+}
+
+/// Prints the edges of a plan, a line for each buffer and way of handing it over.
+fn explain(to: &mut dyn Write, edges: &[EdgeSummary]) -> io::Result<()> {
+    writeln!(to)?;
+    writeln!(to, "{:<14} {:>11} {:>13}  {:<33} layout", "buffer", "generations", "tasks", "transport")?;
+    edges.iter().try_for_each(|edge| writeln!(to, "{edge}"))
 }
 
 fn print(to: &mut dyn Write, planned: &PlanOutput) -> io::Result<()> {
