@@ -158,8 +158,10 @@ impl ResultFunctions {
     ///
     /// ```
     /// use tilewright_kernels::epilogue::ResultFunctions;
-    /// assert_eq!(ResultFunctions::default().expected([2.0, 0.25], None), [2.0, 0.25]);
-    /// assert_eq!(ResultFunctions::default().expected([2.0, 0.25], Some([3.0, 0.5])), [6.0, 1.875 + 6.0 * 2f64.powi(-24)]);
+    /// let none = ResultFunctions::default();
+    /// assert_eq!(none.expected([2.0, 0.25], None), [2.0, 0.25]);
+    /// let rounded = 6.0 * 2f64.powi(-24);
+    /// assert_eq!(none.expected([2.0, 0.25], Some([3.0, 0.5])), [6.0, 1.875 + rounded]);
     /// ```
     pub fn expected(self, y: [f64; 2], up: Option<[f64; 2]>) -> [f64; 2] {
         let [mut value, mut error] = y;

@@ -15,7 +15,8 @@
 //! | [`ScoreFunction`] | values on the device: parameters of the launch, or constants | the bodies of all kernels |
 //!
 //! A further modifier, such as a bias by position, is a field of all three, and is computed in
-//! [`ScoreFunction::apply`]. A further reason not to see a token is a field of [`SeenTokens`].
+//! [`ScoreFunction::apply`]. A further reason not to see a token is a field of
+//! `SeenTokens`.
 
 use core::f32::consts::{LN_2, LOG2_E};
 use core::ops::Range;
@@ -166,7 +167,7 @@ impl<'k> ScoreFunction<'k> {
     }
 
     /// The score of a product: with a soft cap `tanh(x / cap)`, times the cap unless the softmax
-    /// multiplies with it. Tokens that a query does not see are masked afterwards ([`SeenTokens`]).
+    /// multiplies with it. Tokens that a query does not see are masked afterwards.
     #[track_caller]
     pub fn apply(self, product: Val<'k, f32>) -> Val<'k, f32> {
         let Some(ScoreCap { rate, gain }) = self.cap else { return product };

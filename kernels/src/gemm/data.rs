@@ -146,8 +146,8 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
     /// Applies the epilogue to sums and their errors.
     ///
     /// To the error of the sums come roundings in f32 with scale and bias, that of the functions
-    /// ([`expected`](crate::epilogue::ResultFunctions::expected)), and the rounding of the result, [`Rounded::UNIT`] of its
-    /// size.
+    /// ([`expected`](crate::epilogue::ResultFunctions::expected)), and the rounding of the result,
+    /// [`Rounded::UNIT`] of its size.
     pub fn finished(&self, problem: &GemmProblem, sums: &[Near]) -> Vec<Near> {
         let columns = problem.n as usize;
         let width = problem.b_rows() as usize;
