@@ -75,6 +75,11 @@ impl<'r> ResultEntry<'r> {
         same.next()
     }
 
+    /// Whether it has the width and depth of Gemma 2 2B, whose sizes are no [`LlamaSpec`].
+    fn is_gemma_2_2b(&self) -> bool {
+        ["hidden", "layers"].map(|name| self.extent(name)) == [Some(2304), Some(26)]
+    }
+
     /// The device's short name, such as `H100`, or its full product name if the device is unknown.
     pub fn device(&self) -> String {
         device_name(&self.call.device)
@@ -91,6 +96,7 @@ impl<'r> ResultEntry<'r> {
                 })
                 .collect::<Vec<_>>()
                 .join("-"),
+            None if self.is_gemma_2_2b() => "Gemma-2-2B".to_owned(),
             None => {
                 let extent = |name| self.extent(name).map_or_else(|| "?".to_owned(), |extent| extent.to_string());
                 format!("a model of width {} and {} layers", extent("hidden"), extent("layers"))
