@@ -465,7 +465,7 @@ fn factors_that_may_be_minus_zero_are_multiplied_as_magnitude_and_sign() {
             [k.join(h.load(), k.lit(f16::NEG_ZERO)), k.join(h.at(1).load(), k.lit(f16::ONE))]
         },
         |k| {
-            // Written behind its reader in the loop.
+            // Written after its reader in the loop.
             let (pair, product) = (k.var(k.lit(0u32)), k.var(k.lit(0u32)));
             k.for_(0, 4, |_| {
                 product.set(pair.get());

@@ -71,7 +71,7 @@ pub enum FlowProblem {
 pub struct TraceError {
     /// What is wrong.
     pub problem: FlowProblem,
-    /// Where.
+    /// The line of the flow's author.
     pub at: &'static Location<'static>,
 }
 

@@ -180,7 +180,7 @@ pub enum Op {
     },
     /// Rows that a graph of [rows](crate::rows) is given.
     Load {
-        /// Which.
+        /// The rows that are read.
         from: Source,
     },
     /// One number for every element, in the shape of a field.
@@ -228,7 +228,7 @@ pub enum Op {
     OverBlocks {
         /// A row for each block.
         x: ValueId,
-        /// Which.
+        /// The op.
         over: RowOp,
     },
     /// Stores a field or a state, and gives what was stored.

@@ -81,7 +81,7 @@ pub fn sum_of_warps<'k>(sums: Ptr<'k, Shared, f32>, warps: u32, pitch: u32) -> V
 #[derive(Clone, Copy)]
 pub struct Item<'k> {
     k: &'k Builder,
-    /// Which.
+    /// Its number.
     pub at: Val<'k, u32>,
     /// Whether there is such an item.
     pub inside: Val<'k, bool>,

@@ -309,7 +309,7 @@ pub enum Work {
     },
     /// Sets every byte of a span.
     Fill {
-        /// Where.
+        /// The span.
         to: Span,
         /// The byte.
         byte: u8,
@@ -317,7 +317,7 @@ pub enum Work {
     /// Makes the bytes of a span worthless: a device that knows what was written forgets that these
     /// were, any other sets them to `byte`.
     Poison {
-        /// Where.
+        /// The span.
         to: Span,
         /// The byte.
         byte: u8,

@@ -126,7 +126,7 @@ pub fn multiply<'k>(
                     let packed: Vec<LaneCodes> = tiles.iter().map(|tile| tile.load(strip, w.base())).collect();
                     let meets = |i: u32| kept.get(i as usize).cloned().unwrap_or_else(|| load(&tiles[i as usize]));
                     multiply_tiles(k, packed.into_iter(), meets, sums(u));
-                    // Behind the products: the fence of a release waits for what was read, which
+                    // After the products: the fence of a release waits for what was read, which
                     // they have waited for.
                     weights.release();
                 });

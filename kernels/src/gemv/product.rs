@@ -39,7 +39,7 @@ impl<'k> Fragment<'k> {
 /// A tile of a stage that a warp multiplies.
 #[derive(Clone, Copy)]
 pub struct WarpTile<'k> {
-    /// Which.
+    /// Its index in the stage.
     pub tile: Index<'k>,
     /// Whether there is such a tile, where not every warp has one.
     pub exists: Option<Val<'k, bool>>,

@@ -202,7 +202,7 @@ fn the_largest_of_every_tile_is_kept() {
     }
 }
 
-/// The same of a gated product.
+/// The epilogue of a gated product.
 fn of_gates(finish: GemvEpilogue) -> GemvEpilogue {
     GemvEpilogue { epilogue: Epilogue { gated: true, ..finish.epilogue }, ..finish }
 }

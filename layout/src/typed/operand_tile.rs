@@ -7,7 +7,7 @@ use crate::{IntTuple, LayoutError, Swizzled};
 
 /// The contiguous index of an operand, as a type.
 pub trait StaticMajor: Copy + Default + Send + Sync + 'static {
-    /// Which.
+    /// The index whose neighbours lie next to each other.
     const MAJOR: Major;
 }
 

@@ -12,9 +12,9 @@ use crate::program::CounterId;
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{at}: {kind}")]
 pub struct Violation {
-    /// Where.
+    /// The place in the program.
     pub at: Location,
-    /// What.
+    /// The rule that is broken.
     pub kind: Kind,
 }
 
@@ -22,9 +22,9 @@ pub struct Violation {
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{at}: {note}")]
 pub struct Warning {
-    /// Where.
+    /// The place in the program.
     pub at: Location,
-    /// What.
+    /// What was noticed.
     pub note: Note,
 }
 

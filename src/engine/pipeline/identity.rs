@@ -84,7 +84,7 @@ impl Identity {
         Identity { machine, rows, shape: hex(shape), stored: stored.join(", "), values: hex(values) }
     }
 
-    /// The same, computed by such a machine, with rows that go so.
+    /// The identity of a rank whose machine and transport of rows are known.
     #[must_use]
     pub(super) fn on(self, machine: &str, rows: Rows) -> Identity {
         Identity { machine: machine.to_owned(), rows, ..self }

@@ -54,7 +54,7 @@ use tilewright_codegen::device::{Device, DeviceLink};
 use super::{Engine, EngineError};
 
 impl Engine {
-    /// The same engine as the driver of a world: waits until all workers have joined, and keeps the
+    /// Makes the engine the driver of a world: waits until all workers have joined, and keeps the
     /// first layers to itself.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Engine {
         Ok(self)
     }
 
-    /// The same whose rows come from and go to other ranks so.
+    /// Sets the transport of rows between ranks.
     ///
     /// # Errors
     /// If the device has no such way: it is no NVIDIA GPU, shares its stage with others, or NCCL is

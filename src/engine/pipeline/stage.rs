@@ -49,7 +49,7 @@ pub(super) enum Inlet<'i> {
     Tokens,
     /// The residual stream.
     Words(&'i [f32]),
-    /// The same, which comes from another device.
+    /// Rows that come from another device.
     Link(&'i RowLink),
 }
 

@@ -94,7 +94,7 @@ impl Tcp {
         Ok(Tcp { from: Mutex::new(BufReader::new(from)), to: Mutex::new(to), stream, patience })
     }
 
-    /// The same with another patience, for what comes next.
+    /// Sets how long the next message is waited for.
     ///
     /// # Errors
     /// If the connection has failed.

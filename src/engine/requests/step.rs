@@ -7,7 +7,7 @@ use super::submission::Ticket;
 /// Consecutive rows of a step that hold tokens of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Whose.
+    /// The request.
     pub ticket: Ticket,
     /// The position of the first.
     pub position: usize,

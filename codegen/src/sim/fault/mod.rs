@@ -14,7 +14,7 @@ pub struct Fault {
     pub seed: u64,
     /// What is wrong.
     pub kind: FaultKind,
-    /// Where.
+    /// The thread and the instruction at which it was found.
     pub at: ThreadAt,
     /// The other access of a race, or who stands in the way.
     pub with: Option<Other>,

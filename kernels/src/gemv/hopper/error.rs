@@ -25,7 +25,7 @@ pub enum PlanError {
     /// A setting that does not go with the others.
     #[error("{what} is {found}; it must be {wanted}")]
     Setting {
-        /// Which.
+        /// Its name.
         what: &'static str,
         /// Its value.
         found: u32,

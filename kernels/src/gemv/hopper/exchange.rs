@@ -34,7 +34,7 @@ impl<'k> Exchange<'k> {
         Exchange { inbox, arrived, meets: plan.tuning.multicast == 1 }
     }
 
-    /// Behind that barrier: every warp comes here once, those that multiply, of whom one has made
+    /// After that barrier: every warp comes here once, those that multiply, of whom one has made
     /// the mbarrier, with a release.
     pub fn arrive(self, k: &Builder, order: ClusterArriveOrder) {
         if self.meets {

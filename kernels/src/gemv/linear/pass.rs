@@ -21,7 +21,7 @@ const KEPT: u32 = 16;
 /// themselves, packets, they need not hear of them any later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Early {
-    /// Behind the products of its last group, before the warps' sums are added up.
+    /// After the products of its last group, before the warps' sums are added up.
     Sums,
     /// Before the products of its last group.
     Products,
@@ -30,9 +30,9 @@ pub enum Early {
 /// An action of thread 0 just before the results of a tile are stored.
 #[derive(Clone, Copy)]
 pub struct Announce<'a> {
-    /// When.
+    /// The point of the task at which it is made.
     pub at: Early,
-    /// What.
+    /// Records the announcement.
     pub say: &'a dyn Fn(),
 }
 
