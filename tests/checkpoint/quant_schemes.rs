@@ -187,6 +187,23 @@ fn groups_name_modules_by_name_expression_and_class() {
     assert!(folder.error().contains("they must agree"), "{}", folder.error());
 }
 
+/// An expression that gives up on a module may have matched it: the checkpoint is refused, and not
+/// read as if the expression did not match.
+#[test]
+fn a_checkpoint_whose_pattern_backtracks_without_end_is_refused() {
+    const ENDLESS: &str = "((?=.).|(?=.).)*!";
+    let places: [(&str, fn(&mut Value)); 3] = [
+        ("pack-quantized", |config| config["ignore"] = json!(["lm_head", format!("re:{ENDLESS}")])),
+        ("pack-quantized", |config| group(config)["targets"] = json!(["Linear", format!("re:{ENDLESS}")])),
+        ("gptq v1", |config| config["dynamic"] = json!({format!("-:{ENDLESS}"): {}})),
+    ];
+    for (name, change) in places {
+        let error = changed(name, change).error();
+        assert!(error.contains("takes more than 2000 steps back for module model.layers.0."), "{name}: {error}");
+        assert_eq!(error.lines().count(), 1, "{name}: {error}");
+    }
+}
+
 #[test]
 fn a_file_beside_the_configuration_says_the_same_or_is_refused() {
     let folder = changed("gptq v1", |_| {});
@@ -228,7 +245,7 @@ fn what_a_checkpoint_wants_and_does_not_get_is_said() {
 /// Scales of keys and values under the name of compressed-tensors are those of ModelOpt and vLLM.
 #[test]
 fn output_scales_of_keys_and_values_are_their_cache_scales() {
-    for name in ["int-quantized", "pack-quantized"] {
+    for name in ["int-quantized", "pack-quantized", "float-quantized, a tensor"] {
         let folder = changed(name, |config| config["kv_cache_scheme"] = json!({"num_bits": 8, "type": "float"}));
         let scale = |value: f32| ("F32".to_owned(), vec![1], value.to_le_bytes().to_vec());
         let put = |tensor: &str, value: f32| {
@@ -314,11 +331,38 @@ fn keys_that_quantisation_tools_write_and_that_change_nothing_are_read() {
 /// are powers of two are read.
 #[test]
 fn sizes_of_groups_and_blocks_that_tools_do_not_write_are_refused() {
-    let sizes = Sizes { hidden: 32, head_dim: 8, heads: 4, intermediate: 32, group: 16 };
-    let row = ROWS.iter().find(|row| row.name == "pack-quantized").expect("a row");
-    let (folder, _) = folder(row, sizes, 3);
-    folder.edit("config.json", |config| group(&mut config["quantization_config"])["weights"]["group_size"] = json!(17));
-    let error = folder.error();
-    assert!(error.contains("groups or blocks of 17 over 32; a size that does not divide the extent"), "{error}");
-    assert_eq!(32usize.div_ceil(17), 32 / 16, "the scales fit both");
+    struct Case {
+        scheme: &'static str,
+        /// What tools write, the size that is taken for it, and the columns that both cut.
+        sizes: [usize; 3],
+        change: fn(&mut Value),
+    }
+    let of_groups = |config: &mut Value| group(config)["weights"]["group_size"] = json!(65);
+    let cases = [
+        Case { scheme: "pack-quantized", sizes: [64, 65, 128], change: of_groups },
+        Case { scheme: "gptq v1", sizes: [64, 65, 128], change: |config| config["group_size"] = json!(65) },
+        // Blocks of these files have twice as many columns as rows.
+        Case {
+            scheme: "fp8, blocks",
+            sizes: [128, 129, 256],
+            change: |config| config["weight_block_size"] = json!([64, 129]),
+        },
+    ];
+    for Case { scheme, sizes: [written, other, columns], change } in cases {
+        let row = ROWS.iter().find(|row| row.name == scheme).expect("a row");
+        let group = if scheme == "fp8, blocks" { written / 2 } else { written };
+        let sizes = Sizes { hidden: columns, head_dim: columns / 4, heads: 4, intermediate: columns, group };
+        let (folder, _) = folder(row, sizes, 3);
+        folder.open().unwrap_or_else(|error| panic!("{scheme}: {error}"));
+        folder.edit("config.json", |config| change(&mut config["quantization_config"]));
+        let error = folder.error();
+        let expected = format!("groups or blocks of {other} over {columns}; a size that does not divide the extent");
+        assert!(error.contains(&expected), "{scheme}: {error}");
+        assert_eq!(columns.div_ceil(other), columns / written, "{scheme}: the scales fit both");
+    }
+    // Powers of two that do not divide the extent are sizes that tools write.
+    for scheme in ["pack-quantized", "fp8, blocks"] {
+        let row = ROWS.iter().find(|row| row.name == scheme).expect("a row");
+        check(row, Sizes { hidden: 40, head_dim: 10, heads: 4, intermediate: 40, group: 16 }, 3);
+    }
 }

@@ -176,6 +176,18 @@ mod tests {
     }
 
     #[test]
+    fn a_match_beyond_the_bound_is_a_fault_and_not_a_mismatch() {
+        let work = RegexBudget::default();
+        let pattern = Pattern::target(&work, "re:model.*").expect("a pattern");
+        work.matches.set(MAX_MATCHES - 1);
+        assert_eq!(pattern.matches(&work, DOWN), Some(Rank::Regex), "the last one within it");
+        assert_eq!(pattern.matches(&work, DOWN), None);
+        let mut keys = Keys::new("", serde_json::Map::new());
+        work.finish(&mut keys);
+        assert!(matches!(&keys.faults[..], [ConfigFault::Pattern { .. }]), "{:?}", keys.faults);
+    }
+
+    #[test]
     fn many_and_large_expressions_are_refused() {
         let work = RegexBudget::default();
         assert!(Pattern::target(&work, &format!("re:{}", "a".repeat(MAX_REGEX_BYTES + 1))).is_none());
