@@ -225,5 +225,5 @@ fn a_generation_ends_at_the_last_position() {
     let (completions, _) = engine.generate(&[request], Sampling::GREEDY, |_, _| ()).expect("generates");
     // The token after the last position is still predicted; it cannot be fed.
     assert!(completions[0].token_ids.len() <= 3);
-    assert!(!matches!(completions[0].finish, tilewright::engine::Finish::Length));
+    assert_eq!(completions[0].finish, tilewright::engine::Finish::Positions);
 }

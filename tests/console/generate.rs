@@ -171,17 +171,22 @@ fn rewrite(dir: &Path, change: impl Fn(&str, &[u8]) -> (Dtype, Vec<u8>)) {
 
 #[test]
 fn weights_that_are_no_numbers_are_said() {
-    let dir = model();
-    rewrite(dir.path(), |name, data| {
-        let mut data = data.to_vec();
-        if name == "model.layers.1.mlp.down_proj.weight" {
-            data[..2].copy_from_slice(&bf16::NAN.to_le_bytes());
+    // A weight that is not a number, and a norm that makes every logit infinite.
+    for (tensor, number) in [("model.layers.1.mlp.down_proj.weight", bf16::NAN), ("model.norm.weight", bf16::INFINITY)]
+    {
+        let dir = model();
+        rewrite(dir.path(), |name, data| {
+            let mut data = data.to_vec();
+            if name == tensor {
+                data[..2].copy_from_slice(&number.to_le_bytes());
+            }
+            (Dtype::BF16, data)
+        });
+        for device in ["cpu", "sim"] {
+            let line = failure(&args(dir.path(), &["--prompt", "And", "--device", device]), b"");
+            let expected = "are not numbers (NaN), or infinite; the weights are damaged";
+            assert!(line.contains(expected), "{tensor}, {device}: {line}");
         }
-        (Dtype::BF16, data)
-    });
-    for device in ["cpu", "sim"] {
-        let line = failure(&args(dir.path(), &["--prompt", "And", "--device", device]), b"");
-        assert!(line.contains("are not numbers (NaN), or infinite; the weights are damaged"), "{device}: {line}");
     }
 }
 
@@ -252,6 +257,51 @@ fn the_json_of_one_prompt_says_why_it_ended() {
     assert_eq!(ended["stop"]["id"], end);
 }
 
+/// A text that ends because the model has no further position ends for a reason of its own; the
+/// prompt has to leave one of them.
+#[test]
+fn a_text_ends_at_the_last_position_that_it_is_given() {
+    let json = |more: &[&str]| {
+        let more = [&["--prompt", "In the beginning", "--json"], more].concat();
+        serde_json::from_str::<Value>(&stdout(&args(&tiny(""), &more), b"")).expect("JSON")
+    };
+    let ids = |object: &Value, key: &str| object[key].as_array().expect("ids").clone();
+    let whole = json(&[]);
+    assert_eq!(whole["finish_reason"], json!("length"));
+    let prompt = ids(&whole, "prompt_ids").len();
+    let most = prompt + 5;
+    for more in [&[][..], &["--deterministic"]] {
+        let capped = json(&[&["--max-context", &most.to_string()], more].concat());
+        assert_eq!([&capped["finish_reason"], &capped["stop"]], [&json!("positions"), &Value::Null], "{more:?}");
+        // The token after the last position is chosen, and not fed.
+        assert_eq!(ids(&capped, "token_ids")[..], ids(&whole, "token_ids")[..6], "{more:?}");
+    }
+    let refused = |more: &[&str]| failure(&args(&tiny(""), &[&["--prompt", "In the beginning"], more].concat()), b"");
+    let short = (prompt - 1).to_string();
+    let line = refused(&["--max-context", &short]);
+    assert!(line.contains(&format!("the prompt has {prompt} tokens, the model has {short} positions")), "{line}");
+    assert!(refused(&["--max-context", "0"]).contains("--max-context"));
+}
+
+/// `--max-context` runs a model of which longer texts would be computed in another way, as the model
+/// that they are cut from.
+#[test]
+fn a_model_runs_within_the_context_that_it_is_given() {
+    let model = model();
+    let path = model.path().join("config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).expect("reads")).expect("JSON");
+    config["rope_parameters"] = json!({"rope_theta": 10000.0, "rope_type": "dynamic", "factor": 2.0,
+        "original_max_position_embeddings": 512});
+    fs::write(&path, config.to_string()).expect("writes");
+    let prompt = ["--prompt", "In the beginning"];
+    let within = |tokens: &'static str| args(model.path(), &[&prompt[..], &["--max-context", tokens]].concat());
+    for command in [args(model.path(), &prompt), within("513")] {
+        let line = failure(&command, b"");
+        assert!(line.contains("(--max-context 512 runs it within those)"), "{line}");
+    }
+    assert_eq!(stdout(&within("512"), b""), stdout(&args(&tiny(""), &prompt), b""));
+}
+
 /// Whole conversations, tools and template variables reach the template.
 #[test]
 fn conversations_of_a_file_and_template_variables() {
@@ -280,6 +330,16 @@ fn conversations_of_a_file_and_template_variables() {
     assert!(refused(&["--messages", "-", "--prompt", "a"], b"").contains("cannot be used with"));
     let line = refused(&["--messages", "-"], b"[{}]");
     assert!(line.contains("conversation `standard input` cannot be used: messages[0].role must be a text"), "{line}");
+}
+
+/// A template that would render without end is one line and exit code 2.
+#[test]
+fn a_hostile_template_is_refused_in_one_line() {
+    let model = model();
+    let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hostile_chat/ns_cycle.jinja");
+    fs::copy(template, model.path().join("chat_template.jinja")).expect("copies");
+    let line = failure(&args(model.path(), &["--prompt", "hi", "--chat"]), b"");
+    assert!(line.contains("template"), "{line}");
 }
 
 /// A prompt of 60 MB for a model of 1,024 positions is refused while it is read, in little memory.
