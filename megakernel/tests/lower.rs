@@ -8,7 +8,7 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerError, LowerOptions, lower};
 use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, Rope};
-use tilewright_megakernel::program::{BufferKind, Embed, Operands, Program, Source};
+use tilewright_megakernel::program::{BufferKind, Embed, Operands, Program, Source, Span};
 
 /// A small model of any shape the families allow.
 fn small_spec() -> impl Strategy<Value = LlamaSpec> {
@@ -126,7 +126,22 @@ fn options_out_of_bounds_are_refused_by_name() {
     insta::assert_snapshot!(lower(LowerOptions { page_tokens: 8, ..base.clone() }), @"option `page_tokens` is 8, it must be from 16 to 256");
     insta::assert_snapshot!(lower(LowerOptions { context: 1 << 20, ..base.clone() }), @"option `context` is 1048576, it must be from 1 to 131072");
     insta::assert_snapshot!(lower(LowerOptions { splits: Some(1000), ..base.clone() }), @"option `splits` is 1000, it must be from 1 to 256");
-    insta::assert_snapshot!(lower(LowerOptions { kv: DType::I8, ..base }), @"option `kv` is i8, it must be f32, f16, bf16 or f8e4m3");
+    insta::assert_snapshot!(lower(LowerOptions { kv: DType::I8, ..base.clone() }), @"option `kv` is i8, it must be f32, f16, bf16 or f8e4m3");
+    let layers = |lo, hi| LowerOptions { layers: Some(Span::new(lo, hi)), ..base.clone() };
+    insta::assert_snapshot!(lower(layers(1, 1)), @"a stage has the layers 1:1, the model has 0:16; name at least one, and none beyond the last");
+    insta::assert_snapshot!(lower(layers(0, 99)), @"a stage has the layers 0:99, the model has 0:16; name at least one, and none beyond the last");
+}
+
+/// A product of sizes that wrapped would be small again: within bounds, and with splits.
+#[test]
+fn products_of_options_saturate() {
+    let spec = LlamaSpec::named("llama-3.2-1b").expect("a known model");
+    // 2^60 rows of 2^4 pages: 2^64.
+    let wrapping = LowerOptions { rows: 1 << 60, page_tokens: 16, ..LowerOptions::for_context(256) };
+    assert_eq!(wrapping.pool_pages(), usize::MAX);
+    assert_eq!(wrapping.clone().splits_for_gpu(1 << 4, 132).splits, Some(1));
+    let lowered = lower(&spec, &|_| DType::BF16, Target::host(2), &wrapping);
+    assert!(matches!(lowered, Err(LowerError::Option { name: "rows", .. })), "{:?}", lowered.map(drop));
 }
 
 #[test]
