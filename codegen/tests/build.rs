@@ -301,3 +301,16 @@ fn a_value_that_leaves_its_loop_is_named_with_both_lines() {
     assert!(said.contains("(recorded at codegen/tests/build.rs:"), "{said}");
     assert!(said.contains("`k.var`") && said.contains("`k.carry`"), "{said}");
 }
+
+/// What is not recorded is not found: a constant or a pointer at a constant distance that leaves
+/// its branch in a `Cell` is the same in every thread.
+#[test]
+fn constants_that_leave_their_branch_are_the_same_everywhere() {
+    let kernel = recorded(|k| {
+        let (x, last) = (k.global::<u32>("x"), Cell::new(None));
+        k.when(k.tid().eq(0), || last.set(Some((x.at(4), k.lit(7u32)))));
+        last.take().into_iter().for_each(|(place, constant)| place.store(constant));
+    });
+    assert!(kernel.to_string().contains("{7}"), "{kernel}");
+    verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
+}

@@ -24,6 +24,10 @@ fn once(body: impl FnOnce()) -> impl FnMut() {
 /// iteration, or of a side that some threads do not take, so such a body does not compile. What
 /// changes at run time is a register ([`Builder::var`]) or carried by [`Builder::carry`].
 ///
+/// A value that leaves a body all the same, in a [`Cell`], is an error of `verify` where it is used.
+/// Constants, and pointers at a constant distance, are not recorded: one that leaves a body is not
+/// found, and is the same in every thread and iteration.
+///
 /// ```compile_fail,E0594
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
 /// # record("sample", Arch::Sm80, block(32), |k| {
@@ -175,7 +179,8 @@ impl Builder {
     /// For libraries whose bodies consume host-side state: handles of a protocol, plans, counters
     /// of what was recorded. The caller promises that a body hands no recorded value out in a Rust
     /// variable: it would be the value of one iteration, or of a side that some threads do not
-    /// take, and is an error of `verify` only where it is used later.
+    /// take. `verify` refuses its later use, except of constants and of pointers at a constant
+    /// distance, which are the same in every thread and iteration.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};

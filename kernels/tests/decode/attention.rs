@@ -50,6 +50,8 @@ struct Case {
     /// Of each row, how many tokens do at most.
     immutable_prefix: Vec<i32>,
     modifier: ScoreModifier,
+    /// Keys are −∞ in every dimension, and queries positive: no query sees anything.
+    blank: bool,
 }
 
 /// Stages that the team copies itself, row by row.
@@ -172,6 +174,7 @@ impl Case {
             stage,
             immutable_prefix,
             modifier,
+            blank: false,
         }
     }
 
@@ -336,8 +339,14 @@ impl Case {
     fn trial_of(&self, other: &Case, draw: &mut Draw) -> Trial {
         let HeadCounts { heads, kv_heads, dim, splits } = self.heads;
         let rows = self.position.len();
-        let numbers = stored::numbers(draw, self.q, rows as u32 * heads * dim, 2.0);
-        let pools = [0, 1].map(|_| other.hide(self.paged.fill(draw, &self.position)));
+        let mut numbers = stored::numbers(draw, self.q, rows as u32 * heads * dim, 2.0);
+        let mut pools = [0, 1].map(|_| other.hide(self.paged.fill(draw, &self.position)));
+        if self.blank {
+            // Factor and query give a little more than 1: what bf16 rounds off is positive, too.
+            let factor = self.scale() * std::f32::consts::LOG2_E;
+            numbers.fill(stored::rounded((1.0 + 2f64.powi(-10)) / f64::from(factor), self.q));
+            pools[0].iter_mut().filter(|key| !key.is_nan()).for_each(|key| *key = bf16::NEG_INFINITY);
+        }
         // A score: queries in two parts of bf16 or f16, products in f32. A weight: twice the
         // score's error (the maximum has it too), the exponential, and the two parts that multiply
         // values, or the one of f16 that multiplies codes. The result divides by their sum.
@@ -360,6 +369,7 @@ impl Case {
         let (key_numbers, keys) = self.numbers(&mut trial, "keys", &pools[0], self.scales[0]);
         let (value_numbers, values) = self.numbers(&mut trial, "values", &pools[1], self.scales[1]);
         let result = other.oracle(&numbers, &key_numbers, &value_numbers);
+        assert!(!self.blank || result.iter().all(|&x| x == 0.0), "the oracle has zeros");
         let position = trial.input("position", &self.position);
         let table = trial.input("table", &self.paged.table);
         let immutable_prefix = trial.input("immutable_prefix", &self.immutable_prefix);
@@ -407,6 +417,36 @@ fn every_depth_and_group_alone() {
                 }
             }
         }
+    }
+}
+
+/// A row whose scores are all −∞ gets zeros, as the naive attention has them: in one split and in
+/// several, merged by counts and by packets, from pages and through the ring.
+#[test]
+fn scores_of_negative_infinity_alone_give_zeros() {
+    for seed in 0..12 {
+        let (splits, meets) = ([1, 3][seed as usize % 2], seed % 3 == 0);
+        let heads = HeadCounts { heads: [4, 17][seed as usize / 6], kv_heads: 1, dim: 32, splits };
+        let mut draw = Draw::new(seed);
+        let drawn = Case::of(heads, Some(PoolType::Float(Float::Bf16)), &mut draw);
+        let paged = Paged::draw(&mut draw, 3, 150, [1, 16, 32]);
+        let stage = TokenStage::new(drawn.pool, 32, 16, 8192).filter(|_| heads.is_one_pass() && seed % 4 < 2);
+        let least = SplitPages { fewest: 1, single: 1 };
+        let (position, immutable_prefix) = (vec![149, -1, 70], vec![144, 0, 48]);
+        let modifier = ScoreModifier { window: (seed % 5 == 0).then_some(21), ..ScoreModifier::NONE };
+        let case = Case {
+            q: Float::F32,
+            meets,
+            paged,
+            stage,
+            least,
+            position,
+            immutable_prefix,
+            modifier,
+            blank: true,
+            ..drawn
+        };
+        right(&case.trial(&mut draw), seed);
     }
 }
 
