@@ -97,7 +97,7 @@ impl StagedFolder {
     /// Those of the file system; the staged folder is removed then.
     pub(crate) fn publish(self, target: &Path) -> io::Result<()> {
         for entry in fs::read_dir(self.path())? {
-            File::open(entry?.path())?.sync_all()?;
+            flush(&entry?.path())?;
         }
         sync_folder(self.path())?;
         fs::rename(self.path(), target)?;
@@ -150,9 +150,14 @@ fn remove_if_abandoned(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Flushes a file or a folder to the disk.
+fn flush(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
 /// Flushes a folder's entries. Some file systems flush them by themselves and refuse.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    match File::open(path).and_then(|folder| folder.sync_all()) {
+    match flush(path) {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
         // Windows opens no folders as files.
         Err(_) if cfg!(windows) => Ok(()),
@@ -217,6 +222,29 @@ mod tests {
         staged.publish(&out).expect_err("a folder with files is in its place");
         drop(super::folder(parent.path()).expect("stages"));
         assert_eq!((names(parent.path()), names(&out)), (vec!["out".into()], vec!["theirs".into()]));
+    }
+
+    /// `/dev/null` cannot be flushed: what is published in its place fails where it is flushed, and
+    /// before it is renamed.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_cannot_be_flushed_is_not_published() {
+        let null = Path::new("/dev/null");
+        assert_eq!(flush(null).expect_err("is not flushed").kind(), io::ErrorKind::InvalidInput);
+        sync_folder(null).expect("a file system that refuses to flush a folder");
+
+        let parent = tempfile::tempdir().expect("a folder");
+        let out = parent.path().join("out");
+        let staged = file(parent.path()).expect("stages");
+        let path = staged.into_temp_path();
+        let unsynced = NamedTempFile::from_parts(File::open(null).expect("opens"), path);
+        assert_eq!(publish(unsynced, &out).expect_err("is not flushed").kind(), io::ErrorKind::InvalidInput);
+        assert!(names(parent.path()).is_empty(), "neither staged nor published");
+
+        let staged = super::folder(parent.path()).expect("stages");
+        std::os::unix::fs::symlink(null, staged.path().join("model.safetensors")).expect("links");
+        assert_eq!(staged.publish(&out).expect_err("is not flushed").kind(), io::ErrorKind::InvalidInput);
+        assert!(names(parent.path()).is_empty(), "neither staged nor published");
     }
 
     #[cfg(unix)]
