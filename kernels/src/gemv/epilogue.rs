@@ -28,6 +28,9 @@ pub struct GemvEpilogue {
 }
 
 /// The pages that heads are appended to.
+///
+/// The table of cosines and sines, f32 `[positions, dim / 2, 2]`, has fewer than 2³² elements, as
+/// each pool has: the kernel computes their places in 32 bits, and planners refuse larger ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HeadPages {
     /// Tokens of a page.

@@ -60,6 +60,11 @@ fn each_refusal_says_what_is_in_the_way_and_what_to_do() {
             spec: LlamaSpec { vocab: (1 << 18) + 8, ..tiny() },
             ..new("choices at random among 2^18 + 8 tokens")
         },
+        Variant {
+            lowering: LowerOptions { context: 1 << 28, pages: Some(4), splits: Some(1), ..lowering },
+            spec: LlamaSpec { max_positions: 1 << 28, ..tiny() },
+            ..new("cosines and sines of 2^28 positions")
+        },
     ];
     let mut table = String::new();
     for variant in &variants {

@@ -2,10 +2,11 @@
 
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, StepPlan};
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::vm::graph::GraphPlan;
 
 use super::devices::{self, small};
-use super::lab::{TARGET, options, planned, planned_with, tiny};
+use super::lab::{PAGE, TARGET, options, planned, planned_with, tiny};
 
 /// A step is refused for this level and this reason, in one line.
 fn refused(step: &StepPlan, level: &str, why: &str) {
@@ -22,6 +23,20 @@ fn heads_and_pools_of_other_sizes_and_types_are_named() {
     );
     let wide = planned_with(&tiny(32), &LowerOptions { kv: DType::F32, ..options(32) });
     refused(&wide, "level `layers.0.qkv`", "is f32, a device needs bf16");
+}
+
+/// Places in the table of cosines and sines have 32 bits: position 2^32 / dimensions would read the
+/// row of position 0.
+#[test]
+fn positions_whose_cosines_are_beyond_32_bits_are_refused() {
+    let spec = LlamaSpec { max_positions: 1 << 28, ..tiny(32) };
+    let step = |context| planned_with(&spec, &LowerOptions { context, ..options(1) });
+    refused(
+        &step(1 << 27),
+        "level `layers.0.qkv`",
+        "the elements of a table of cosines and sines: 4294967296, and a device needs fewer than 2^32",
+    );
+    GraphPlan::new(&step((1 << 27) - PAGE), TARGET).expect("a page less is planned");
 }
 
 /// A plan of one device has none of the launches that several meet by.

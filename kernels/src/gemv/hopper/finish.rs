@@ -347,7 +347,7 @@ impl<'k> HeadOutputs<'k> {
         });
     }
 
-    /// Cosines and sines of a run of pairs.
+    /// Cosines and sines of a run of pairs. Places have 32 bits ([`HeadPages`]).
     fn turns<const RUN: usize>(self, PairRun { rows, vector, pair: at }: PairRun<'_, 'k>) -> Vec<Val<'k, f32>> {
         let WeightRows::Groups { dim, .. } = rows else { return Vec::new() };
         let token = self.room.at(vector).load().max(0).cast::<u32>();

@@ -331,7 +331,8 @@ impl Planner<'_> {
                 let inv_freq = rotation.inv_freq;
                 let scale = rotation.scale;
                 let start = self.plain_bytes;
-                self.rotations.push(RotationTable { inv_freq, scale, positions, half: half as usize, start });
+                let table = RotationTable { inv_freq, scale, positions, half: half as usize, start }.checked()?;
+                self.rotations.push(table);
                 self.plain_bytes = (start + positions as u64 * u64::from(half) * 8).next_multiple_of(ALIGN);
                 start
             }

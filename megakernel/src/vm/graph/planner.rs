@@ -187,7 +187,7 @@ impl<'p> GraphPlanner<'p> {
         let scale = rotation.scale;
         let positions = positions as usize;
         let half = half as usize;
-        let table = RotationTable { inv_freq, scale, positions, half, start: 0 };
+        let table = RotationTable { inv_freq, scale, positions, half, start: 0 }.checked()?;
         Ok(LaunchMemory::Rotation(number_of(&mut self.plan.rotations, table)))
     }
 

@@ -9,7 +9,7 @@ use tilewright_kernels::quant::QuantMatrix;
 
 use super::stream::part_of_row;
 use crate::program::{BufferId, BufferKind, Program, Quantised, Source};
-use crate::vm::{BindError, binding};
+use crate::vm::{BindError, Unsupported, binding};
 use crate::weights::{BoundCodes, WeightTensor, Weights};
 
 /// Elements of a part that is packed and sent as one.
@@ -178,4 +178,20 @@ pub struct RotationTable {
     pub half: usize,
     /// Where it begins in the plain weights, bytes.
     pub start: u64,
+}
+
+impl RotationTable {
+    /// The table, where the places of its elements have 32 bits: the product that appends heads
+    /// computes them so.
+    ///
+    /// # Errors
+    /// If there are more elements.
+    pub(in crate::vm) fn checked(self) -> Result<RotationTable, Unsupported> {
+        let found = self.positions.saturating_mul(2 * self.half);
+        let what = "the elements of a table of cosines and sines";
+        match u32::try_from(found) {
+            Ok(_) => Ok(self),
+            Err(_) => Err(Unsupported::Number { what, found, expected: "fewer than 2^32" }),
+        }
+    }
 }
