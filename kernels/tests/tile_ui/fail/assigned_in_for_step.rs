@@ -1,0 +1,14 @@
+//! A loop with a step carries a Rust variable, though its body is recorded once.
+use tilewright_codegen::build::{block, record};
+use tilewright_codegen::ir::Arch;
+
+fn main() {
+    record("sums", Arch::Sm80, block(32), |k| {
+        let mut p = k.global::<f32>("x");
+        let sum = k.var(0.0f32);
+        k.for_step(0, 128u32, 32, |_| {
+            sum.set(sum.get() + p.load());
+            p = p.at(32);
+        });
+    });
+}

@@ -1,0 +1,15 @@
+//! A loop that breaks carries a Rust variable, though its body is recorded once.
+use tilewright_codegen::build::{block, record};
+use tilewright_codegen::ir::Arch;
+
+fn main() {
+    record("sums", Arch::Sm80, block(32), |k| {
+        let mut p = k.global::<f32>("x");
+        let sum = k.var(0.0f32);
+        k.loop_(|| {
+            k.break_if(sum.get().gt(1.0));
+            sum.set(sum.get() + p.load());
+            p = p.at(32);
+        });
+    });
+}
