@@ -18,8 +18,24 @@ use crate::checkpoint::{ChatError, CheckpointError, TokenizerError};
 use crate::results::ResultsError;
 use crate::tuning::SettingsError;
 
-/// Why an engine could not answer.
+/// Why an engine could not answer. A later version may have further variants: a `match` needs an
+/// arm for them.
+///
+/// ```
+/// use tilewright::engine::EngineError;
+///
+/// fn advice(error: &EngineError) -> &'static str {
+///     match error {
+///         EngineError::EmptyPrompt | EngineError::NoPrompt => "give a prompt",
+///         EngineError::PromptTooLong { .. } | EngineError::PromptText { .. } => "shorten the prompt",
+///         _ => "read the message",
+///     }
+/// }
+/// assert_eq!(advice(&EngineError::EmptyPrompt), "give a prompt");
+/// assert_eq!(advice(&EngineError::ServerEnded), "read the message");
+/// ```
 #[derive(Debug, Error)]
+#[deny(clippy::exhaustive_enums, reason = "a caller's match must compile with further variants")]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum EngineError {

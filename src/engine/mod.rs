@@ -293,6 +293,16 @@ impl Engine {
     }
 
     /// The checkpoint: weights, architecture, generation settings, chat template.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use tilewright::{Device, Engine};
+    ///
+    /// let engine = Engine::load(Path::new("models/tiny-llama"), Device::cpu())?;
+    /// let checkpoint = engine.checkpoint();
+    /// assert_eq!((checkpoint.spec().max_positions, checkpoint.eos_ids()), (1024, &[1][..]));
+    /// # Ok::<(), tilewright::engine::EngineError>(())
+    /// ```
     pub fn checkpoint(&self) -> &Arc<Checkpoint> {
         &self.checkpoint
     }
