@@ -8,7 +8,8 @@ use super::error::EngineError;
 
 /// A prompt to continue, as token ids, and how many tokens to generate at most.
 ///
-/// Encode a text with [`Engine::prompt_ids`], or a conversation with [`Engine::chat_ids`].
+/// Encode a text with [`Engine::prompt_ids`](crate::Engine::prompt_ids), or a conversation with
+/// [`Engine::chat_ids`](crate::Engine::chat_ids).
 ///
 /// ```
 /// use tilewright::Request;

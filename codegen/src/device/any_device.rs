@@ -7,10 +7,10 @@ use std::sync::Arc;
 /// A GPU or a simulator: allocates memory, loads kernels, makes streams. Clones are the same
 /// device.
 ///
-/// [`open`] opens one by name: `"cuda:0"`, `"sim"`, or `"sim:7"` for a simulator that starts with
-/// seed 7. Work is queued on a [`Stream`] and runs in order; different streams run concurrently.
-/// Lengths, argument types, grids and residency are checked before anything reaches the device, and
-/// every error says what to do.
+/// [`open`](crate::device::open) opens one by name: `"cuda:0"`, `"sim"`, or `"sim:7"` for a
+/// simulator that starts with seed 7. Work is queued on a [`Stream`](crate::device::Stream) and
+/// runs in order; different streams run concurrently. Lengths, argument types, grids and residency
+/// are checked before anything reaches the device, and every error says what to do.
 ///
 /// ```
 /// use tilewright_codegen::build::{Builder, block, record};

@@ -98,13 +98,13 @@ pub struct Launch {
     pub host: Option<HostOrder>,
     /// A device that is lost while the kernel runs.
     pub loss: Option<Loss>,
-    /// Ends the launch early, as [`SimError::Interrupted`].
+    /// Ends the launch early, as [`SimError::Interrupted`](crate::sim::SimError::Interrupted).
     pub interrupt: Interrupt,
 }
 
 /// A device that is lost: after `steps` steps of the machine none of its threads runs any more, and
 /// what it has on its way may or may not arrive. What the others do then is theirs; that they wait
-/// for ever is no [`Fault`] but [`Left::Standing`].
+/// for ever is no [`Fault`](crate::sim::Fault) but [`Left::Standing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// Its number among those that run side by side.

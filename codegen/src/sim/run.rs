@@ -97,7 +97,7 @@ pub enum SimError {
         /// Threads of a block.
         threads: u32,
     },
-    /// The launch was ended by its [`Interrupt`]; memory is as it was then.
+    /// The launch was ended by its [`Interrupt`](crate::sim::Interrupt); memory is as it was then.
     #[error("kernel {kernel} was interrupted")]
     Interrupted {
         /// The kernel.

@@ -34,9 +34,9 @@ pub struct SampleScratch<'k> {
 pub(super) const MEETING: u32 = 2 * 32 + 2;
 
 impl<'k> SampleScratch<'k> {
-    /// Bytes that [`sample`] needs.
+    /// Bytes that [`sample`](crate::sample::sample) needs.
     pub const BYTES: u32 = 8 * (MEETING + select::BINS + SHORTLIST);
-    /// Bytes that [`argmax`] needs.
+    /// Bytes that [`argmax`](crate::sample::argmax) needs.
     pub const ARGMAX_BYTES: u32 = 8 * MEETING;
 
     /// The scratch memory at an address that is aligned to 16 bytes.

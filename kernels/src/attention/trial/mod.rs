@@ -7,7 +7,7 @@
 //! | `bound` | the definition in f64, and the bound of the error with its derivation |
 //! | `decode`, `prefill` | a problem, and the launch that computes it |
 //!
-//! [`KvTransport`] lists every [`KvFamily`] that the kernels take.
+//! [`KvTransport`] lists every [`KvFamily`](crate::kv::KvFamily) that the kernels take.
 
 mod bound;
 mod cache;

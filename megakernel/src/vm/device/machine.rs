@@ -33,7 +33,7 @@ use crate::weights::Weights;
 /// names the task; the machine can be used again, unless the device itself is lost.
 ///
 /// Machines of one model share packed weights and pools through
-/// [`DeviceWeights`](super::DeviceWeights).
+/// [`DeviceWeights`](crate::vm::resident::DeviceWeights).
 ///
 /// ```
 /// use tilewright_codegen::device::sim::{Options, Simulator};
@@ -111,7 +111,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl DeviceMachine {
     /// Loads a program onto a device: plans it, generates and compiles its kernel, sends the
-    /// weights. For several programs of one model, see [`DeviceWeights`](super::DeviceWeights).
+    /// weights. For several programs of one model, see
+    /// [`DeviceWeights`](crate::vm::resident::DeviceWeights).
     ///
     /// `progress` is told how many bytes of weights are on their way, and of how many.
     ///

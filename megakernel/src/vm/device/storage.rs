@@ -33,7 +33,7 @@ pub struct RotationRows {
 
 /// The pools of a layer, and the cells that say whose tokens they hold. How many pages there are,
 /// and how many a sequence may have, is no part of the code: a launch has both as parameters
-/// ([`Lengths`](super::Lengths)).
+/// ([`Lengths`](crate::vm::Lengths)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KvPools {
     /// How they store their numbers.

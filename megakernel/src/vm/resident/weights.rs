@@ -11,9 +11,11 @@ use crate::weights::Weights;
 /// A model's weights and the device that they are brought to, once for all its machines.
 ///
 /// What is kept are the packed weights. Programs that stream the same weights in the same order
-/// share one; that depends on the model, the SMs and on [`DeviceOptions::warps`],
-/// [`DeviceOptions::stage_bytes`] and [`DeviceOptions::dealing`], not on rows, context or batch.
-/// Norms, biases and tables of rotations are small, and each machine has its own.
+/// share one; that depends on the model, the SMs and on
+/// [`DeviceOptions::warps`](crate::vm::device::DeviceOptions::warps),
+/// [`DeviceOptions::stage_bytes`](crate::vm::device::DeviceOptions::stage_bytes) and
+/// [`DeviceOptions::dealing`](crate::vm::device::DeviceOptions::dealing), not on rows, context or
+/// batch. Norms, biases and tables of rotations are small, and each machine has its own.
 pub struct DeviceWeights {
     pub(in crate::vm) devices: Vec<Device>,
     pub(in crate::vm) weights: Arc<dyn Weights + Send + Sync>,
