@@ -192,7 +192,8 @@ fn groups_name_modules_by_name_expression_and_class() {
 #[test]
 fn a_checkpoint_whose_pattern_backtracks_without_end_is_refused() {
     const ENDLESS: &str = "((?=.).|(?=.).)*!";
-    let places: [(&str, fn(&mut Value)); 3] = [
+    type Change = fn(&mut Value);
+    let places: [(&str, Change); 3] = [
         ("pack-quantized", |config| config["ignore"] = json!(["lm_head", format!("re:{ENDLESS}")])),
         ("pack-quantized", |config| group(config)["targets"] = json!(["Linear", format!("re:{ENDLESS}")])),
         ("gptq v1", |config| config["dynamic"] = json!({format!("-:{ENDLESS}"): {}})),
