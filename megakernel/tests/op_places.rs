@@ -32,10 +32,11 @@ fn names(text: &str, name: &str) -> bool {
 }
 
 /// What names an op: its own files and those of ops that fuse it, the lists of ops, the lowering,
-/// and what draws programs for tests. The sizes of a model are read from a graph, whose ops have
+/// what draws programs for tests, and tests. The sizes of a model are read from a graph, whose ops have
 /// names of their own, `Embed` among them.
 fn may_name(path: &str) -> bool {
     ["program/mod.rs", "model.rs"].contains(&path)
+        || path.ends_with("/tests.rs")
         || ["ops/", "lower/", "testing/"].iter().any(|room| path.starts_with(room))
 }
 
