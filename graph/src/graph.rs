@@ -9,37 +9,10 @@ use tilewright_layout::tensor::Format;
 use crate::axis::{Axis, Type};
 use crate::dim::{InnerShape, Need};
 use crate::error::{GraphErrors, Problem};
+use crate::index::index;
 use crate::infer::{InferContext, infer};
 use crate::op::Op;
 use crate::rows::{Memory, Row, Source};
-
-/// Declares an index that prints as the text form has it.
-macro_rules! index {
-    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(pub u32);
-
-        impl $name {
-            /// The index into a list.
-            pub const fn index(self) -> usize {
-                self.0 as usize
-            }
-
-            /// The index with that place in a list; lists of a graph have less than 2^32 entries.
-            pub(crate) fn at(place: usize) -> $name {
-                $name(u32::try_from(place).unwrap_or(u32::MAX))
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}{}", $prefix, self.0)
-            }
-        }
-    };
-}
 
 index!(
     /// A value: the ops' results, counted from the first op on.

@@ -51,6 +51,7 @@ mod check;
 pub mod dim;
 pub mod error;
 pub mod graph;
+mod index;
 mod infer;
 pub mod interpret;
 pub mod models;

@@ -244,20 +244,22 @@ fn options(prompts: &Prompts, kv: DType) -> LowerOptions {
 
 /// By the reference machine.
 fn referenced(spec: &ModelSpec, weights: &RandomWeights, prompts: &Prompts, options: &LowerOptions) -> Logits {
-    let target = Target::host(1 + prompts.seed as usize % 5);
-    let program = lower(spec, &|_| DType::BF16, target, options).expect("a decoder that is lowered");
-    let placed = schedule(program, PAGE * PAGES).expect("a valid program");
-    let machine = Machine::new(placed, weights, 1).expect("weights that fit");
-    stepped(machine, prompts)
+    stepped(reference(spec, weights, prompts, options), prompts)
 }
 
 /// By the reference machine with the operands of products rounded to bf16, as launches have them.
 fn rounded(spec: &ModelSpec, weights: &RandomWeights, prompts: &Prompts, options: &LowerOptions) -> Logits {
-    let program = lower(spec, &|_| DType::BF16, Target::host(1), options).expect("a decoder that is lowered");
-    let placed = schedule(program, PAGE * PAGES).expect("a valid program");
-    let mut machine = Machine::new(placed, weights, 1).expect("weights that fit");
+    let mut machine = reference(spec, weights, prompts, options);
     machine.set_operands(Some(|x| bf16::from_f32(x).to_f32()));
     stepped(machine, prompts)
+}
+
+/// The reference machine of a program that is cut for a number of SMs, which the seed says.
+fn reference(spec: &ModelSpec, weights: &RandomWeights, prompts: &Prompts, options: &LowerOptions) -> Machine {
+    let target = Target::host(1 + prompts.seed as usize % 5);
+    let program = lower(spec, &|_| DType::BF16, target, options).expect("a decoder that is lowered");
+    let placed = schedule(program, PAGE * PAGES).expect("a valid program");
+    Machine::new(placed, weights, 1).expect("weights that fit")
 }
 
 fn stepped(mut machine: Machine, prompts: &Prompts) -> Logits {
@@ -331,8 +333,11 @@ fn worst(found: &Logits, expected: &Logits) -> f64 {
 }
 
 impl Decoder {
-    fn model(&self) -> ModelSpec {
-        ModelSpec::new(self.graph(), PAGE * PAGES).expect("a decoder")
+    /// The model and random weights.
+    fn model(&self, seed: u64) -> (ModelSpec, RandomWeights) {
+        let spec = ModelSpec::new(self.graph(), PAGE * PAGES).expect("a decoder");
+        let weights = RandomWeights::new(&spec, DType::BF16, seed).expect("random weights");
+        (spec, weights)
     }
 
     /// Whether two devices can share it.
@@ -358,8 +363,7 @@ proptest! {
     /// two devices.
     #[test]
     fn interpreter_passes_reference_and_shards_agree(decoder in decoder(), prompts in prompts(1..=3)) {
-        let spec = decoder.model();
-        let weights = RandomWeights::new(&spec, DType::BF16, prompts.seed).expect("random weights");
+        let (spec, weights) = decoder.model(prompts.seed);
         let expected = interpreted(spec.graph(), &weights, &prompts);
         let fused = fuse(&normalise(spec.graph()).expect("valid")).expect("valid");
         prop_assert_eq!(&interpreted(&fused, &weights, &prompts), &expected, "fused");
@@ -381,8 +385,7 @@ proptest! {
     /// The persistent kernel, with every race checked.
     #[test]
     fn persistent_kernels_agree_with_the_reference(decoder in decoder(), prompts in prompts(1..=3)) {
-        let spec = decoder.model();
-        let weights = RandomWeights::new(&spec, DType::BF16, prompts.seed).expect("random weights");
+        let (spec, weights) = decoder.model(prompts.seed);
         let expected = referenced(&spec, &weights, &prompts, &options(&prompts, DType::BF16));
         let error = worst(&persistent(&spec, &weights, &prompts), &expected);
         prop_assert!(error < 2e-3, "{error}");
@@ -397,8 +400,7 @@ proptest! {
     #[test]
     fn launches_agree_with_the_reference(decoder in decoder(), prompts in prompts(1..=3)) {
         let decoder = Decoder { head_dim: 32, ..decoder };
-        let spec = decoder.model();
-        let weights = RandomWeights::new(&spec, DType::BF16, prompts.seed).expect("random weights");
+        let (spec, weights) = decoder.model(prompts.seed);
         let options = options(&prompts, DType::BF16);
         let expected = referenced(&spec, &weights, &prompts, &options);
         let rounding = worst(&rounded(&spec, &weights, &prompts, &options), &expected);

@@ -14,7 +14,7 @@
 //! Inner extents are [symbols](crate::dim) of the model until the graph is [run](crate::interpret) for one.
 //! `docs/flows.md` lists the ops and the rules that they follow.
 //!
-//! This module imports `axis` and `dim`, and nothing else of the crate.
+//! This module imports `axis`, `dim` and `index`, and nothing else of the crate.
 
 mod across;
 mod elementwise;
@@ -28,6 +28,8 @@ pub use across::{Norm, RowOp, Taps};
 pub use elementwise::{Binary, Comparison, Elementwise, REFUSED, Unary};
 pub use infer::RowProblem;
 pub(crate) use infer::RowShapes;
+
+use crate::index::index;
 pub use number::{Num, Scale};
 
 use crate::axis::{self, Axis, DType, Extent, Shape, Type};
@@ -85,31 +87,15 @@ impl Reduce {
     }
 }
 
-macro_rules! handle {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(pub u32);
-
-        impl $name {
-            /// Its place in the list of declarations.
-            pub const fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    };
-}
-
-handle!(
+index!(
     /// A declared field: one row for each block of the pool.
     FieldId
 );
-handle!(
+index!(
     /// A declared state: one row for each block of a request.
     StateId
 );
-handle!(
+index!(
     /// A declared parameter: one value for each key head.
     ParameterId
 );

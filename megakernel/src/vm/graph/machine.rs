@@ -22,7 +22,7 @@ use crate::vm::{AbortHandle, AccessError, LaunchError, LoadError, StepCells, bin
 ///
 /// Made by [`GraphWeights::machine`](super::GraphWeights::machine).
 pub struct GraphMachine {
-    step: StepPlan,
+    pub(super) step: StepPlan,
     pub(super) plan: GraphPlan,
     pub(super) cells: CellRoles,
     pub(super) limits: CellLimits,
@@ -92,11 +92,6 @@ impl GraphMachine {
             logits,
             abort,
         })
-    }
-
-    /// The step that it runs.
-    pub fn step_plan(&self) -> &StepPlan {
-        &self.step
     }
 
     /// The plan.

@@ -98,7 +98,7 @@ impl GraphMachine {
     /// The residual stream, which a buffer of the program stands for.
     fn hidden(&self, name: &str, kind: BufferKind, action: &'static str) -> Result<Buffer<f32>, LaunchError> {
         let missing = || AccessError::Missing { name: name.to_owned() };
-        let buffer = self.step_plan().buffer_named(name).ok_or_else(missing)?;
+        let buffer = self.step.buffer_named(name).ok_or_else(missing)?;
         if buffer.kind != kind {
             return Err(AccessError::Kind { name: name.to_owned(), found: buffer.kind, action }.into());
         }
