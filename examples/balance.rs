@@ -14,7 +14,9 @@ const CONTEXT: usize = 1024;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let mut next = |default: &str| args.next().unwrap_or_else(|| default.into());
-    let (model, target, rows) = (next("llama-3.2-1b"), next("h100"), next("1").parse()?);
+    let model = next("llama-3.2-1b");
+    let target = next("h100");
+    let rows = next("1").parse()?;
     let spec = LlamaSpec::named(&model).ok_or_else(|| format!("`{model}` is not a known model; try llama-3.2-1b"))?;
     let target = Target::named(&target).ok_or_else(|| format!("`{target}` is not a known GPU; try h100"))?;
 

@@ -27,7 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for seed in 0..8 {
         let mut trial = Trial::new(kernel.clone(), 1);
         let bound = Bound { absolute: 1e-5, relative: 0.0 };
-        let (x, y) = (trial.input("x", &x), trial.output("y", Expected::near::<f32>(&capped, bound)));
+        let x = trial.input("x", &x);
+        let y = trial.output("y", Expected::near::<f32>(&capped, bound));
         let outcome = trial.pass(x).pass(y).run(&sim::open(seed))?;
         println!("// interleaving {seed}: {outcome}");
         if !outcome.is_right() {

@@ -85,7 +85,8 @@ fn generation_stops_at_the_end_of_sequence() {
 fn a_closed_pipe_is_silent() {
     let llama = model("tiny-llama");
     let llama = llama.to_str().expect("path");
-    let (show, list) = (["layout", "show", "(4,8):(8,1)"], ["flow", "list"]);
+    let show = ["layout", "show", "(4,8):(8,1)"];
+    let list = ["flow", "list"];
     let picture = [&show[..], &["--svg", "/dev/stdout"]].concat();
     for args in [
         generate(llama, "And", &[]),
@@ -506,8 +507,10 @@ fn a_device_that_is_not_there_is_one_line() {
 fn generate_on_a_simulated_gpu_gives_the_reference_text() {
     let reference = fs::read_to_string(model("tiny-qwen3").join("reference.json")).expect("reference");
     let reference: Value = serde_json::from_str(&reference).expect("JSON");
-    let (case, dir) = (&reference["cases"][0], model("tiny-qwen3"));
-    let (dir, prompt) = (dir.to_str().expect("path"), case["prompt"].as_str().expect("text"));
+    let case = &reference["cases"][0];
+    let dir = model("tiny-qwen3");
+    let dir = dir.to_str().expect("path");
+    let prompt = case["prompt"].as_str().expect("text");
     let more = ["--max-new-tokens", "3", "--json", "--device", "sim:4"];
     let output = tilewright(&generate(dir, prompt, &more));
     let object: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
@@ -519,7 +522,10 @@ fn generate_on_a_simulated_gpu_gives_the_reference_text() {
 fn a_timeline_and_a_bench_write_what_they_say() {
     let folder = TempDir::new().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("path").to_owned();
-    let (trace, svg, rows, steps) = (path("t.json"), path("t.svg"), path("b.json"), path("steps.jsonl"));
+    let trace = path("t.json");
+    let svg = path("t.svg");
+    let rows = path("b.json");
+    let steps = path("steps.jsonl");
     let dir = model("tiny-qwen3");
     let dir = dir.to_str().expect("path");
     let run = ["--device", "sim", "--context", "16", "--steps", "2", "--out", &trace, "--svg", &svg, "--json", &steps];
@@ -563,7 +569,8 @@ fn accuracy_is_measured_at_every_position_and_against_a_peer() {
     let path = |name: &str| folder.path().join(name).to_str().expect("path").to_owned();
     let config = model("tiny-qwen3").join("config.json");
     let config = config.to_str().expect("path");
-    let (rows, peer) = (path("a.json"), path("peer.safetensors"));
+    let rows = path("a.json");
+    let peer = path("peer.safetensors");
     let sub = ["accuracy", "--config", config, "--device", "sim", "--positions", "1,70", "--batches", "3"];
     let output = tilewright(&[&sub[..], &["--json", &rows]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -582,7 +589,8 @@ fn accuracy_is_measured_at_every_position_and_against_a_peer() {
 
     // A peer whose logits are all 1: a device is nearer to the reference, but what the peer calls
     // f32 is not.
-    let (row, position) = (1f32.to_le_bytes().repeat(1024), 1f32.to_le_bytes());
+    let row = 1f32.to_le_bytes().repeat(1024);
+    let position = 1f32.to_le_bytes();
     let tensors = ["positions.0", "bf16.0", "f32.0", "positions.1", "bf16.1", "f32.1"].map(|name| {
         let data = if name.starts_with("positions") { &position[..] } else { &row };
         let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![data.len() / 4], data);
@@ -613,7 +621,8 @@ fn quantised_checkpoints_run() {
 #[test]
 fn quantize_writes_a_folder_that_generates_or_none() {
     let out = TempDir::new().expect("a folder");
-    let (made, dense) = (out.path().join("made"), model("tiny-qwen3"));
+    let made = out.path().join("made");
+    let dense = model("tiny-qwen3");
     let [made, dense] = [&made, &dense].map(|path| path.to_str().expect("UTF-8 path"));
     let args = ["quantize", "--model", dense, "--out", made, "--scheme", "w8a16"];
     let output = tilewright(&args);

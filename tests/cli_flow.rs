@@ -177,7 +177,8 @@ fn parameters_are_calibrated_and_read() {
         assert_eq!(run(flow, &file, "64", &success), dense, "{flow}");
         assert!(!run(flow, &file, "2", &success).trim().is_empty(), "{flow}");
     }
-    let (q_filter, broken) = (path("q-filter"), path("broken"));
+    let q_filter = path("q-filter");
+    let broken = path("broken");
     let refused = |flow: &str, file: &str| run(flow, file, "2", &failure);
     assert!(refused("double-sparsity", &q_filter).contains("has the parameters of flow `q-filter`"));
     assert!(
@@ -198,8 +199,10 @@ fn broken_files(file: &[u8]) -> Vec<(Vec<u8>, &'static str)> {
     use safetensors::{Dtype, SafeTensors};
     let whole = SafeTensors::deserialize(file).expect("a file");
     let all = whole.tensors().into_iter().filter(|(name, _)| name != "layers.3.filter");
-    let (last, nan) = (whole.tensor("layers.3.filter").expect("a layer"), f32::NAN.to_le_bytes());
-    let (data, shape) = (last.data(), last.shape().to_vec());
+    let last = whole.tensor("layers.3.filter").expect("a layer");
+    let nan = f32::NAN.to_le_bytes();
+    let data = last.data();
+    let shape = last.shape().to_vec();
     let spoiled = [&data[..8], &nan, &data[12..]].concat();
     let flat = [1, data.len() / 4];
     let with = |name: &str, dtype, shape: &[usize], data: &[u8]| {

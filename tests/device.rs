@@ -103,7 +103,8 @@ fn tokens_agree(model: &str, device: Device, case: &Case, tokens: usize) -> bool
 
 #[test]
 fn greedy_tokens_equal_the_reference() {
-    let (mut differ, mut all) = (0, 0);
+    let mut differ = 0;
+    let mut all = 0;
     for model in MODELS {
         let cases = cases(model);
         // On the simulator: prompts of one chunk and of several, under several seeds.
@@ -239,7 +240,8 @@ fn what_is_quantised_while_loading_is_shared_by_two_devices() {
 /// other.
 #[test]
 fn logits_are_near_the_reference_and_choices_equal_where_they_are_not_close() {
-    let (mut close, mut choices) = (0, 0);
+    let mut close = 0;
+    let mut choices = 0;
     for model in MODELS {
         let reference = cpu(model);
         let vocab = reference.spec().vocab;
@@ -255,7 +257,8 @@ fn logits_are_near_the_reference_and_choices_equal_where_they_are_not_close() {
                 println!("{model} on {device}: relative L2 error {error:.2e}");
                 assert!(error <= LIMIT, "{model} on {device}: {error:.2e}");
                 for (found, expected) in found.chunks_exact(vocab).zip(expected.chunks_exact(vocab)) {
-                    let (found, wanted) = (argmax(found), argmax(expected));
+                    let found = argmax(found);
+                    let wanted = argmax(expected);
                     choices += 1;
                     close += usize::from(found != wanted);
                     assert!(found == wanted || is_close(expected, found), "{model} on {device}");
@@ -289,7 +292,8 @@ fn sequences_of_a_batch_continue_as_they_do_alone() {
 /// A prompt and tokens drawn one by one by the host, each from the device's logits.
 fn drawn_by_the_host(engine: &Engine, prompt: &[u32], sampling: &Sampling, row: u32, tokens: usize) -> Vec<u32> {
     let mut session = Session::of(engine, 1, prompt.len() + tokens).expect("a session");
-    let (mut logits, mut drawn) = (Vec::new(), Vec::new());
+    let mut logits = Vec::new();
+    let mut drawn = Vec::new();
     session.feed(0, prompt, |all| logits = all.to_vec()).expect("feeds");
     for step in 0..tokens {
         let token = sample(&logits, sampling, step as u64, row).expect("there are logits") as u32;
@@ -349,7 +353,8 @@ fn sequences_of_a_batch_end_where_the_checkpoint_says() {
         let request = |at: usize| Request { prompt_ids: cases[at].prompt_ids.clone(), max_new_tokens: tokens };
         let requests = [request(0), request(2)];
         let whole = engine(model, device).generate(&requests, Sampling::GREEDY, |_, _| ()).expect("generates").0;
-        let (early, late) = (whole[0].token_ids[1], whole[1].token_ids[tokens - 2]);
+        let early = whole[0].token_ids[1];
+        let late = whole[1].token_ids[tokens - 2];
         let unused = (1..2000).filter(|id| whole.iter().all(|w| !w.token_ids.contains(id)));
         let many: Vec<u32> = unused.take(8).chain([early, late]).collect();
         for ends in [&[early, late][..], &[early], &many] {
@@ -389,7 +394,8 @@ fn an_abort_ends_a_generation_and_the_engine_goes_on() {
         let engine = engine("tiny-qwen3", device);
         let prompt = &cases("tiny-qwen3")[0].prompt_ids;
         let request = Request { prompt_ids: prompt.clone(), max_new_tokens: 900 };
-        let (abort, seen) = (engine.abort_handle(), AtomicUsize::new(0));
+        let abort = engine.abort_handle();
+        let seen = AtomicUsize::new(0);
         // In mid-flight from another thread; the simulator runs a launch to its end before the host
         // is heard.
         let least = if gpu().is_some() { 100 } else { 2 };

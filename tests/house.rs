@@ -137,7 +137,8 @@ fn the_table_of_names_has_no_name_that_the_kernels_have_not() {
         let room = root().join("kernels/src").join(room);
         files("rs").iter().filter(|path| path.starts_with(&room)).map(|path| read(path)).collect()
     };
-    let (tile, mma) = (sources("tile"), sources("mma"));
+    let tile = sources("tile");
+    let mma = sources("mma");
     let mut names = 0;
     for row in read(&root().join("docs/names.md")).lines().filter(|line| line.starts_with("| ")) {
         let device = row.split(" | ").nth(3).expect("a row has Mojo, CuTe, host and device");

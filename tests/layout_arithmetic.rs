@@ -43,7 +43,8 @@ fn layout() -> impl Strategy<Value = Layout> {
 
 /// The offset of a flat coordinate, the last integer unbounded: the definition, in 128 bits.
 fn at(layout: &Layout, index: i128) -> i128 {
-    let (mut rest, mut offset) = (index, 0);
+    let mut rest = index;
+    let mut offset = 0;
     for (leaf, (&extent, &stride)) in layout.extents().iter().zip(layout.strides()).enumerate() {
         let last = leaf + 1 == layout.extents().len();
         offset += if last { rest } else { rest % i128::from(extent) } * i128::from(stride);
@@ -246,7 +247,8 @@ proptest! {
             prop_assert!(!a.strides().iter().all(|d| *d > 1) || last(&down) == last(&a) * i128::from(n));
         }
         if let Some(longer) = layout_of(&format!("append({a}, {b})"))? {
-            let (i, j) = (i128::from(a.size() - 1), i128::from(b.size() - 1));
+            let i = i128::from(a.size() - 1);
+            let j = i128::from(b.size() - 1);
             let corner = i + j * i128::from(a.size());
             prop_assert!(a.is_leaf() || at(&longer, corner) == at(&a, i) + at(&b, j), "{} and {}", a, b);
         }
@@ -290,7 +292,8 @@ proptest! {
     fn offsets_behind_a_swizzle_are_exact(bits in 0i64..20, base in 0i64..20, layout in layout(), start in number(), c in number()) {
         let text = format!("S<{bits},{base},{}> o {start} o {layout}", bits.max(1));
         let Some(found) = value(&text)? else { return Ok(()) };
-        let (mask, down) = (((1i128 << bits) - 1) << (base + bits.max(1)), bits.max(1));
+        let mask = ((1i128 << bits) - 1) << (base + bits.max(1));
+        let down = bits.max(1);
         let swizzle = |offset: i128| offset ^ ((offset & mask) >> down);
         let reach = at(&layout, 0).abs() + i128::from(layout.cosize());
         prop_assert!(i128::from(start).abs() + reach <= 1 << 61, "{} would wrap", text);

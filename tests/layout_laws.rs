@@ -60,7 +60,8 @@ impl Random {
     /// Strides that fill memory in a random order of the modes, each mode followed by `room`
     /// elements at most.
     fn filling(&mut self, extents: &[i64], room: i64) -> Vec<i64> {
-        let (mut strides, mut span) = (vec![0; extents.len()], 1);
+        let mut strides = vec![0; extents.len()];
+        let mut span = 1;
         for mode in self.order(extents.len()) {
             strides[mode] = span;
             span = span * extents[mode] + if room > 0 { self.range(0, room + 1) } else { 0 };
@@ -168,7 +169,8 @@ fn offsets(layout: &Layout) -> Vec<i64> {
 /// The offset of an index, along the last mode beyond the size.
 fn at(layout: &Layout, index: i64) -> i64 {
     let leaves = leaves(layout);
-    let (mut rest, mut offset) = (index, 0);
+    let mut rest = index;
+    let mut offset = 0;
     for (i, (extent, stride)) in leaves.iter().enumerate() {
         let last = i + 1 == leaves.len();
         offset += if last { rest } else { rest % extent } * stride;
@@ -367,7 +369,8 @@ fn composition(random: &mut Random, evaluator: &Evaluator) -> Found {
 /// A mode of one element takes no step, so no stride of one is a reason to refuse.
 fn composition_of_one(random: &mut Random, evaluator: &Evaluator) -> Found {
     let (a, left) = random.compact();
-    let (extent, stride) = (left.extents()[0], random.range(-50, 50));
+    let extent = left.extents()[0];
+    let stride = random.range(-50, 50);
     let text = format!("{a} o ({extent},1):(1,{stride})");
     let found = evaluator.total(&text)?;
     must(offsets(&found) == (0..extent).map(|i| at(&left, i)).collect::<Vec<_>>(), &text, "(A o B)(i) == A(B(i))")?;
@@ -480,7 +483,8 @@ fn product_of(evaluator: &Evaluator, (b, block): (String, Layout), (c, copies): 
 }
 
 fn product(random: &mut Random, evaluator: &Evaluator) -> Found {
-    let (block, copies) = (random.layout(), random.layout());
+    let block = random.layout();
+    let copies = random.layout();
     product_of(evaluator, block, copies)
 }
 
@@ -604,7 +608,8 @@ fn max_common(random: &mut Random, evaluator: &Evaluator) -> Found {
     let found = evaluator.total(&text)?;
     let both = offsets(&found);
     for (offset, index) in both.iter().enumerate() {
-        let (offset, inside) = (offset as i64, *index < right.size());
+        let offset = offset as i64;
+        let inside = *index < right.size();
         must(inside && at(&left, *index) == offset && at(&right, *index) == offset, &text, "A(V(i)) == B(V(i)) == i")?;
     }
     let size = evaluator.value(&format!("max_common_vector({a}, {b})"))?;
@@ -665,7 +670,8 @@ fn slice(random: &mut Random, evaluator: &Evaluator) -> Found {
 
 fn coordinates(random: &mut Random, evaluator: &Evaluator) -> Found {
     let (a, layout) = random.layout();
-    let (index, shape) = (random.range(0, layout.size()), layout.shape());
+    let index = random.range(0, layout.size());
+    let shape = layout.shape();
     let text = format!("crd2idx(idx2crd({index}, {shape}), {a})");
     must(evaluator.value(&text)? == Some(LayoutValue::Int(at(&layout, index))), &text, "the offset of the index")?;
     let text = format!("crd2idx(idx2crd({index}, {shape}), {shape})");
@@ -784,7 +790,8 @@ fn expand_modes_alike(random: &mut Random, evaluator: &Evaluator) -> Found {
     let (b, other) = if random.odds(3) {
         random.layout()
     } else {
-        let (size, stride) = (layout.size(), random.range(-5, 9));
+        let size = layout.size();
+        let stride = random.range(-5, 9);
         (format!("{size}:{stride}"), Layout::leaf(size, stride).unwrap())
     };
     let text = format!("expand_modes_alike({a}, {b})");
@@ -800,7 +807,8 @@ fn expand_modes_alike(random: &mut Random, evaluator: &Evaluator) -> Found {
 
 fn shapes(random: &mut Random, evaluator: &Evaluator) -> Found {
     let extents = random.extents(4);
-    let (size, divisor) = (extents.iter().product::<i64>(), random.range(1, 13));
+    let size = extents.iter().product::<i64>();
+    let divisor = random.range(1, 13);
     let text = format!("shape_div({}, {divisor})", tuple(&extents));
     let found = evaluator.value(&text)?;
     if let Some(LayoutValue::List(items)) = &found {
@@ -822,7 +830,8 @@ fn swizzled(bits: i64, base: i64, shift: i64, offset: i64) -> i64 {
 }
 
 fn swizzle(random: &mut Random, evaluator: &Evaluator) -> Found {
-    let (bits, base) = (random.range(0, 4), random.range(0, 4));
+    let bits = random.range(0, 4);
+    let base = random.range(0, 4);
     let shift = (bits + random.range(0, 3)).max(1);
     let mixed = |offset: i64| swizzled(bits, base, shift, offset);
     let (a, layout) = random.compact();
@@ -862,7 +871,8 @@ fn swizzle(random: &mut Random, evaluator: &Evaluator) -> Found {
 }
 
 fn swizzle_inverses(random: &mut Random, evaluator: &Evaluator) -> Found {
-    let (bits, base) = (random.range(0, 4), random.range(0, 3));
+    let bits = random.range(0, 4);
+    let base = random.range(0, 3);
     let shift = bits.max(1) + random.range(0, 2);
     let (a, layout) = random.compact();
     let all: Vec<i64> = offsets(&layout).into_iter().map(|offset| swizzled(bits, base, shift, offset)).collect();
@@ -900,7 +910,8 @@ type Tally = BTreeMap<&'static str, [u64; 2]>;
 /// # Errors
 /// The first expression that breaks each law, one a line.
 fn run(evaluator: &Evaluator, seed: u64, count: u64) -> Result<Tally, String> {
-    let (mut tally, mut broken) = (Tally::new(), BTreeMap::new());
+    let mut tally = Tally::new();
+    let mut broken = BTreeMap::new();
     for case in 0..count {
         let (name, law) = LAWS[(case % LAWS.len() as u64) as usize];
         let mut random = Random(seed.wrapping_mul(0x0100_0000_01b3) ^ case);

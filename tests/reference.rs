@@ -110,7 +110,8 @@ fn quantising_a_model_costs_what_the_page_says() {
             quantize(&self::folder(model), &out, scheme, group, &mut |_| Continue(())).expect("quantises");
             let made = Engine::load(&out, Device::Cpu { workers: 2 }).expect("the model loads");
             let dense = engine(model, 2);
-            let (mut found, mut expected) = (Vec::new(), Vec::new());
+            let mut found = Vec::new();
+            let mut expected = Vec::new();
             for case in &reference(model)[..3] {
                 found.extend(made.logits(&case.prompt_ids).expect("computes"));
                 expected.extend(dense.logits(&case.prompt_ids).expect("computes"));

@@ -178,7 +178,8 @@ fn of_several_settings_the_fastest_counts_and_the_floor_is_the_measured_one() {
         row("decode", "tilewright", 1000.0, MODEL, "launches of 200, median of 5"),
         row("decode", "tilewright", 1000.0, &format!(r#"{MODEL}, "devices": 2"#), "launches of 200, median of 5"),
     ]);
-    let (runs, peaks) = (WorkloadRuns::new(&rows), Peaks::new(&rows));
+    let runs = WorkloadRuns::new(&rows);
+    let peaks = Peaks::new(&rows);
     let shares: Vec<(f64, f64, bool)> = runs
         .figures()
         .iter()

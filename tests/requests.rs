@@ -54,7 +54,8 @@ fn alone(engine: &Engine, submission: &Submission) -> Completion {
 
 /// Runs to the end; each request's tokens as they were told, and its completion.
 fn drain(batcher: &mut Batcher) -> BTreeMap<Ticket, Completion> {
-    let (mut told, mut ends) = (BTreeMap::<Ticket, Vec<u32>>::new(), BTreeMap::new());
+    let mut told = BTreeMap::<Ticket, Vec<u32>>::new();
+    let mut ends = BTreeMap::new();
     let mut more = true;
     while more {
         more = batcher.step(|ticket, event| match event {
@@ -211,7 +212,8 @@ fn a_server_takes_requests_from_any_thread_and_forgets_who_has_gone() {
     assert_eq!((late.finish, late.token_ids.len()), (Finish::Deadline, 0));
     std::thread::scope(|scope| {
         for at in 0..5 {
-            let (server, submission) = (&server, request(&format!("And {at} said"), 9));
+            let server = &server;
+            let submission = request(&format!("And {at} said"), 9);
             scope.spawn(move || {
                 let (completion, text) =
                     server.submit(submission.clone(), &[]).expect("it fits").wait().expect("no fault");
@@ -227,7 +229,8 @@ fn a_server_takes_requests_from_any_thread_and_forgets_who_has_gone() {
     let whole = host().tokenizer().decode(&alone(host(), &submission).token_ids).expect("decodes");
     let stop = whole.chars().skip(8).take(3).collect::<String>();
     let stream = server.submit(submission, std::slice::from_ref(&stop)).expect("it fits");
-    let (mut text, mut tokens) = (String::new(), 0);
+    let mut text = String::new();
+    let mut tokens = 0;
     for event in stream {
         match event {
             ServerEvent::Token { text: piece, .. } => (text, tokens) = (text + &piece, tokens + 1),
@@ -313,7 +316,8 @@ fn an_abort_ends_the_step_that_runs_and_the_batcher_goes_on() {
     let asked = [request("And God", 5), request("And the", 5)];
     let tickets = asked.clone().map(|submission| batcher.submit(submission).expect("it fits"));
     engine.abort_handle().abort();
-    let (mut faults, mut ended) = (Vec::new(), BTreeMap::new());
+    let mut faults = Vec::new();
+    let mut ended = BTreeMap::new();
     while batcher.step(|ticket, event| match event {
         Event::Token(_) => {}
         Event::End(completion) => _ = ended.insert(ticket, completion),
@@ -331,13 +335,15 @@ fn flow_of(engine: &Engine, name: &str, block_tokens: usize) -> FlowSettings {
         block_tokens,
         Budget::new(1, 0.0, 1, 1).expect("a budget"),
     );
-    let (flow, spec) = (flow.expect("a flow"), engine.spec());
+    let flow = flow.expect("a flow");
+    let spec = engine.spec();
     if flow.traced().declared.parameters.is_empty() {
         return flow;
     }
     let model = ModelShape { kv_heads: spec.kv_heads, group: spec.group(), head_dim: spec.head_dim, block_tokens };
     let drawn = |count: usize| (0..count).map(|i| ((i * 37 + 11) % 19) as f64 / 19.0 - 0.5).collect::<Vec<f64>>();
-    let (queries, keys) = (drawn(spec.heads * spec.head_dim), drawn(spec.kv_heads * spec.head_dim));
+    let queries = drawn(spec.heads * spec.head_dim);
+    let keys = drawn(spec.kv_heads * spec.head_dim);
     let parameters =
         algorithm.calibrate(&model, CalibrationSample { queries: &queries, keys: &keys }).expect("parameters");
     flow.with_parameters(vec![parameters; spec.layers])
@@ -360,7 +366,8 @@ fn a_flow_chooses_for_each_request_what_it_chooses_for_it_alone() {
         let engine = engine.with_flow(flow).expect("a flow that fits");
         let options = BatchOptions { rows: 3, prompt_rows: 2, pages: Some(4), ..BatchOptions::for_context(64) };
         let mut batcher = engine.batcher(&options).expect("a batcher");
-        let (mut tickets, mut ended) = (Vec::new(), BTreeMap::new());
+        let mut tickets = Vec::new();
+        let mut ended = BTreeMap::new();
         for (submission, steps) in &asked {
             tickets.push(batcher.submit(submission.clone()).expect("it fits"));
             (0..*steps).for_each(|_| _ = batcher.step(|ticket, event| hear(&mut ended, ticket, event)));
@@ -411,7 +418,8 @@ fn with_a_flow(chunk: Option<usize>) {
             Submission { sampling: seed.map_or(Sampling::GREEDY, hot), ..Submission::from(request) }
         };
         // Covered by the budget of three blocks, and not.
-        let (long, again) = (if simulated { 50 } else { 70 }, if simulated { 2 } else { new + 1 });
+        let long = if simulated { 50 } else { 70 };
+        let again = if simulated { 2 } else { new + 1 };
         let asked =
             [ask(5, long, new, None), ask(9, 6, new, Some(1)), ask(5, long, again, Some(2)), ask(30, 81, 2, None)];
         let asked = &asked[..if simulated { 2 } else { 4 }];
@@ -442,7 +450,8 @@ fn rows_that_a_budget_covers_go_along_with_those_that_are_chosen_for() {
     let ask = |prompt: std::ops::Range<u32>, new| {
         Submission::from(Request { prompt_ids: prompt.collect(), max_new_tokens: new })
     };
-    let (long, short) = (ask(5..55, 6), ask(9..20, 2));
+    let long = ask(5..55, 6);
+    let short = ask(9..20, 2);
     let mut batcher = engine.batcher(&options).expect("a batcher");
     let first = batcher.submit(long.clone()).expect("it fits");
     let mut told = Vec::new();
@@ -489,7 +498,8 @@ fn blocks_that_graphs_completed_are_summarised() {
         all.sort_by_key(|chosen| (chosen.layer, chosen.kv_head));
         all.into_iter().map(|chosen| chosen.blocks).collect::<Vec<_>>()
     };
-    let (steps, graphs) = (chosen(None), chosen(Some(32)));
+    let steps = chosen(None);
+    let graphs = chosen(Some(32));
     assert_eq!((steps.len(), graphs.len()), (8, 8));
     let same = steps.iter().zip(&graphs).filter(|(a, b)| a == b).count();
     assert!(same >= 7, "{steps:?} {graphs:?}");

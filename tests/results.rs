@@ -136,7 +136,8 @@ fn every_number_of_every_old_result_is_in_the_rows() {
 
 #[test]
 fn a_changed_number_and_a_missing_row_are_found() {
-    let (sources, whole) = (sources(), rows());
+    let sources = sources();
+    let whole = rows();
     let at = whole.rows.iter().position(|(_, row)| row.suite == "timeline" && row.values.len() > 5).expect("a level");
     let mut changed = whole.clone();
     let length = changed.rows[at].1.values.get_mut("length_us").expect("a length");

@@ -15,7 +15,8 @@ use tilewright_codegen::verify::{Verified, verify};
 /// A loop of integer and floating-point arithmetic.
 fn arithmetic(k: &Builder) {
     let (n, _, out) = (k.param::<u32>("n"), k.global::<f32>("x"), k.global::<f32>("out"));
-    let (sum, bits) = (k.var(0.0f32), k.var(k.tid()));
+    let sum = k.var(0.0f32);
+    let bits = k.var(k.tid());
     k.for_(0, n, |i| {
         bits.set((bits.get() ^ i) * 3 + (i & 7));
         sum.set(sum.get().fma(0.5f32, bits.get().cast::<f32>()));
@@ -25,7 +26,9 @@ fn arithmetic(k: &Builder) {
 
 /// A loop of loads from global memory, stores to and loads from shared memory, and barriers.
 fn memory(k: &Builder) {
-    let (n, x, out) = (k.param::<u32>("n"), k.global::<f32>("x"), k.global::<f32>("out"));
+    let n = k.param::<u32>("n");
+    let x = k.global::<f32>("x");
+    let out = k.global::<f32>("out");
     let tile = k.shared::<f32>("tile", 256);
     let sum = k.var(0.0f32);
     k.for_(0, n, |i| {
@@ -44,13 +47,17 @@ fn chunk<'k>(tile: Ptr<'k, Shared, bf16>, row: Val<'k, u32>, chunk: Val<'k, u32>
 
 /// Tiles of 64 × 64 × 64 by `cp.async`, `ldmatrix` and `mma.sync`: four warps of 16 rows each.
 fn mma(k: &Builder) {
-    let (n, x, out) = (k.param::<u32>("n"), k.global::<bf16>("x"), k.global::<f32>("out"));
-    let (a, b) = (k.shared_aligned::<bf16>("a", 64 * 64, 128), k.shared_aligned::<bf16>("b", 64 * 64, 128));
+    let n = k.param::<u32>("n");
+    let x = k.global::<bf16>("x");
+    let out = k.global::<f32>("out");
+    let a = k.shared_aligned::<bf16>("a", 64 * 64, 128);
+    let b = k.shared_aligned::<bf16>("b", 64 * 64, 128);
     let acc: Vec<_> = (0..8).map(|_| k.regs(4, 0.0f32)).collect();
     let lane = k.lane();
     k.for_(0, n, |_| {
         for part in 0..4 {
-            let (row, column) = (k.tid() / 8 + part * 16, k.tid() % 8);
+            let row = k.tid() / 8 + part * 16;
+            let column = k.tid() % 8;
             chunk(a, row, column).cp_async(x.at(row * 64 + column * 8));
             chunk(b, row, column).cp_async(x.at(row * 64 + column * 8));
         }
@@ -110,7 +117,8 @@ fn specialised() -> (Memory, Launch) {
             TensorSwizzle::B128,
         ))
     };
-    let (a, b) = (map("a", 64), map("b", 128));
+    let a = map("a", 64);
+    let b = map("b", 128);
     let c = Arg::Ptr(memory.alloc("c", 64 * 128 * 4));
     (memory, Launch::new([1, 1, 1], vec![Arg::Scalar(Const::u32(STEPS)), a, b, c]))
 }

@@ -34,7 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let n = 1000u32;
     let numbers: Vec<f32> = (0..n).map(|i| i as f32).collect();
     let stream = device.stream()?;
-    let (x, y) = (stream.buffer(&numbers)?, stream.buffer(&numbers)?);
+    let x = stream.buffer(&numbers)?;
+    let y = stream.buffer(&numbers)?;
     let saxpy = device.load(&kernel)?.typed::<Saxpy>()?;
     saxpy.launch(&stream, n.div_ceil(128), Saxpy { n, a: 2.0, x: &x, y: &y })?;
     let found = stream.read(&y)?;

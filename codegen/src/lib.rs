@@ -27,7 +27,8 @@
 //!
 //! let device = device::open("sim")?; // or "cuda:0"
 //! let stream = device.stream()?;
-//! let (x, y) = (stream.buffer(&[1.0f32, 2.0, 3.0])?, stream.buffer(&[10.0f32, 20.0, 30.0])?);
+//! let x = stream.buffer(&[1.0f32, 2.0, 3.0])?;
+//! let y = stream.buffer(&[10.0f32, 20.0, 30.0])?;
 //! let saxpy = device.load(&kernel)?.typed::<Saxpy>()?;
 //! saxpy.launch(&stream, 1, Saxpy { n: 3, a: 2.0, x: &x, y: &y })?;
 //! assert_eq!(stream.read(&y)?, [12.0, 24.0, 36.0]);

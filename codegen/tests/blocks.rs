@@ -39,7 +39,8 @@ fn a_block_of_any_size_has_its_threads_and_no_others() {
 fn a_barrier_of_a_block_with_a_partial_warp_waits_for_all() {
     let reversed: Vec<u32> = (0..100).rev().collect();
     let build = |k: &Builder| {
-        let (out, tile) = (k.global::<u32>("out"), k.shared::<u32>("tile", 100usize));
+        let out = k.global::<u32>("out");
+        let tile = k.shared::<u32>("tile", 100usize);
         tile.at(k.tid()).store(k.tid());
         k.barrier();
         out.at(k.tid()).store(tile.at(99 - k.tid()).load());
@@ -129,13 +130,15 @@ fn operators_are_those_of_rust() {
         v / 3 + (1 << i) + u32::from(i < 4) + (2.0f32 / (i as f32 + 1.0)) as u32
     };
     let build = |k: &Builder| {
-        let (out, i) = (k.global::<u32>("out"), k.tid());
+        let out = k.global::<u32>("out");
+        let i = k.tid();
         let mut v = (i + 7) % 5;
         v += 3;
         v *= i;
         v -= 1 & i;
         v ^= 0xf0 | i;
-        let (less, quotient) = (i.lt(4), 2.0 / (i.cast::<f32>() + 1.0));
+        let less = i.lt(4);
+        let quotient = 2.0 / (i.cast::<f32>() + 1.0);
         let held = k.var(v);
         held.update(|v| v / 3);
         let sum = held + (1 << i) + less.as_number::<u32>() + quotient.cast::<u32>();

@@ -16,7 +16,8 @@ fn recorded(build: impl FnOnce(&Builder)) -> Kernel {
 fn equal_pure_values_are_one_value_and_loads_are_not() {
     let kernel = recorded(|k| {
         let x = k.global::<u32>("x");
-        let (a, b) = (x.at(k.tid() + 1).load(), x.at(k.tid() + 1).load());
+        let a = x.at(k.tid() + 1).load();
+        let b = x.at(k.tid() + 1).load();
         x.store(a + b);
     });
     assert_snapshot!(kernel, @"
@@ -37,7 +38,8 @@ fn equal_pure_values_are_one_value_and_loads_are_not() {
 #[test]
 fn what_a_branch_computed_is_forgotten_behind_it_and_what_was_before_is_known_inside() {
     let kernel = recorded(|k| {
-        let (x, i) = (k.global::<u32>("x"), k.tid());
+        let x = k.global::<u32>("x");
+        let i = k.tid();
         let before = i * 5;
         k.if_else(i.lt(3), || x.at(i * 5).store(i * 7), || x.at(1).store(i * 7));
         x.at(2).store(i * 7 + before);
@@ -169,7 +171,8 @@ fn a_statement_knows_the_line_that_asked_for_it() {
 #[test]
 fn constant_distances_end_up_in_the_address() {
     let kernel = recorded(|k| {
-        let (x, s) = (k.global::<f32>("x"), k.shared::<f32>("s", 64));
+        let x = k.global::<f32>("x");
+        let s = k.shared::<f32>("s", 64);
         x.at(k.tid()).at(3).at(-1).store(s.at(7).load());
     });
     assert_snapshot!(kernel, @"
@@ -227,14 +230,16 @@ fn large_kernels_are_recorded_checked_and_written_in_linear_time() {
         start.elapsed()
     };
     let best = |n| (0..3).map(|_| time(n)).min().unwrap();
-    let (small, large) = (best(2_000), best(16_000));
+    let small = best(2_000);
+    let large = best(16_000);
     assert!(large < small * 8 * 4, "8 times the statements took {small:?} and {large:?}");
 }
 
 #[test]
 fn a_quotient_by_a_power_of_two_is_a_shift() {
     let kernel = record("quotients", Arch::Sm80, block(32), |k| {
-        let (unsigned, signed) = (k.param::<u32>("unsigned"), k.param::<i32>("signed"));
+        let unsigned = k.param::<u32>("unsigned");
+        let signed = k.param::<i32>("signed");
         let out = k.global::<u32>("out");
         for (i, value) in
             [unsigned / 8, unsigned % 8, unsigned / k.lit(1), unsigned % k.lit(1), unsigned / 6].into_iter().enumerate()
@@ -252,7 +257,8 @@ fn a_quotient_by_a_power_of_two_is_a_shift() {
 fn gives(build: impl Fn(&Builder), x: &[f32], expected: &[f32]) {
     let kernel = verify(record("sample", Arch::Sm90a, block(32), build)).expect("it verifies");
     let mut trial = Trial::new(kernel, 1);
-    let (x, out) = (trial.input("x", x), trial.output("out", Expected::exact(expected)));
+    let x = trial.input("x", x);
+    let out = trial.output("out", Expected::exact(expected));
     let outcome = trial.pass(x).pass(out).run(&sim::open(0)).expect("it runs");
     assert!(outcome.is_right(), "{outcome}");
 }
@@ -262,13 +268,15 @@ fn loops_carry_values_from_one_iteration_to_the_next() {
     let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
     let sums: Vec<f32> = (0..32).map(|lane| (0..4).map(|i| (i * 32 + lane) as f32).sum()).collect();
     let carried = |k: &Builder| {
-        let (x, out) = (k.global::<f32>("x"), k.global::<f32>("out"));
+        let x = k.global::<f32>("x");
+        let out = k.global::<f32>("out");
         let p = x.at(k.lane());
         out.at(k.lane()).store(k.carry(0, 4u32, k.lit(0.0f32), |i, sum| sum + p.at(i * 32).load()));
     };
     gives(carried, &x, &sums);
     let pairs = |k: &Builder| {
-        let (x, out) = (k.global::<f32>("x"), k.global::<f32>("out"));
+        let x = k.global::<f32>("x");
+        let out = k.global::<f32>("out");
         let (sum, [at, step]) = k.carry(0, 4u32, (k.lit(0.0f32), [k.lane(), k.lit(32)]), |_, (sum, [at, step])| {
             (sum + x.at(at).load(), [at + step, step])
         });
@@ -282,7 +290,8 @@ fn what_a_branch_changes_is_a_register() {
     let x: Vec<f32> = (0..32).map(|i| i as f32).collect();
     let expected: Vec<f32> = (0..32).map(|lane| if lane < 3 { 7.0 } else { lane as f32 }).collect();
     let build = |k: &Builder| {
-        let (x, out) = (k.global::<f32>("x"), k.global::<f32>("out"));
+        let x = k.global::<f32>("x");
+        let out = k.global::<f32>("out");
         let v = k.var(x.at(k.lane()).load());
         k.when(k.lane().lt(3), || v.set(7.0));
         out.at(k.lane()).store(v);
@@ -293,7 +302,8 @@ fn what_a_branch_changes_is_a_register() {
 #[test]
 fn a_value_that_leaves_its_loop_is_named_with_both_lines() {
     let kernel = recorded(|k| {
-        let (x, last) = (k.global::<u32>("x"), Cell::new(None));
+        let x = k.global::<u32>("x");
+        let last = Cell::new(None);
         k.for_(0, 4u32, |i| last.set(Some(x.at(i).load())));
         last.take().into_iter().for_each(|v| x.store(v));
     });
@@ -307,7 +317,8 @@ fn a_value_that_leaves_its_loop_is_named_with_both_lines() {
 #[test]
 fn constants_that_leave_their_branch_are_the_same_everywhere() {
     let kernel = recorded(|k| {
-        let (x, last) = (k.global::<u32>("x"), Cell::new(None));
+        let x = k.global::<u32>("x");
+        let last = Cell::new(None);
         k.when(k.tid().eq(0), || last.set(Some((x.at(4), k.lit(7u32)))));
         last.take().into_iter().for_each(|(place, constant)| place.store(constant));
     });

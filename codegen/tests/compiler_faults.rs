@@ -108,7 +108,8 @@ fn an_unread_acquiring_load_is_a_relaxed_one_and_a_fence() {
 #[test]
 fn an_election_stays_where_it_is() {
     let text = emit(|k| {
-        let (x, chosen) = (k.global::<u32>("x"), k.elect());
+        let x = k.global::<u32>("x");
+        let chosen = k.elect();
         k.for_(0, k.tid() & 3, |i| k.when(chosen, || x.at(i).store(1u32)));
     });
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -177,7 +178,8 @@ fn a_vote_that_inner_blocks_alone_read_is_made_of_ballots() {
         &|k, x| k.global::<u32>("y").store(x.lt(9).any().select(1u32, 0u32)),
         &|k, x| k.for_(0, x.lt(9).any().select(4u32, 2u32), |_| k.global::<u32>("y").store(x)),
         &|k, x| {
-            let (vote, y) = (x.lt(9).any(), k.global::<u32>("y"));
+            let vote = x.lt(9).any();
+            let y = k.global::<u32>("y");
             k.when(!vote, || y.store(x));
             k.when(x.gt(3), || k.when(vote, || y.at(1).store(x)));
         },
@@ -197,7 +199,8 @@ fn a_vote_that_inner_blocks_alone_read_is_made_of_ballots() {
 #[test]
 fn signed_halves_are_subtracted_as_unsigned_ones() {
     let text = emit(|k| {
-        let (x, y) = (k.global::<i16>("x"), k.global::<i16>("y"));
+        let x = k.global::<i16>("x");
+        let y = k.global::<i16>("y");
         y.store((x.at(0).load() - x.at(1).load()) / x.at(2).load());
     });
     assert!(text.contains("sub.u16") && !text.contains("sub.s16") && text.contains("div.s16"), "{text}");
@@ -208,13 +211,15 @@ fn signed_halves_are_subtracted_as_unsigned_ones() {
 fn lop3_knows_an_operand_by_its_copies() {
     let mut kernel = record("case", Arch::Sm90a, block(32), |k| {
         let x = k.global::<u32>("x");
-        let (a, b) = (x.at(0).load(), x.at(1).load());
+        let a = x.at(0).load();
+        let b = x.at(1).load();
         x.at(2).store(a.lop3(b, k.tid(), 0x96));
     });
     // A copy that the recorder would not have made.
     let copy = ValueId(kernel.values.len() as u32);
     kernel.values.push(Ty::S32);
-    let (again, last) = (ValueId(copy.0 + 1), StmtId(10_000));
+    let again = ValueId(copy.0 + 1);
+    let last = StmtId(10_000);
     kernel.values.push(Ty::U32);
     kernel.edit(&mut |block| {
         let Some(at) = block.iter().position(|stmt| matches!(stmt.op, StmtKind::Inst(Inst::Bits(BitsOp::Lop3 { .. }))))
@@ -312,7 +317,8 @@ fn a_loop_over_64_bits_with_an_unknown_bound_is_not_unrolled() {
 fn small_floats_are_not_packed_by_their_conversion() {
     for fp8 in [Fp8::E4M3, Fp8::E5M2] {
         let text = emit(|k| {
-            let (x, y) = (k.global::<f32>("x"), k.global::<u16>("y"));
+            let x = k.global::<f32>("x");
+            let y = k.global::<u16>("y");
             y.at(k.tid()).store(x.load().pair_fp8(x.at(1).load(), fp8));
         });
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -328,7 +334,8 @@ fn small_floats_are_not_packed_by_their_conversion() {
 #[test]
 fn a_half_becomes_its_own_type_by_a_multiplication() {
     let text = emit(|k| {
-        let (x, y) = (k.global::<f16>("x"), k.global::<i32>("y"));
+        let x = k.global::<f16>("x");
+        let y = k.global::<i32>("y");
         let half = x.at(k.tid()).load().cast_as::<f16>(Round::Exact, Clamp::No);
         y.at(k.tid()).store(half.cast_as::<i32>(Round::Zero, Clamp::No));
     });
@@ -353,9 +360,11 @@ fn a_square_of_a_pair_is_a_square_of_magnitudes() {
     for bf16 in [false, true] {
         let text = emit(|k| {
             let x = k.global::<u32>("x");
-            let (a, c) = (x.at(0).load(), x.at(1).load());
+            let a = x.at(0).load();
+            let c = x.at(1).load();
             if bf16 {
-                let (a, c) = (a.bits::<Bf16x2>(), c.bits::<Bf16x2>());
+                let a = a.bits::<Bf16x2>();
+                let c = c.bits::<Bf16x2>();
                 x.at(2).store(a.fma(a, c).bits::<u32>());
             } else {
                 // A copy is the same factor.
@@ -384,7 +393,8 @@ fn a_square_of_a_pair_is_a_square_of_magnitudes() {
 fn a_square_is_known_through_registers_and_packs() {
     let squares: [Pair; 5] = [
         |k| {
-            let (first, second) = (k.var(k.lit(0x8000_27afu32)), k.var(k.lit(0u32)));
+            let first = k.var(k.lit(0x8000_27afu32));
+            let second = k.var(k.lit(0u32));
             let a = first.get();
             second.set(a);
             [second.get().bits(), a.bits()]
@@ -395,7 +405,8 @@ fn a_square_is_known_through_registers_and_packs() {
             [k.join(half, zero), k.join(half, zero)]
         },
         |k| {
-            let (half, zero) = (k.global::<f16>("h").load(), k.lit(f16::NEG_ZERO));
+            let half = k.global::<f16>("h").load();
+            let zero = k.lit(f16::NEG_ZERO);
             let pair: Val<'_, F16x2> = k.join(half, zero);
             let (lo, hi) = pair.split();
             [k.join(lo, hi), pair]
@@ -407,7 +418,8 @@ fn a_square_is_known_through_registers_and_packs() {
         },
         |k| {
             // Unwritten by the branch and by the loop.
-            let (pair, other) = (k.var(k.global::<u32>("x").load()), k.var(k.lit(0u32)));
+            let pair = k.var(k.global::<u32>("x").load());
+            let other = k.var(k.lit(0u32));
             let a = pair.get();
             k.when(a.gt(9), || k.for_(0, 4, |i| other.set(i)));
             [pair.get().bits(), a.bits()]
@@ -429,7 +441,8 @@ fn a_square_is_known_through_registers_and_packs() {
             [pair.get().bits(), a.bits()]
         },
         |k| {
-            let (half, zero) = (k.global::<f16>("h").load(), k.lit(f16::NEG_ZERO));
+            let half = k.global::<f16>("h").load();
+            let zero = k.lit(f16::NEG_ZERO);
             [k.join(half, zero), k.join(zero, half)]
         },
     ];
@@ -451,7 +464,8 @@ fn factors_that_may_be_minus_zero_are_multiplied_as_magnitude_and_sign() {
     let zeros: [Pair; 6] = [
         |k| [k.lit(0x3db0_004bu32).bits(), k.lit(0x8000_007fu32).bits()],
         |k| {
-            let (first, second) = (k.var(k.lit(0x8000_27afu32)), k.var(k.lit(0u32)));
+            let first = k.var(k.lit(0x8000_27afu32));
+            let second = k.var(k.lit(0u32));
             let b = first.get();
             k.for_(2, 6, |_| second.set(first.get()));
             [second.get().bits(), b.bits()]
@@ -466,7 +480,8 @@ fn factors_that_may_be_minus_zero_are_multiplied_as_magnitude_and_sign() {
         },
         |k| {
             // Written after its reader in the loop.
-            let (pair, product) = (k.var(k.lit(0u32)), k.var(k.lit(0u32)));
+            let pair = k.var(k.lit(0u32));
+            let product = k.var(k.lit(0u32));
             k.for_(0, 4, |_| {
                 product.set(pair.get());
                 pair.set(k.lit(0x8000_3c00u32));
@@ -475,7 +490,8 @@ fn factors_that_may_be_minus_zero_are_multiplied_as_magnitude_and_sign() {
         },
         |k| {
             // Program 81788 of run 260903: computed from constants.
-            let (low, high) = (k.var(k.lit(0u32)), k.var(k.lit(0x8000u32)));
+            let low = k.var(k.lit(0u32));
+            let high = k.var(k.lit(0x8000u32));
             [(low.get() | high.get() << 16u32).bits(), k.lit(0x3c00_3c00u32).bits()]
         },
     ];
@@ -506,8 +522,10 @@ fn factors_that_may_be_minus_zero_are_multiplied_as_magnitude_and_sign() {
 #[test]
 fn extremes_of_halves_are_taken_in_32_bits() {
     let text = emit(|k| {
-        let (x, y) = (k.global::<i16>("x"), k.global::<u16>("y"));
-        let (a, b) = (x.load().max(x.at(1).load()), y.load().min(y.at(1).load()));
+        let x = k.global::<i16>("x");
+        let y = k.global::<u16>("y");
+        let a = x.load().max(x.at(1).load());
+        let b = y.load().min(y.at(1).load());
         x.at(2).store(a);
         y.at(2).store(b);
         // A clamp is made of extremes.
@@ -523,7 +541,9 @@ fn extremes_of_halves_are_taken_in_32_bits() {
 #[test]
 fn halves_are_shifted_in_32_bits() {
     let text = emit(|k| {
-        let (x, y, f) = (k.global::<i16>("x"), k.global::<u16>("y"), k.global::<f32>("f"));
+        let x = k.global::<i16>("x");
+        let y = k.global::<u16>("y");
+        let f = k.global::<f32>("f");
         let count = f.load().cast_as::<u32>(Round::Zero, Clamp::No);
         x.at(1).store(x.load() >> count);
         y.at(1).store(y.load() >> count);
@@ -541,7 +561,8 @@ fn halves_are_shifted_in_32_bits() {
 fn a_function_of_three_values_is_made_of_functions_of_two() {
     let text = emit(|k| {
         let x = k.global::<u32>("x");
-        let (a, b) = (x.at(0).load(), x.at(1).load());
+        let a = x.at(0).load();
+        let b = x.at(1).load();
         let copy = k.var(0u32);
         copy.set(b);
         x.at(2).store(a.lop3(b, copy.get(), 0xe8) | a);
@@ -581,7 +602,8 @@ fn magnitudes_are_compared_by_the_opposite() {
 #[test]
 fn a_shift_by_the_whole_width_is_its_result() {
     let text = emit(|k| {
-        let (x, y) = (k.global::<u64>("x"), k.global::<i32>("y"));
+        let x = k.global::<u64>("x");
+        let y = k.global::<i32>("y");
         x.at(1).store((x.load() * 13u64) << 69u32);
         x.at(2).store(x.load() >> 64u32);
         y.at(1).store(y.load() << 32u32);
@@ -599,7 +621,9 @@ fn a_shift_by_the_whole_width_is_its_result() {
 #[test]
 fn bytes_are_extended_by_their_sign_without_a_conversion() {
     let text = emit(|k| {
-        let (x, y, z) = (k.global::<i8>("x"), k.global::<i32>("y"), k.global::<f32>("z"));
+        let x = k.global::<i8>("x");
+        let y = k.global::<i32>("y");
+        let z = k.global::<f32>("z");
         z.at(0).store(x.load().cast_as::<u32>(Round::Exact, Clamp::No).cast_as::<f32>(Round::Nearest, Clamp::No));
         for (i, pos) in (1u32..).zip([0u32, 8, 16, 24]) {
             z.at(i).store(y.load().bfe(pos, 8u32).bits::<u32>().cast_as::<f32>(Round::Nearest, Clamp::No));
@@ -618,7 +642,8 @@ fn bytes_are_extended_by_their_sign_without_a_conversion() {
 #[test]
 fn halves_are_masked_in_32_bits() {
     let text = emit(|k| {
-        let (x, y) = (k.global::<f32>("x"), k.global::<u16>("y"));
+        let x = k.global::<f32>("x");
+        let y = k.global::<u16>("y");
         let half = x.load().cast_as::<f16>(Round::Nearest, Clamp::No).bits::<u16>();
         y.at(0).store(half & 0x4001u16);
         y.at(1).store(half & y.at(2).load());
@@ -633,7 +658,9 @@ fn permuted(lines: &[&str], words: [(&str, u32); 2]) -> Option<u32> {
     let mut last = None;
     for line in lines {
         let (d, [a, b, selector]) = parts_of_prmt(line)?;
-        let (a, b, selector) = (registers.get(a)?, registers.get(b)?, selector.parse::<u32>().ok()?);
+        let a = registers.get(a)?;
+        let b = registers.get(b)?;
+        let selector = selector.parse::<u32>().ok()?;
         let bytes = (u64::from(*b) << 32 | u64::from(*a)).to_le_bytes();
         let byte = |field: u32| {
             let byte = bytes[(field & 7) as usize];
@@ -698,7 +725,8 @@ fn the_lowest_bytes_of_a_permutation_are_never_signs_of_its_first_operand_alone(
 #[test]
 fn unsigned_numbers_become_signed_ones_of_64_bits_as_unsigned_ones() {
     let text = emit(|k| {
-        let (x, y) = (k.global::<u32>("x"), k.global::<i64>("y"));
+        let x = k.global::<u32>("x");
+        let y = k.global::<i64>("y");
         y.store(x.load().cast_as::<i64>(Round::Exact, Clamp::No) << 8u32);
     });
     assert!(text.contains("cvt.u64.u32") && !text.contains("cvt.s64"), "{text}");

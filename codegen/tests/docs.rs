@@ -39,7 +39,8 @@ fn list() -> String {
         let needs = if row.needs == Needs::Sm80 { "" } else { row.needs.noun().trim_end_matches(" and later") };
         let mark = if row.is(Flag::Approx) { " !" } else { "" };
         let [operands, types, attrs] = [operands, types, row.attrs.to_vec()].map(|words| words.join(", "));
-        let (name, effect) = (row.mnemonic, first_sentence(row).replace('|', "\\|"));
+        let name = row.mnemonic;
+        let effect = first_sentence(row).replace('|', "\\|");
         writeln!(out, "| `{name}`{mark} | {operands} | {types} | {attrs} | {needs} | {effect} |").unwrap();
     }
     out.push('\n');

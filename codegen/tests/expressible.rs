@@ -35,11 +35,15 @@ impl<'k> Cursor<'k> {
 }
 
 fn decode<'k>(k: &'k Builder) {
-    let (tasks, counts) = (k.global::<u32>("tasks"), k.global::<u32>("counts"));
-    let (counters, wanted) = (k.global::<u32>("counters"), k.param::<u32>("wanted"));
-    let (x, out) = (k.global::<bf16>("x"), k.global::<f32>("out"));
+    let tasks = k.global::<u32>("tasks");
+    let counts = k.global::<u32>("counts");
+    let counters = k.global::<u32>("counters");
+    let wanted = k.param::<u32>("wanted");
+    let x = k.global::<bf16>("x");
+    let out = k.global::<f32>("out");
     let ring = k.shared_aligned::<bf16>("ring", STAGES * STAGE / 2, 128);
-    let (full, empty) = (k.mbarriers("full", STAGES), k.mbarriers("empty", STAGES));
+    let full = k.mbarriers("full", STAGES);
+    let empty = k.mbarriers("empty", STAGES);
     let table = k.shared::<u32>("table", MOST * TASK / 4);
     let sums = k.shared::<f32>("sums", WARPS * 8);
     let count = counts.at(k.block_id()).load();
@@ -62,7 +66,8 @@ fn decode<'k>(k: &'k Builder) {
     let field = |task: Val<'k, u32>, word: u32| table.at(task * (TASK / 4) + word).load();
     let cursor = |parity| Cursor { stage: k.var(0u32), parity: k.var::<u32>(parity) };
     let produce = || {
-        let (at, policy) = (cursor(1u32), k.policy(Eviction::First));
+        let at = cursor(1u32);
+        let policy = k.policy(Eviction::First);
         k.for_(0, count, |task| {
             let weights: Ptr<'_, Global, bf16> = table.at(task * (TASK / 4)).cast::<u64>().load().to_global();
             k.for_(0, field(task, 2) * field(task, 3), |piece| {
@@ -78,7 +83,10 @@ fn decode<'k>(k: &'k Builder) {
     let consume = || {
         let at = cursor(0u32);
         k.for_(0, count, |task| {
-            let (tiles, stages, phase, row) = (field(task, 2), field(task, 3), field(task, 4), field(task, 5));
+            let tiles = field(task, 2);
+            let stages = field(task, 3);
+            let phase = field(task, 4);
+            let row = field(task, 5);
             k.when(phase.gt(0), || {
                 k.when(k.tid().eq(0), || {
                     k.loop_(|| k.break_if(counters.at(phase - 1).load_acquire(Scope::Gpu).ge(wanted)));

@@ -39,7 +39,8 @@ kernel_params! {
 
 fn scale(k: &Builder) {
     let Scale { m, n, factor, x, out } = k.params::<Scale>();
-    let (row, column) = (k.tid() / 8, k.tid() % 8);
+    let row = k.tid() / 8;
+    let column = k.tid() % 8;
     let at = row * n + column;
     k.when(row.lt(m) & column.lt(n), || out.at(at).store(factor * x.at(at).load().cast::<f32>()));
 }
@@ -77,7 +78,8 @@ fn another_struct_than_the_kernels_is_refused_with_both_parameters() {
 fn a_buffer_of_other_elements_than_the_parameter_is_refused() {
     let device = sim::open(0);
     let stream = device.stream().unwrap();
-    let (x, out) = (stream.buffer(&[0.0f32; 6]).unwrap(), stream.buffer(&[0.0f32; 6]).unwrap());
+    let x = stream.buffer(&[0.0f32; 6]).unwrap();
+    let out = stream.buffer(&[0.0f32; 6]).unwrap();
     let scalars = || [2u32.into(), 3u32.into(), 0.5f32.into()];
     let [m, n, factor] = scalars();
     let error = load(&device).launch(&stream, 1, &[m, n, factor, (&x).into(), (&out).into()]).unwrap_err();
@@ -99,9 +101,12 @@ fn a_parameter_takes_the_types_of_elements_that_it_lists() {
         });
     }));
     let device = sim::open(0);
-    let (stream, kernel) = (device.stream().unwrap(), device.load(&kernel.expect("it verifies")).unwrap());
-    let (floats, integers) = (stream.buffer(&[0.0f32]).unwrap(), stream.buffer(&[0i32]).unwrap());
-    let (words, doubles) = (stream.buffer(&[0u32]).unwrap(), stream.buffer(&[0.0f64]).unwrap());
+    let stream = device.stream().unwrap();
+    let kernel = device.load(&kernel.expect("it verifies")).unwrap();
+    let floats = stream.buffer(&[0.0f32]).unwrap();
+    let integers = stream.buffer(&[0i32]).unwrap();
+    let words = stream.buffer(&[0u32]).unwrap();
+    let doubles = stream.buffer(&[0.0f64]).unwrap();
     for sums in [Arg::from(&floats), (&integers).into(), (&words).into()] {
         // Anything passes where no type is listed.
         kernel.launch(&stream, 1, &[sums, (&doubles).into()]).unwrap();
@@ -116,7 +121,8 @@ fn a_parameter_takes_the_types_of_elements_that_it_lists() {
 fn tensor_maps_are_declared_too() {
     let copy = |k: &Builder| {
         let Mapped { map, out } = k.params::<Mapped>();
-        let (tile, full) = (k.shared_aligned::<u32>("tile", 32, 128), k.mbarriers("full", 1));
+        let tile = k.shared_aligned::<u32>("tile", 32, 128);
+        let full = k.mbarriers("full", 1);
         let leader = k.tid().eq(0);
         k.when(leader, || {
             full.init(1);
@@ -132,7 +138,8 @@ fn tensor_maps_are_declared_too() {
     let device = sim::open(0);
     let stream = device.stream().unwrap();
     let numbers: Vec<u32> = (0..32).collect();
-    let (x, out) = (stream.buffer(&numbers).unwrap(), stream.buffer(&[0u32; 32]).unwrap());
+    let x = stream.buffer(&numbers).unwrap();
+    let out = stream.buffer(&[0u32; 32]).unwrap();
     let map = device.tensor_map(&x, TensorShape::row_major(DType::U32, [1, 32], [1, 32])).unwrap();
     let copy = device.load(&kernel).unwrap().typed::<Mapped>().unwrap();
     copy.launch(&stream, 1, Mapped { map: &map, out: &out }).unwrap();

@@ -14,7 +14,8 @@ const SEEDS: u64 = 1000;
 /// Runs a case under all seeds, on every core; gives what the seeds cost together.
 fn run(case: &Case) -> Duration {
     let kernel = verify(case.kernel()).expect("the gallery verifies");
-    let (next, cost) = (AtomicU64::new(0), Mutex::new(Duration::ZERO));
+    let next = AtomicU64::new(0);
+    let cost = Mutex::new(Duration::ZERO);
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     std::thread::scope(|scope| {
         for _ in 0..cores {

@@ -21,7 +21,8 @@ where
     let kernel = record("case", Arch::Sm90a, shape, |k| build(k, k.global("x"), k.global("y")));
     let kernel = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
     let mut memory = Memory::new();
-    let (x, y) = (memory.upload("x", x), memory.alloc("y", count * B::BYTES));
+    let x = memory.upload("x", x);
+    let y = memory.alloc("y", count * B::BYTES);
     let launch = Launch::new([1, 1, 1], vec![Arg::Ptr(x), Arg::Ptr(y)]);
     match sim::run(&kernel, &launch, &mut memory, 7).expect("it launches") {
         Outcome::Finished(counters) => (memory.download(y, count).expect("all written"), counters),
@@ -136,7 +137,8 @@ fn lanes_that_part_meet_again() {
     };
     let small: Vec<u32> = x.iter().map(|v| v % 97 + 1).collect();
     let found = map(&small, |k, v| {
-        let (value, count) = (k.var(v), k.var(0u32));
+        let value = k.var(v);
+        let count = k.var(0u32);
         k.while_(
             || value.get().ne(1),
             || {
@@ -174,7 +176,8 @@ fn atomics_lose_nothing() {
 fn matrices_go_through_shared_memory() {
     let x: Vec<u16> = (0..64).collect();
     let (y, counters) = run_block::<u16, u16>(block(32), &x, 64, |k, x, y| {
-        let (tile, back) = (k.shared_aligned::<u16>("tile", 64, 128), k.shared_aligned::<u16>("back", 64, 128));
+        let tile = k.shared_aligned::<u16>("tile", 64, 128);
+        let back = k.shared_aligned::<u16>("back", 64, 128);
         for i in 0..2u32 {
             tile.at(k.lane() + 32 * i).store(x.at(k.lane() + 32 * i).load());
         }
@@ -199,7 +202,8 @@ fn bytes_multiply_exactly() {
         let acc = k.regs(4, 0i32);
         acc.mma(MmaAtom::M16N8K32_S32_S8_S8, &a, &b);
         for i in 0..4 {
-            let (row, column) = (k.lane() / 4 + 8 * (i / 2), k.lane() % 4 * 2 + i % 2);
+            let row = k.lane() / 4 + 8 * (i / 2);
+            let column = k.lane() % 4 * 2 + i % 2;
             y.at(row * 8 + column).store(acc.get(i));
         }
     });
@@ -208,7 +212,9 @@ fn bytes_multiply_exactly() {
         for column in 0..8 {
             let sum: i32 = (0..32)
                 .map(|k| {
-                    let (t, j, high) = (k % 16 / 4, k % 4, k / 16);
+                    let t = k % 16 / 4;
+                    let j = k % 4;
+                    let high = k / 16;
                     let of_a = a[(row % 8 * 4 + t + row / 8 + 2 * high) & 31];
                     let of_b = a[(column * 4 + t + 7 * high) & 31];
                     byte(of_a, j) * byte(of_b, j)

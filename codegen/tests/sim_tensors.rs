@@ -47,7 +47,8 @@ impl Edge {
         let swizzle = swizzles[draw.between(0..=3) as usize];
         let span = swizzle.span().unwrap_or(256) as u32;
         let inner = if draw.between(0..=1) == 0 { span } else { 16 * draw.between(1..=span / 16) };
-        let (mut tile, mut left) = (vec![inner / bytes], 4096 / span);
+        let mut tile = vec![inner / bytes];
+        let mut left = 4096 / span;
         for _ in 1..rank {
             let side = draw.between(1..=left.min(9));
             tile.push(side);
@@ -93,7 +94,8 @@ impl Edge {
         let bytes = dtype.bytes();
         let count = tile.iter().product::<u32>() as usize;
         let place = |number: usize| {
-            let (mut rest, mut from) = (number, Some(0));
+            let mut rest = number;
+            let mut from = Some(0);
             for axis in 0..tile.len() {
                 let c = (rest % tile[axis] as usize) as i64 + i64::from(self.at[axis]);
                 rest /= tile[axis] as usize;
@@ -117,12 +119,16 @@ impl Edge {
     /// or as near as stores may go; or combined with what is there.
     fn trial<T: TrialElement>(&self, number: fn(f64) -> T, op: Option<AtomOp>) -> Trial {
         let rank = self.at.len();
-        let (bytes, shared) = (self.shape.tile_bytes() as u32, self.shared() as u32);
+        let bytes = self.shape.tile_bytes() as u32;
+        let shared = self.shared() as u32;
         let kernel = kernel(block(32), |k| {
-            let (x, y, raw) = (k.tensor_map("x"), k.tensor_map("y"), k.global::<u32>("raw"));
+            let x = k.tensor_map("x");
+            let y = k.tensor_map("y");
+            let raw = k.global::<u32>("raw");
             let at: Vec<Val<'_, i32>> = (0..rank).map(|axis| k.param::<i32>(&format!("at{axis}"))).collect();
             let memory = k.shared_aligned::<u8>("memory", shared, 1024);
-            let (words, tile) = (memory.cast::<u32>(), memory.at(self.padding));
+            let words = memory.cast::<u32>();
+            let tile = memory.at(self.padding);
             let arrived = k.mbarriers("arrived", 1);
             // What lies between narrow rows is told from what arrived.
             k.for_step(k.tid(), shared / 4, 32u32, |i| words.at(i).store(0));
@@ -166,7 +172,8 @@ impl Edge {
         let bound = Bound { absolute: 0.0, relative: 0.0 };
         let mut trial = Trial::new(kernel, 1).note(format!("{self:?}"));
         let before: Vec<T> = before.into_iter().map(number).collect();
-        let (from, to) = (trial.input("x", &x), trial.changed("y", &before, Expected::near::<T>(&y, bound)));
+        let from = trial.input("x", &x);
+        let to = trial.changed("y", &before, Expected::near::<T>(&y, bound));
         let raw = trial.output("raw", Expected::near::<T>(&seen, bound));
         let trial = trial.map(from, self.shape.clone()).map(to, self.shape.clone()).pass(raw);
         self.at.iter().fold(trial, |trial, &at| trial.pass(at))
@@ -176,7 +183,9 @@ impl Edge {
 fn edges<T: TrialElement>(seed: u64, number: fn(f64) -> T) {
     let mut draw = Draw::new(seed);
     let devices = devices(2);
-    let (mut clipped, mut narrow, mut ranks) = (0, 0, [0; 6]);
+    let mut clipped = 0;
+    let mut narrow = 0;
+    let mut ranks = [0; 6];
     for _ in 0..60 {
         let edge = Edge::draw::<T>(&mut draw);
         clipped += usize::from(edge.places(false).iter().any(|(_, from)| from.is_none()));
@@ -249,7 +258,8 @@ fn rows_reduced<T: TrialElement + Scalar>(number: fn(f64) -> T, op: AtomOp, seed
     // Counting wraps where the limit says, which differs from row to row: one row then.
     let blocks = if matches!(op, AtomOp::Inc | AtomOp::Dec) { 1 } else { 3 };
     let mut numbers = |count: u32| -> Vec<f64> { (0..count).map(|_| f64::from(draw.between(0..=30))).collect() };
-    let (x, before) = (numbers(blocks * N), numbers(N));
+    let x = numbers(blocks * N);
+    let before = numbers(N);
     let typed = |numbers: &[f64]| numbers.iter().map(|&v| number(v)).collect::<Vec<T>>();
     let in_order = |rows: &[f64]| {
         let at = |i: usize| rows.iter().skip(i).step_by(N as usize).fold(before[i], |m, &v| combined(op, m, v));
@@ -261,7 +271,9 @@ fn rows_reduced<T: TrialElement + Scalar>(number: fn(f64) -> T, op: AtomOp, seed
         }
     };
     let global = kernel(block(32), |k| {
-        let (x, y, own) = (k.global::<T>("x"), k.global::<T>("y"), k.shared_aligned::<T>("own", N, 128));
+        let x = k.global::<T>("x");
+        let y = k.global::<T>("y");
+        let own = k.shared_aligned::<T>("own", N, 128);
         load(k, own, x.at(k.block_id() * N));
         k.fence_proxy_async(ProxyFence::Shared);
         k.sync_warp();
@@ -279,8 +291,10 @@ fn rows_reduced<T: TrialElement + Scalar>(number: fn(f64) -> T, op: AtomOp, seed
         return;
     }
     let remote = kernel(block(32).cluster(2), |k| {
-        let (x, y) = (k.global::<T>("x"), k.global::<T>("y"));
-        let (own, sums) = (k.shared_aligned::<T>("own", N, 128), k.shared_aligned::<T>("sums", N, 128));
+        let x = k.global::<T>("x");
+        let y = k.global::<T>("y");
+        let own = k.shared_aligned::<T>("own", N, 128);
+        let sums = k.shared_aligned::<T>("sums", N, 128);
         let arrived = k.mbarriers("arrived", 1);
         let bytes = N * T::TY.bytes();
         load(k, own, x);
@@ -302,7 +316,8 @@ fn rows_reduced<T: TrialElement + Scalar>(number: fn(f64) -> T, op: AtomOp, seed
         k.cluster_sync();
     });
     let mut trial = Trial::new(remote, 2).note(format!("{op:?} of {} in a cluster", T::DTYPE));
-    let (from, to) = (trial.input("x", &typed(&x[..N as usize])), trial.input("y", &typed(&before)));
+    let from = trial.input("x", &typed(&x[..N as usize]));
+    let to = trial.input("y", &typed(&before));
     let out = trial.output("out", Expected::exact(&in_order(&x[..N as usize]).repeat(2)));
     right(&trial.pass(from).pass(to).pass(out), &devices(4));
 }
@@ -384,7 +399,9 @@ fn boxes_that_the_copy_engine_refuses_are_told() {
 fn registers_and_n_major(k: &Builder) {
     const N: u32 = 64;
     let Some(atom) = WgmmaAtom::new(N, WgmmaKind::F32_BF16_BF16) else { return };
-    let (a, b_map, c) = (k.global::<u32>("a"), k.tensor_map("b"), k.global::<f32>("c"));
+    let a = k.global::<u32>("a");
+    let b_map = k.tensor_map("b");
+    let c = k.global::<f32>("c");
     let b = k.shared_aligned::<bf16>("b", 32 * N, 1024);
     let arrived = k.mbarriers("arrived", 1);
     k.when(k.tid().eq(0), || {
@@ -397,7 +414,8 @@ fn registers_and_n_major(k: &Builder) {
     arrived.wait(0);
 
     let acc = k.regs_unset::<f32>(atom.acc_registers());
-    let (row, pair) = (k.warp() * 16 + k.lane() / 4, k.lane() % 4);
+    let row = k.warp() * 16 + k.lane() / 4;
+    let pair = k.lane() % 4;
     let fragment = |step: u32| {
         [0, 1, 2, 3u32].map(|r| {
             a.at((row + 8 * (r % 2)) * 16 + pair + 4 * (r / 2) + 8 * step)
@@ -426,12 +444,15 @@ fn wgmma_takes_a_from_registers_and_b_along_n() {
     let a: Vec<bf16> = numbers(64 * 32).into_iter().map(bf16::from_f32).collect();
     let b: Vec<bf16> = numbers(32 * 64 + 5)[5..].iter().copied().map(bf16::from_f32).collect();
     let product = |i: usize| {
-        let (row, column) = (i / 64, i % 64);
+        let row = i / 64;
+        let column = i % 64;
         (0..32).map(|k| a[row * 32 + k].to_f32() * b[k * 64 + column].to_f32()).sum()
     };
     let c: Vec<f32> = (0..64 * 64).map(product).collect();
     let mut trial = Trial::new(kernel(block(128), registers_and_n_major), 1).note("64 x 64 x 32");
-    let (x, y, c) = (trial.input("a", &a), trial.input("b", &b), trial.output("c", Expected::exact(&c)));
+    let x = trial.input("a", &a);
+    let y = trial.input("b", &b);
+    let c = trial.output("c", Expected::exact(&c));
     let map = TensorShape::row_major(bf16::DTYPE, [32, 64], [32, 64]).swizzle(TileSwizzle::Bytes128);
     right(&trial.pass(x).map(y, map).pass(c), &devices(8));
 }
@@ -440,7 +461,8 @@ fn wgmma_takes_a_from_registers_and_b_along_n() {
 fn a_block_sends_its_neighbour_a_row() {
     let kernel = kernel(block(32).cluster(2), |k| {
         let out = k.global::<f32>("out");
-        let (mine, got) = (k.shared_aligned::<f32>("mine", 32, 128), k.shared_aligned::<f32>("got", 32, 128));
+        let mine = k.shared_aligned::<f32>("mine", 32, 128);
+        let got = k.shared_aligned::<f32>("got", 32, 128);
         let arrived = k.mbarriers("arrived", 1);
         mine.at(k.tid()).store((k.tid() + k.cluster_rank() * 100).cast::<f32>());
         k.fence_proxy_async(ProxyFence::Shared);

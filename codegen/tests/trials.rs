@@ -13,7 +13,8 @@ fn kernel(threads: u32, build: fn(&Builder)) -> Verified {
 
 /// `y[i] = 2·x[i]`, one block.
 fn double(k: &Builder) {
-    let (x, y) = (k.global::<f32>("x"), k.global::<f32>("y"));
+    let x = k.global::<f32>("x");
+    let y = k.global::<f32>("y");
     y.at(k.tid()).store(x.at(k.tid()).load() * 2.0);
 }
 
@@ -22,7 +23,8 @@ fn doubling(threads: u32, len: usize, spoilt: &[usize]) -> Trial {
     let x: Vec<f32> = (0..len).map(|i| i as f32).collect();
     let y: Vec<f32> = (0..len).map(|i| (2 * i + usize::from(spoilt.contains(&i))) as f32).collect();
     let mut trial = Trial::new(kernel(threads, double), 1).note("doubling");
-    let (x, y) = (trial.input("x", &x), trial.output("y", Expected::exact(&y)));
+    let x = trial.input("x", &x);
+    let y = trial.output("y", Expected::exact(&y));
     trial.pass(x).pass(y)
 }
 

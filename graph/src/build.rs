@@ -409,7 +409,8 @@ impl<'b> Block<'b> {
 
     /// Product with a module's weight, to given axes.
     pub fn project(&self, x: impl Into<Value<'b>>, module: &str, out: impl Into<Vec<Dim>>) -> Projected<'b> {
-        let (x, out) = (x.into(), out.into());
+        let x = x.into();
+        let out = out.into();
         let contracted = x.kind().and_then(|kind| Shape::elements(&kind.shape.0[kind.shape.kept()..]));
         let rows = Shape::elements(&out).unwrap_or(0);
         let weight = self.weight(&format!("{module}.weight"), [rows, contracted.unwrap_or(0)]);
@@ -424,7 +425,8 @@ impl<'b> Block<'b> {
     /// Queries, keys and values of one activation, by three modules.
     pub fn linear_split(&self, x: impl Into<Value<'b>>, modules: [&str; 3]) -> [Projected<'b>; 3] {
         let Sizes { heads, kv_heads, head_dim, .. } = self.builder.sizes;
-        let (x, last) = (x.into(), Dim::known(Axis::HeadDim, head_dim));
+        let x = x.into();
+        let last = Dim::known(Axis::HeadDim, head_dim);
         let [q, k, v] = modules;
         let shared = Dim::known(Axis::KvHeads, kv_heads);
         [(q, Dim::known(Axis::Heads, heads)), (k, shared.clone()), (v, shared)]
@@ -442,7 +444,10 @@ impl<'b> Block<'b> {
 
     /// Appends keys and values to a new cache, and attends to it causally.
     pub fn attention(&self, q: impl Into<Value<'b>>, k: impl Into<Value<'b>>, v: impl Into<Value<'b>>) -> Attended<'b> {
-        let (q, k, v, at) = (q.into(), k.into(), v.into(), self.builder.positions());
+        let q = q.into();
+        let k = k.into();
+        let v = v.into();
+        let at = self.builder.positions();
         let cache = {
             let mut inner = self.builder.inner.borrow_mut();
             inner.caches += 1;
@@ -473,7 +478,8 @@ impl<'b> Block<'b> {
 
     /// The inside of a gated MLP: `f(gate(x)) * up(x)`.
     pub fn gated(&self, x: impl Into<Value<'b>>, modules: Gated<'_>) -> Value<'b> {
-        let (x, inner) = (x.into(), Dim::known(Axis::Inner, self.builder.sizes.inner));
+        let x = x.into();
+        let inner = Dim::known(Axis::Inner, self.builder.sizes.inner);
         let [gate, up] =
             [modules.gate, modules.up].map(|module| self.project(x, module, [inner.clone()]).bias(modules.bias));
         self.activation(modules.kind, up, Some(gate))
@@ -486,7 +492,8 @@ impl<'b> Block<'b> {
         let logits = Value::from(self.project(x, mixture.router, [Dim::known(Axis::Experts, experts)]));
         let route = logits.id.map(|logits| self.op(Op::Route { logits, k: chosen, kind: mixture.route }));
         let Some([ids, weights]) = route.as_deref() else { return self.one(None) };
-        let (ids, weights) = (*ids, *weights);
+        let ids = *ids;
+        let weights = *weights;
         let out = Dim::known(Axis::Inner, inner);
         let [gate, up] = [mixture.gate, mixture.up]
             .map(|module| self.expert_linear(x, ids, Experts { module, count: experts }, out.clone()));

@@ -172,7 +172,8 @@ impl Ops<'_> {
 
     /// An output of the graph, or of the group of a node.
     fn output(&self, node: Option<usize>, id: ValueId) -> Result<(), Problem> {
-        let (operand, value) = ("output", id.to_string());
+        let operand = "output";
+        let value = id.to_string();
         match (self.nodes.get(id.index()), node) {
             (None, _) => Err(Problem::Undefined { operand, value }),
             (Some(home), Some(node)) if *home != node => Err(Problem::Foreign { value }),

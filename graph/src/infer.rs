@@ -54,7 +54,8 @@ pub(crate) fn infer(op: &Op, cx: InferContext<'_>) -> Result<Vec<Type>, Problem>
             vec![x.clone()]
         }
         Op::Binary { a, b, .. } => {
-            let (a, b) = (cx.real("a", *a)?, cx.real("b", *b)?);
+            let a = cx.real("a", *a)?;
+            let b = cx.real("b", *b)?;
             let rule = "its axes are those of `a`, or the first of them";
             fits("b", b, ("`a`", a), a.shape.0.starts_with(&b.shape.0), rule)?;
             vec![a.clone()]
@@ -140,7 +141,9 @@ fn attributes(op: &Op) -> Result<(), Problem> {
         Op::Activation { kind: ActivationKind::ClampedSwiglu { alpha, limit }, gate, .. } => {
             finite("alpha", *alpha)?;
             above("limit", *limit)?;
-            let (attribute, value, rule) = ("gate", "absent".to_owned(), "given for clamped_swiglu");
+            let attribute = "gate";
+            let value = "absent".to_owned();
+            let rule = "given for clamped_swiglu";
             gate.map_or(Err(Problem::Attribute { attribute, value, rule }), |_| Ok(()))
         }
         Op::Input { .. } | Op::Linear { .. } | Op::Rope { .. } | Op::CacheAppend { .. } => Ok(()),
@@ -155,7 +158,8 @@ fn attributes(op: &Op) -> Result<(), Problem> {
             given("z", z.is_some(), is_wanted, "given for learned_query, and for no other product")
         }
         Op::OverBlocks { over: RowOp::Conv1d(taps), .. } => {
-            let (attribute, value) = ("weights", taps.to_string());
+            let attribute = "weights";
+            let value = taps.to_string();
             let rule = "as many numbers as the product of their extents, and at least 1";
             if taps.is_whole() { Ok(()) } else { Err(Problem::Attribute { attribute, value, rule }) }
         }
@@ -312,7 +316,8 @@ impl<'g> InferContext<'g> {
         let produced = Shape::elements(out).filter(|size| (1..=MOST_ELEMENTS).contains(size));
         let Some(produced) = produced.filter(|_| !out.is_empty() && !out.iter().any(invalid)) else {
             let rule = "axes of known extents, none of them rows, positions or chosen";
-            let (attribute, value) = ("out", Shape(out.to_vec()).to_string());
+            let attribute = "out";
+            let value = Shape(out.to_vec()).to_string();
             return Err(Problem::Attribute { attribute, value, rule });
         };
         if kept == 0 || kept == dims.len() {
@@ -334,7 +339,8 @@ impl<'g> InferContext<'g> {
         let kind = self.rows("x", x)?;
         self.row_ids("at", at, ("`x`", kind))?;
         let ropes = &self.parts.ropes;
-        let (index, count) = (table.to_string(), ropes.len());
+        let index = table.to_string();
+        let count = ropes.len();
         let table: &RopeTable = ropes.get(table.index()).ok_or(Problem::Undeclared { role: "table", index, count })?;
         let last = kind.shape.0.last().filter(|_| kind.shape.0.len() > 1).and_then(Dim::size).unwrap_or(0);
         if last < table.rotated() as u64 {
@@ -345,7 +351,8 @@ impl<'g> InferContext<'g> {
     }
 
     fn append(self, k: ValueId, v: ValueId) -> Result<Vec<Type>, Problem> {
-        let (keys, values) = (self.rows("k", k)?, self.rows("v", v)?);
+        let keys = self.rows("k", k)?;
+        let values = self.rows("v", v)?;
         let rule = "it has the axes rows, heads, dimensions, the last two of known extents";
         for (name, kind) in [("k", keys), ("v", values)] {
             let [_, heads, dims] = kind.shape.0.as_slice() else { return Err(operand(name, kind, rule)) };
@@ -364,7 +371,9 @@ impl<'g> InferContext<'g> {
 
     fn attention(self, op: &Op) -> Result<Type, Problem> {
         let Op::Attention { q, k, v, at, sinks, .. } = op else { return Ok(Type::real([])) };
-        let (queries, keys, values) = (self.rows("q", *q)?, self.real("k", *k)?, self.real("v", *v)?);
+        let queries = self.rows("q", *q)?;
+        let keys = self.real("k", *k)?;
+        let values = self.real("v", *v)?;
         self.row_ids("at", *at, ("`q`", queries))?;
         let rule = "it has the axes positions, heads, dimensions, the last two of known extents";
         let cached = |name, kind: &Type| match kind.shape.0.as_slice() {
@@ -417,11 +426,13 @@ impl<'g> InferContext<'g> {
     }
 
     fn weighted_sum(self, x: ValueId, weights: ValueId) -> Result<Type, Problem> {
-        let (kind, weights) = (self.rows("x", x)?, self.rows("weights", weights)?);
+        let kind = self.rows("x", x)?;
+        let weights = self.rows("weights", weights)?;
         let is_chosen = weights.shape.0.len() == 2 && weights.shape.0[1].axis == Axis::Chosen;
         let holds = is_chosen && kind.shape.0.len() > 2 && kind.shape.0.starts_with(&weights.shape.0);
         fits("weights", weights, ("`x`", kind), holds, "weights are rows by chosen, the first axes of `x`")?;
-        let (rows, rest) = (kind.shape.0[0].clone(), kind.shape.0[2..].iter().cloned());
+        let rows = kind.shape.0[0].clone();
+        let rest = kind.shape.0[2..].iter().cloned();
         Ok(Type::real(std::iter::once(rows).chain(rest)))
     }
 }

@@ -130,11 +130,16 @@ impl Svg<'_> {
                 if *from.op == (Op::Input { input: InputKind::Positions }) {
                     continue;
                 }
-                let (x0, y0, x1, y1) = (left + WIDTH / 2, top + HEIGHT, right + WIDTH / 2, *bottom);
-                let (below, above) = (y0 + 2 * GAP, y1.saturating_sub(2 * GAP));
+                let x0 = left + WIDTH / 2;
+                let y0 = top + HEIGHT;
+                let x1 = right + WIDTH / 2;
+                let y1 = *bottom;
+                let below = y0 + 2 * GAP;
+                let above = y1.saturating_sub(2 * GAP);
                 // An edge that skips rows passes beside their boxes.
                 let aside = if y1 > y0 + ROW { 5 * WIDTH / 4 } else { 0 };
-                let (first, second) = (x0.saturating_sub(aside), x1.saturating_sub(aside));
+                let first = x0.saturating_sub(aside);
+                let second = x1.saturating_sub(aside);
                 writeln!(f, r#"<path class="edge" d="M{x0} {y0} C{first} {below} {second} {above} {x1} {y1}"/>"#)?;
             }
         }

@@ -26,7 +26,8 @@
 //! let x: Vec<f32> = (0..300).map(|i| i as f32).collect();
 //! let doubled: Vec<f32> = x.iter().map(|x| 2.0 * x).collect();
 //! let mut trial = Trial::new(verify(kernel)?, 3);
-//! let (x, y) = (trial.input("x", &x), trial.output("y", Expected::exact(&doubled)));
+//! let x = trial.input("x", &x);
+//! let y = trial.output("y", Expected::exact(&doubled));
 //! let outcome = trial.pass(300u32).pass(x).pass(y).run(&sim::open(0))?;
 //! assert!(outcome.is_right(), "{outcome}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -30,7 +30,8 @@ fn kernels() -> Vec<Kernel> {
     all.push(dense.record::<Staged<1, true>>(Arch::Sm80));
     for depth in [64, 96, 128, 256] {
         for causal in [false, true] {
-            let (queries, kv) = (QueryLayout::HeadMajor, Kv::HeadMajor);
+            let queries = QueryLayout::HeadMajor;
+            let kv = Kv::HeadMajor;
             let prefill = Prefill { depth, group: 1, causal, queries, kv, scores: PLAIN };
             all.push(prefill.record_hopper());
         }

@@ -25,7 +25,8 @@ fn algebra(criterion: &mut Criterion) {
     let tiler = Tiler::by_mode(&[Tiler::extent(16), Tiler::extent(8)]).expect("two extents");
     criterion
         .bench_function("zipped_divide of rank 2", |b| b.iter(|| black_box(&rows).zipped_divide(black_box(&tiler))));
-    let (block, copies) = (layout("(2,5):(5,1)"), layout("(3,4):(4,1)"));
+    let block = layout("(2,5):(5,1)");
+    let copies = layout("(3,4):(4,1)");
     criterion.bench_function("blocked_product of rank 2", |b| {
         b.iter(|| black_box(&block).blocked_product(black_box(&copies)));
     });

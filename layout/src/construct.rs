@@ -140,7 +140,8 @@ impl Layout {
     ///
     /// ```
     /// use tilewright_layout::{IntTuple, Layout};
-    /// let (shape, order) = (IntTuple::parse("(2,3,4)").unwrap(), IntTuple::parse("(2,0,1)").unwrap());
+    /// let shape = IntTuple::parse("(2,3,4)").unwrap();
+    /// let order = IntTuple::parse("(2,0,1)").unwrap();
     /// assert_eq!(Layout::ordered(&shape, &order).unwrap().to_string(), "(2,3,4):(12,1,3)");
     /// ```
     ///
@@ -166,7 +167,8 @@ const fn compact(
 ) -> Result<(), LayoutError> {
     if let Some(arity) = start.profile.arity(from.node) {
         tri!(crate::index::matching_tuple("compact strides", arity, &out.profile, at.node));
-        let (mut at, mut from) = (out.profile.child(at, 0), start.profile.child(from, 0));
+        let mut at = out.profile.child(at, 0);
+        let mut from = start.profile.child(from, 0);
         let mut i = 0;
         while i < arity {
             tri!(compact(out, at, start, from, reverse));
@@ -200,7 +202,8 @@ const fn order_extents(
         return Ok(());
     };
     tri!(crate::index::matching_tuple("ordered", arity, &shape.profile, at.node));
-    let (mut at, mut from) = (shape.profile.child(at, 0), order.profile.child(from, 0));
+    let mut at = shape.profile.child(at, 0);
+    let mut from = order.profile.child(from, 0);
     let mut i = 0;
     while i < arity {
         tri!(order_extents(shape, at, order, from, extents));
@@ -229,7 +232,8 @@ const fn order_strides(
         }
         return compact(out, at, &IntTuple::int(start), TreePosition::ROOT, false);
     };
-    let (mut at, mut from) = (out.profile.child(at, 0), order.profile.child(from, 0));
+    let mut at = out.profile.child(at, 0);
+    let mut from = order.profile.child(from, 0);
     let mut i = 0;
     while i < arity {
         tri!(order_strides(out, at, order, from, extents));

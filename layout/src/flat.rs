@@ -47,10 +47,12 @@ impl Flat {
     }
 
     const fn reverse(&mut self) {
-        let (mut low, mut high) = (0, self.len);
+        let mut low = 0;
+        let mut high = self.len;
         while low + 1 < high {
             high -= 1;
-            let (extent, stride) = (self.shape[low], self.stride[low]);
+            let extent = self.shape[low];
+            let stride = self.stride[low];
             self.shape[low] = self.shape[high];
             self.stride[low] = self.stride[high];
             self.shape[high] = extent;
@@ -80,7 +82,8 @@ impl Flat {
         while i < self.len {
             let mut j = i;
             while j > 0 && self.stride[j] < self.stride[j - 1] {
-                let (extent, stride) = (self.shape[j], self.stride[j]);
+                let extent = self.shape[j];
+                let stride = self.stride[j];
                 self.shape[j] = self.shape[j - 1];
                 self.stride[j] = self.stride[j - 1];
                 self.shape[j - 1] = extent;
@@ -135,7 +138,8 @@ const fn merge(shape: &[i64; MAX_LEAVES], stride: &[i64; MAX_LEAVES], len: usize
     let mut i = last;
     while i > 0 {
         i -= 1;
-        let (extent, stride) = (shape[i], stride[i]);
+        let extent = shape[i];
+        let stride = stride[i];
         let front = out.len - 1;
         if extent == 1 {
             continue;

@@ -36,7 +36,8 @@ impl Layout {
     /// ```
     pub const fn at(&self, index: i64) -> i64 {
         let end = self.profile.leaves();
-        let (mut rest, mut offset) = (index, 0i64);
+        let mut rest = index;
+        let mut offset = 0i64;
         let mut leaf = 0;
         while leaf + 1 < end {
             offset = offset.wrapping_add((rest % self.shape[leaf]).wrapping_mul(self.stride[leaf]));
@@ -49,7 +50,8 @@ impl Layout {
     /// As [`Layout::at`] of the subtree at `at`, refused where 64 bits do not hold the offset.
     pub(crate) const fn exact_at(&self, at: TreePosition, index: i64) -> Result<i64, LayoutError> {
         let end = self.profile.end(at).leaf;
-        let (mut rest, mut offset) = (index, 0i64);
+        let mut rest = index;
+        let mut offset = 0i64;
         let mut leaf = at.leaf;
         while leaf < end {
             // The last integer is not bounded.
@@ -108,8 +110,10 @@ impl Layout {
             return self.exact_at(at, coordinate.values[from.leaf]);
         };
         tri!(matching_tuple("offset", arity, &self.profile, at.node));
-        let (mut at, mut from) = (self.profile.child(at, 0), coordinate.profile.child(from, 0));
-        let (mut offset, mut i) = (0i64, 0);
+        let mut at = self.profile.child(at, 0);
+        let mut from = coordinate.profile.child(from, 0);
+        let mut offset = 0i64;
+        let mut i = 0;
         while i < arity {
             offset = tri!(sum(offset, tri!(self.offset_of(at, coordinate, from)), "the offset"));
             at = self.profile.end(at);
@@ -184,9 +188,11 @@ impl Layout {
     pub const fn coordinate_of_offset(&self, offset: i64) -> Result<IntTuple, LayoutError> {
         let operation = "coordinate_of_offset";
         let mut out = self.shape();
-        let (mut leaf, mut reached) = (0, 0);
+        let mut leaf = 0;
+        let mut reached = 0;
         while leaf < self.profile.leaves() {
-            let (extent, stride) = (self.shape[leaf], self.stride[leaf]);
+            let extent = self.shape[leaf];
+            let stride = self.stride[leaf];
             if extent > 1 && stride == 0 {
                 return Err(LayoutError::Argument {
                     operation,
@@ -344,7 +350,8 @@ const fn refine(
         return Ok(());
     };
     tri!(matching_tuple("coordinate", arity, &shape.profile, at.node));
-    let (mut at, mut from) = (shape.profile.child(at, 0), index.profile.child(from, 0));
+    let mut at = shape.profile.child(at, 0);
+    let mut from = index.profile.child(from, 0);
     let mut i = 0;
     while i < arity {
         tri!(refine(out, shape, at, index, from));

@@ -124,7 +124,8 @@ impl IntTuple {
 
     pub(crate) const fn product_at(&self, at: TreePosition) -> Result<i64, LayoutError> {
         let end = self.profile.end(at).leaf;
-        let (mut total, mut leaf) = (1, at.leaf);
+        let mut total = 1;
+        let mut leaf = at.leaf;
         while leaf < end {
             if self.values[leaf] == 0 {
                 return Ok(0);
@@ -157,10 +158,12 @@ impl IntTuple {
     /// bits do not hold a part of it.
     pub const fn inner_product(&self, other: &IntTuple) -> Result<i64, LayoutError> {
         if !self.profile.congruent(&other.profile) {
-            let (given, expected) = (self.rank(), other.rank());
+            let given = self.rank();
+            let expected = other.rank();
             return Err(LayoutError::Rank { operation: "inner_product", given, expected });
         }
-        let (mut total, mut leaf) = (0, 0);
+        let mut total = 0;
+        let mut leaf = 0;
         while leaf < self.profile.leaves() {
             let part = tri!(product(self.values[leaf], other.values[leaf], "the inner product"));
             total = tri!(sum(total, part, "the inner product"));

@@ -72,7 +72,8 @@ impl Layout {
     ///
     /// ```
     /// use tilewright_layout::Layout;
-    /// let (a, b) = (Layout::parse("(2,3):(3,1)").unwrap(), Layout::parse("4:6").unwrap());
+    /// let a = Layout::parse("(2,3):(3,1)").unwrap();
+    /// let b = Layout::parse("4:6").unwrap();
     /// assert_eq!(Layout::tuple(&[a, b]).unwrap().to_string(), "((2,3),4):((3,1),6)");
     /// ```
     ///
@@ -199,10 +200,12 @@ impl Layout {
     }
 
     pub(crate) const fn check(&self) -> Result<(), LayoutError> {
-        let (mut size, mut span) = (1i64, 0i64);
+        let mut size = 1i64;
+        let mut span = 0i64;
         let mut leaf = 0;
         while leaf < self.profile.leaves() {
-            let (extent, stride) = (self.shape[leaf], self.stride[leaf]);
+            let extent = self.shape[leaf];
+            let stride = self.stride[leaf];
             if extent < 1 {
                 return Err(LayoutError::Extent { leaf, extent });
             }

@@ -171,7 +171,8 @@ impl Profile {
     /// bits it wraps.
     pub(crate) const fn product(&self, at: TreePosition, values: &[i64; MAX_LEAVES]) -> i64 {
         let end = self.end(at).leaf;
-        let (mut product, mut leaf) = (1i64, at.leaf);
+        let mut product = 1i64;
+        let mut leaf = at.leaf;
         while leaf < end {
             product = product.wrapping_mul(values[leaf]);
             leaf += 1;
@@ -211,7 +212,8 @@ impl Profile {
 
     /// Appends the subtree of `from` at `at`, and says which of its integers came where.
     pub(crate) const fn push_subtree(&mut self, from: &Profile, at: TreePosition) -> Result<Moved, LayoutError> {
-        let (end, to) = (from.end(at), self.leaves());
+        let end = from.end(at);
+        let to = self.leaves();
         let mut node = at.node;
         while node < end.node {
             match from.arity(node) {

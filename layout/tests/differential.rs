@@ -101,7 +101,8 @@ proptest! {
 
     #[test]
     fn composition(a in compact(), b in any_layout()) {
-        let (outer, inner) = (table(&a), table(&b));
+        let outer = table(&a);
+        let inner = table(&b);
         if let Ok(result) = a.composition(&b) && inner.iter().all(|&i| i < a.size()) {
             prop_assert_eq!(table(&result), inner.iter().map(|&i| outer[i as usize]).collect::<Vec<_>>());
         }
@@ -166,7 +167,8 @@ proptest! {
         let shape = a.shape();
         let b = if order { Layout::row_major(&shape) } else { Layout::col_major(&shape) }.unwrap();
         if let Ok(common) = a.max_common_vector(&b) {
-            let (first, second) = (a.right_inverse(), b.right_inverse());
+            let first = a.right_inverse();
+            let second = b.right_inverse();
             let longest = (0..a.size()).take_while(|o| first.at(*o) == second.at(*o)).count() as i64;
             prop_assert!(common <= longest);
             prop_assert_eq!(image(&a.max_common_layout(&b).unwrap()), (0..common).map(|o| second.at(o)).collect());
@@ -202,7 +204,8 @@ proptest! {
         // Bit by bit.
         let mut expected = offset;
         for bit in 0..swizzle.bits() {
-            let (low, high) = (swizzle.base() + bit, swizzle.base() + bit + swizzle.shift().abs());
+            let low = swizzle.base() + bit;
+            let high = swizzle.base() + bit + swizzle.shift().abs();
             let (from, into) = if swizzle.shift() < 0 { (low, high) } else { (high, low) };
             if offset >> from & 1 == 1 {
                 expected ^= 1 << into;

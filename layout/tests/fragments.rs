@@ -30,10 +30,12 @@ fn layout_text(layout: &Value) -> String {
 #[test]
 fn every_golden_fragment() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/mma_fragments.jsonl");
-    let (mut cases, mut tables) = (0, 0);
+    let mut cases = 0;
+    let mut tables = 0;
     for line in std::fs::read_to_string(path).unwrap().lines() {
         let case: Value = serde_json::from_str(line).unwrap();
-        let (id, out) = (&case["id"], &case["out"]);
+        let id = &case["id"];
+        let out = &case["out"];
         let atom = Atom::named(case["args"][0].as_str().unwrap()).unwrap_or_else(|| panic!("{id}: no such atom"));
         let operand = MmaOperand::ALL.into_iter().find(|o| case["args"][1] == o.name()).unwrap();
         let FragmentLayout { mnk, rows, cols, thr_id, layout } = fragment(&atom, operand);
@@ -61,7 +63,8 @@ fn the_threads_of_a_register_fragment_hold_each_element_once() {
         for operand in MmaOperand::ALL {
             let f = fragment(&atom, operand);
             let shared = f.layout.mode(0).unwrap().strides() == [0];
-            let (threads, size) = (if shared { 1 } else { f.threads() }, f.rows * f.cols);
+            let threads = if shared { 1 } else { f.threads() };
+            let size = f.rows * f.cols;
             assert_eq!(threads * f.values(), size, "{} {operand:?}", atom.name().as_str());
             let mut seen = BTreeSet::new();
             for thread in 0..threads {
@@ -97,7 +100,8 @@ fn the_figures_of_the_instruction_set() {
         fragment(&Atom::named(name).unwrap(), operand).element(thread, value)
     };
     for lane in 0..32 {
-        let (group, within) = (lane / 4, lane % 4);
+        let group = lane / 4;
+        let within = lane % 4;
         for i in 0..8 {
             // m16n8k16, 16-bit A: rows 8 apart for odd pairs, columns 8 apart for the upper half.
             let row = if i % 4 < 2 { group } else { group + 8 };
@@ -147,12 +151,14 @@ fn axes_are_the_two_parts_of_every_element() {
 fn a_register_of_each_lane_is_a_matrix_that_its_rows_address() {
     for atom in ATOMS.iter().filter(|atom| atom.a.bits() <= 16 && atom.a.bits() == atom.b.bits()) {
         for operand in [MmaOperand::A, MmaOperand::B] {
-            let (layout, packed) = (fragment(atom, operand), 32 / atom.a.bits());
+            let layout = fragment(atom, operand);
+            let packed = 32 / atom.a.bits();
             let rows = layout.matrix_rows(packed, false);
             for lane in 0..32 {
                 for value in 0..layout.values() {
                     // Register r of lane l holds unit l % 4 of row l / 4 of matrix r.
-                    let (register, part) = (value / packed, value % packed);
+                    let register = value / packed;
+                    let part = value % packed;
                     let start = rows.at(lane / 4 + 8 * register);
                     let column = start / layout.rows + lane % 4 * packed + part;
                     assert_eq!(layout.element(lane, value), (start % layout.rows, column), "{}", atom.name().as_str());

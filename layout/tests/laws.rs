@@ -120,7 +120,8 @@ proptest! {
 
     #[test]
     fn inverses_of_a_bijection_are_its_inverse(layout in compact()) {
-        let (right, left) = (layout.right_inverse(), layout.left_inverse().unwrap());
+        let right = layout.right_inverse();
+        let left = layout.left_inverse().unwrap();
         prop_assert_eq!(right, left);
         prop_assert_eq!(right.size(), layout.size());
         hold(laws::left_inverse(&layout, &left))?;
@@ -349,7 +350,8 @@ fn constants_are_the_same_algebra() {
 /// as CuTe's do.
 #[test]
 fn products_that_would_repeat_offsets_are_refused() {
-    let (block, copies) = (layout("(2,2):(3,9)"), layout("4:1"));
+    let block = layout("(2,2):(3,9)");
+    let copies = layout("4:1");
     let refusal = "product: the block leaves room for 3 copies that repeat no offset, and the layout of copies needs 4; \
                    use fewer copies, or a block whose strides are multiples of what the smaller ones span";
     let tiler = Tiler::layout(&copies);
@@ -404,7 +406,8 @@ fn a_mode_of_one_element_takes_no_step() {
 #[test]
 fn layouts_that_do_not_compose_share_what_a_walk_finds() {
     let common = |a: &str, b: &str| {
-        let (a, b) = (layout(a), layout(b));
+        let a = layout(a);
+        let b = layout(b);
         let found = a.max_common_layout(&b).unwrap();
         assert_eq!(a.max_common_vector(&b), Ok(found.size()));
         found.to_string()

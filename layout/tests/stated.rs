@@ -39,7 +39,8 @@ proptest! {
     fn marked_modes_are_simplified_alone(layout in signed_layout()) {
         let rank = layout.rank();
         let profile = if layout.is_leaf() { IntTuple::int(1) } else { IntTuple::flat(&vec![1; rank]).unwrap() }.profile();
-        let (coalesced, filtered) = (layout.coalesce_modes(&profile).unwrap(), layout.filter_modes(&profile).unwrap());
+        let coalesced = layout.coalesce_modes(&profile).unwrap();
+        let filtered = layout.filter_modes(&profile).unwrap();
         for i in 0..rank {
             let mode = layout.mode(i).unwrap();
             prop_assert!(layout.is_leaf() || coalesced.mode(i) == Ok(mode.coalesce()));
@@ -136,12 +137,14 @@ proptest! {
 
     #[test]
     fn compact_strides_start_where_they_are_told(shape in shape(), start in -4i64..5) {
-        let (one, many) = (IntTuple::int(1), IntTuple::int(start));
+        let one = IntTuple::int(1);
+        let many = IntTuple::int(start);
         for (plain, scaled) in [
             (Layout::col_major_from(&shape, &one), Layout::col_major_from(&shape, &many)),
             (Layout::row_major_from(&shape, &one), Layout::row_major_from(&shape, &many)),
         ] {
-            let (plain, scaled) = (plain.unwrap(), scaled.unwrap());
+            let plain = plain.unwrap();
+            let scaled = scaled.unwrap();
             prop_assert!((0..plain.size()).all(|i| scaled.at(i) == start * plain.at(i)));
         }
     }
@@ -179,7 +182,8 @@ proptest! {
 
     #[test]
     fn modes_are_moved_not_changed(layout in signed_layout(), other in signed_layout(), begin in 0usize..4, end in 0usize..4) {
-        let (before, after) = (layout.prepend(&other).unwrap(), layout.append(&other).unwrap());
+        let before = layout.prepend(&other).unwrap();
+        let after = layout.append(&other).unwrap();
         prop_assert_eq!(after.take(0, layout.rank()).unwrap().flatten().shape().product().unwrap(), layout.size());
         for (i, j) in (0..layout.size()).zip((0..other.size()).cycle()) {
             prop_assert_eq!(after.at(i + layout.size() * j), layout.at(i) + other.at(j));
@@ -277,7 +281,8 @@ proptest! {
 /// elements where 4 follow.
 #[test]
 fn an_offset_before_the_swizzle_shortens_vectors() {
-    let (swizzle, rows) = (Swizzle::new(3, 3, 3).unwrap(), layout("(8,64):(64,1)"));
+    let swizzle = Swizzle::new(3, 3, 3).unwrap();
+    let rows = layout("(8,64):(64,1)");
     let shifted = Swizzled::new(swizzle, 68, rows);
     assert_eq!((0..5).map(|column| shifted.at(8 * column)).collect::<Vec<_>>(), [76, 77, 78, 79, 64]);
     assert_eq!(shifted.max_common_vector(&rows), Ok(4));
@@ -314,7 +319,8 @@ fn a_refused_raked_product_says_so() {
 #[test]
 fn ldmatrix_rows_lie_in_different_banks() {
     for row_bytes in [16, 32, 64, 128, 256, 512, 1024] {
-        let (swizzle, units) = (ldmatrix_swizzle(row_bytes).unwrap(), row_bytes / 16);
+        let swizzle = ldmatrix_swizzle(row_bytes).unwrap();
+        let units = row_bytes / 16;
         for column in 0..units {
             let places: BTreeSet<i64> = (0..8).map(|row| swizzle.apply(row * units + column) % 8).collect();
             assert_eq!(places.len(), 8, "rows of {row_bytes} bytes, column {column}");

@@ -16,7 +16,8 @@ const LIMIT: Duration = Duration::from_secs(3);
 fn source(count: usize) -> String {
     let mut text = "use tilewright_layout::{layout, typed::*};\n".to_owned();
     for i in 0..count {
-        let (m, n) = (8 * (1 + i % 20), 8 * (1 + i / 20));
+        let m = 8 * (1 + i % 20);
+        let n = 8 * (1 + i / 20);
         let layout = format!("TiledBy<BlockedProduct<RowMajor<{m}, 16>, ColMajor<4, {n}>>, {m}, 16>");
         writeln!(text, "layout! {{ pub type L{i} = Swizzled<Swizzle<3, 3, 3>, {layout}>; }}").unwrap();
     }

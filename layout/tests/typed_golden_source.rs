@@ -165,7 +165,8 @@ fn nested(value: &Value, leaf: &dyn Fn(&Value) -> Option<String>) -> Option<Stri
 }
 
 fn layout(value: &Value) -> Option<String> {
-    let (shape, stride) = (value.get("shape")?, value.get("stride")?);
+    let shape = value.get("shape")?;
+    let stride = value.get("stride")?;
     Some(format!("Strided<{}, {}>", tuple(shape)?, tuple(stride)?))
 }
 

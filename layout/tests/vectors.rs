@@ -13,7 +13,8 @@ fn before(layout: &Layout, mode: usize) -> i64 {
 /// Whether vectors of `width` along a mode are whole, contiguous and aligned, by trying every
 /// element.
 fn holds(layout: &Swizzled, along: usize, width: i64) -> bool {
-    let (inner, step) = (layout.layout(), before(&layout.layout(), along));
+    let inner = layout.layout();
+    let step = before(&layout.layout(), along);
     let index = |c: i64| c / step % inner.extent(along);
     inner.extent(along) % width == 0
         && (0..layout.size()).filter(|&c| index(c) % width == 0).all(|c| {
@@ -34,7 +35,8 @@ fn widest(first: &Swizzled, second: &Swizzled, bits: i64) -> i64 {
 fn beside(first: &Layout, keys: &[i64], pad: i64) -> Layout {
     let mut order: Vec<usize> = (0..first.rank()).collect();
     order.sort_by_key(|mode| keys[*mode % keys.len()]);
-    let (mut strides, mut span) = (vec![0; first.rank()], 1);
+    let mut strides = vec![0; first.rank()];
+    let mut span = 1;
     for mode in order {
         strides[mode] = span;
         span = span * first.extent(mode) + pad;

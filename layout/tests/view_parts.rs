@@ -53,7 +53,8 @@ proptest! {
         let data = offsets(&layout);
         let view = view(&data, &layout);
         let extents = [view.extent(0), view.extent(1)];
-        let (start, end) = (a.min(b) % extents[mode], (a.max(b) % extents[mode]) + 1);
+        let start = a.min(b) % extents[mode];
+        let end = (a.max(b) % extents[mode]) + 1;
         prop_assume!(start < end);
         let mut wanted = extents.map(|extent| indices(0, 1, extent));
         wanted[mode] = indices(start, 1, end);
@@ -140,7 +141,8 @@ proptest! {
             for c in 0..n {
                 let thread = threads.offset(&IntTuple::flat(&[r, c]).unwrap()).unwrap() as usize;
                 let part = view.distribute_clipped(&threads, thread).unwrap();
-                let (rows, columns) = (indices(r as usize, m as usize, rows as usize), indices(c as usize, n as usize, columns as usize));
+                let rows = indices(r as usize, m as usize, rows as usize);
+                let columns = indices(c as usize, n as usize, columns as usize);
                 let found = part.map(|part| part.iter().copied().collect::<Vec<_>>());
                 prop_assert_eq!(found.unwrap_or_default(), picked(&layout, &rows, &columns));
                 if let Ok(even) = view.distribute_by(&threads, thread) {

@@ -32,7 +32,10 @@ fn cells(count: usize) -> Vec<Cell<u32>> {
 
 fn every_part_once<L: StaticLayout>() {
     let ones = vec![1; Lowered::<L>::SIZE];
-    let (a, b, c, d) = (cells(ones.len()), cells(ones.len()), cells(ones.len()), cells(ones.len()));
+    let a = cells(ones.len());
+    let b = cells(ones.len());
+    let c = cells(ones.len());
+    let d = cells(ones.len());
     let view = |cells| TensorView::<'_, Cell<u32>, L>::from_slice(cells).unwrap();
     assert_eq!(count(view(&a).tiles::<4, 8>(), &memory(&a)), ones);
     let threads = (0..32).map(|thread| view(&b).distribute::<RowMajor<4, 8>>(thread).unwrap());
@@ -76,11 +79,13 @@ fn a_swizzled_view_is_the_swizzled_layout() {
 fn threads_own_what_the_thread_layout_says() {
     let data: Vec<u32> = (0..512).collect();
     let view = TensorView::<u32, RowMajor<16, 32>, Global>::from_slice(&data).unwrap();
-    let (rows, columns) = (RowMajor::<4, 8>::LAYOUT, ColMajor::<4, 8>::LAYOUT);
+    let rows = RowMajor::<4, 8>::LAYOUT;
+    let columns = ColMajor::<4, 8>::LAYOUT;
     for r in 0..16 {
         for c in 0..32 {
             let place = IntTuple::flat(&[r as i64 % 4, c as i64 % 8]).unwrap();
-            let (by_row, by_column) = (rows.offset(&place).unwrap() as usize, columns.offset(&place).unwrap() as usize);
+            let by_row = rows.offset(&place).unwrap() as usize;
+            let by_column = columns.offset(&place).unwrap() as usize;
             let expected = view.get([r, c]);
             assert_eq!(view.distribute::<RowMajor<4, 8>>(by_row).unwrap().get([r / 4, c / 8]), expected);
             assert_eq!(view.distribute::<ColMajor<4, 8>>(by_column).unwrap().get([r / 4, c / 8]), expected);
@@ -162,7 +167,8 @@ fn errors_say_what_was_wrong() {
 fn a_part_copies_to_a_part() {
     let mut data: Vec<u32> = (0..32).collect();
     let view = TensorView::<Cell<u32>, RowMajor<4, 8>>::from_mut(&mut data).unwrap();
-    let (from, to) = (view.row(1).unwrap(), view.row(2).unwrap());
+    let from = view.row(1).unwrap();
+    let to = view.row(2).unwrap();
     for (cell, value) in to.iter().zip(from.iter()) {
         cell.set(value.get());
     }
@@ -207,7 +213,8 @@ fn a_bounded_iterator_ends_and_a_circular_one_counts_its_laps() {
 /// random.
 fn matrix() -> impl Strategy<Value = (Layout, i64, i64)> {
     (1i64..5, 1i64..5, 1i64..5, 1i64..5, any::<bool>(), 0i64..4).prop_map(|(m, n, down, across, right, pad)| {
-        let (rows, columns) = (m * down, n * across);
+        let rows = m * down;
+        let columns = n * across;
         let text = if right {
             format!("({rows},{columns}):({},1)", columns + pad)
         } else {
@@ -249,7 +256,8 @@ proptest! {
     fn slices_are_the_rows_and_columns((layout, _, _) in matrix(), row in 0usize..16, column in 0usize..16) {
         let data: Vec<u32> = (0..layout.cosize() as u32).collect();
         let view = TensorView::<u32, Layout>::with_layout(&data, layout).unwrap();
-        let (row, column) = (row % view.extent(0), column % view.extent(1));
+        let row = row % view.extent(0);
+        let column = column % view.extent(1);
         let along = view.slice(&Coord::parse(&format!("({row},_)")).unwrap()).unwrap();
         let down = view.slice(&Coord::parse(&format!("(_,{column})")).unwrap()).unwrap();
         prop_assert_eq!(along.get([column]), view.get([row, column]));

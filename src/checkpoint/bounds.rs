@@ -120,7 +120,8 @@ impl Patterns {
         for pattern in &self.0 {
             for found in pattern.find_iter(text) {
                 if found.is_err() || Instant::now() > deadline {
-                    let (pattern, bytes) = (pattern.as_str().chars().take(60).collect(), text.len());
+                    let pattern = pattern.as_str().chars().take(60).collect();
+                    let bytes = text.len();
                     return Err(TokenizerError::Backtracks { pattern, bytes });
                 }
             }

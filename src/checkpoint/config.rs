@@ -154,7 +154,8 @@ pub(super) fn read_eos(keys: &mut Keys, value: &Value, vocab: usize) -> Vec<u32>
             Some(id) => ids.push(id),
             None => {
                 let max = u32::try_from(vocab - 1).unwrap_or(u32::MAX);
-                let (key, value) = (keys.name("eos_token_id"), quote(entry));
+                let key = keys.name("eos_token_id");
+                let value = quote(entry);
                 keys.faults.push(ConfigFault::Range { key, value, min: 0, max });
             }
         }
@@ -171,7 +172,8 @@ fn check(decoder: &Decoder, faults: &mut Vec<ConfigFault>) {
         faults.push(ConfigFault::Range { key, value: pools.to_string(), min: 1, max: MAX_POOLS });
     }
     // Four bytes for each parameter must fit the address space.
-    let (parameters, limit) = (parameters(decoder), isize::MAX.unsigned_abs() as u128 / 4);
+    let parameters = parameters(decoder);
+    let limit = isize::MAX.unsigned_abs() as u128 / 4;
     if parameters > limit {
         faults.push(ConfigFault::TooLarge { parameters, limit });
     }

@@ -110,7 +110,9 @@ pub(super) fn read(text: &[u8], vocab: usize) -> Result<Generation, ConfigError>
     let null_end = map.get("eos_token_id").is_some_and(Value::is_null);
     let mut keys = Keys::new("", map);
     let eos_ids = keys.take_value("eos_token_id").map(|value| read_eos(&mut keys, &value, vocab));
-    let (mut settings, mut set, mut left_out) = (GenerationSettings::default(), Vec::new(), Vec::new());
+    let mut settings = GenerationSettings::default();
+    let mut set = Vec::new();
+    let mut left_out = Vec::new();
     for (key, neutral) in APPLIED {
         if let Some(value) = keys.take(key).filter(|value| !changes_nothing(value, neutral)) {
             let list = if settings.take(key, &value) { &mut set } else { &mut left_out };

@@ -229,7 +229,8 @@ fn entry(name: String, value: Value, data_len: usize) -> Result<TensorEntry, Hea
     let mut fields = match value {
         Value::Object(fields) => fields,
         value => {
-            let (field, expected) = ("the description", "an object");
+            let field = "the description";
+            let expected = "an object";
             return Err(HeaderError::Field { tensor: name, field, value: quote(&value), expected });
         }
     };
@@ -237,7 +238,8 @@ fn entry(name: String, value: Value, data_len: usize) -> Result<TensorEntry, Hea
     let shape = read_numbers(&name, &mut fields, "shape", "a list of dimensions")?;
     let offsets = read_numbers(&name, &mut fields, "data_offsets", "a list of two offsets")?;
     let &[begin, end] = offsets.as_slice() else {
-        let (field, value) = ("data_offsets", format!("{offsets:?}"));
+        let field = "data_offsets";
+        let value = format!("{offsets:?}");
         return Err(HeaderError::Field { tensor: name, field, value, expected: "a list of two offsets" });
     };
     if let Some(field) = fields.into_iter().next().map(|(field, _)| field) {
@@ -261,7 +263,8 @@ fn entry(name: String, value: Value, data_len: usize) -> Result<TensorEntry, Hea
 fn read_dtype(tensor: &str, fields: &mut Map<String, Value>) -> Result<DType, HeaderError> {
     let value = fields.remove("dtype").unwrap_or(Value::Null);
     let Some(found) = value.as_str() else {
-        let (tensor, value) = (tensor.to_owned(), quote(&value));
+        let tensor = tensor.to_owned();
+        let value = quote(&value);
         return Err(HeaderError::Field { tensor, field: "dtype", value, expected: "a name" });
     };
     match DTYPES.iter().find(|(name, _)| *name == found) {
@@ -290,7 +293,9 @@ fn check_coverage(entries: &[TensorEntry], data_len: usize) -> Result<(), Header
         let begin = entry.range.start;
         match before {
             Some(other) if begin < covered => {
-                let (tensor, other, other_end) = (entry.name.clone(), other.name.clone(), covered);
+                let tensor = entry.name.clone();
+                let other = other.name.clone();
+                let other_end = covered;
                 return Err(HeaderError::Overlap { tensor, begin, other, other_end });
             }
             _ if begin > covered => return Err(HeaderError::Gap { begin: covered, end: begin }),

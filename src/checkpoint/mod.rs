@@ -122,7 +122,8 @@ impl Checkpoint {
         let plan = quantization.unwrap_or_default();
         let generation = read_generation(&dir.join("generation_config.json"), &spec)?;
         let mut notes = generation.notes(&eos_ids);
-        let (eos_ids, generation) = (generation.eos_ids.unwrap_or(eos_ids), generation.settings);
+        let eos_ids = generation.eos_ids.unwrap_or(eos_ids);
+        let generation = generation.settings;
         let path = dir.join("tokenizer.json");
         let text = files::read(&path)?;
         let wrong = |source| CheckpointError::Tokenizer { path: path.clone(), source };
@@ -132,7 +133,9 @@ impl Checkpoint {
         let shards = shards::open(dir)?;
         let gathered = tensors::gather(dir, &spec, &plan, &shards, progress)?;
         notes.extend(plan.notes().iter().chain(&gathered.notes).cloned());
-        let (tensors, quantized, cache_scales) = (gathered.dense, gathered.quantized, gathered.cache_scales);
+        let tensors = gathered.dense;
+        let quantized = gathered.quantized;
+        let cache_scales = gathered.cache_scales;
         Ok(Checkpoint {
             spec,
             eos_ids,

@@ -29,7 +29,8 @@ pub(super) struct Shard {
 /// Opens every file of weights in a folder. `model.safetensors` comes before an index, as in the
 /// library transformers.
 pub(super) fn open(dir: &Path) -> Result<Vec<Shard>, CheckpointError> {
-    let (single, index) = (dir.join(SINGLE), dir.join(INDEX));
+    let single = dir.join(SINGLE);
+    let index = dir.join(INDEX);
     // A link that leads to nothing is there, and said.
     let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
     if is_there(&single) {
@@ -117,7 +118,9 @@ fn compare(weight_map: &BTreeMap<String, String>, shards: &[Shard]) -> Vec<Index
             match weight_map.get(&entry.name) {
                 None => faults.push(IndexFault::Unlisted { tensor: entry.name.clone(), file: file.to_string() }),
                 Some(listed) if *listed != file => {
-                    let (tensor, listed, found) = (entry.name.clone(), listed.clone(), file.to_string());
+                    let tensor = entry.name.clone();
+                    let listed = listed.clone();
+                    let found = file.to_string();
                     faults.push(IndexFault::WrongFile { tensor, listed, found });
                 }
                 Some(_) => {}

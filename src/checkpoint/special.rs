@@ -170,8 +170,12 @@ impl<'d> SpecialTokensFile<'d> {
             if to.iter().any(|listed| (listed.id, &listed.content) == (id, &content)) {
                 continue;
             }
-            let (single_word, lstrip, rstrip) = (false, false, false);
-            let (special, normalized, file) = (false, true, self.name);
+            let single_word = false;
+            let lstrip = false;
+            let rstrip = false;
+            let special = false;
+            let normalized = true;
+            let file = self.name;
             to.push(Listed { content, id, special, single_word, lstrip, rstrip, normalized, file });
         }
     }

@@ -70,7 +70,8 @@ impl ByteRun {
 
 impl<'t> TextStream<'t> {
     pub(super) fn new(tokenizer: &'t Tokenizer) -> TextStream<'t> {
-        let (emitted, run) = (String::new(), ByteRun::default());
+        let emitted = String::new();
+        let run = ByteRun::default();
         TextStream { tokenizer, ids: Vec::new(), context: 0, read: 0, emitted, run, split: false }
     }
 

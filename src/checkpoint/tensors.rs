@@ -56,7 +56,9 @@ pub(super) fn gather(
     let total = found.values().map(|(_, entry)| entry.range.len() as u64).sum();
     let mut done = 0;
     progress(Progress { done, total });
-    let (mut faults, mut jobs, mut gathered) = (Vec::new(), Vec::new(), Gathered::default());
+    let mut faults = Vec::new();
+    let mut jobs = Vec::new();
+    let mut gathered = Gathered::default();
     for expected in spec.tensors() {
         let module = expected.name.strip_suffix(".weight");
         if let (Some(module), &[n, k]) = (module, expected.shape.as_slice())
@@ -106,9 +108,11 @@ fn prefix_of(found: &HashMap<&str, (&Shard, &TensorEntry)>) -> Option<String> {
 
 /// A tensor as the files hold it.
 fn dense(shard: &Shard, entry: &TensorEntry, expected: &[usize]) -> Result<WeightTensor, TensorFault> {
-    let (tensor, file) = (entry.name.clone(), shard.path.clone());
+    let tensor = entry.name.clone();
+    let file = shard.path.clone();
     if entry.shape != expected {
-        let (expected, found) = (expected.to_vec(), entry.shape.clone());
+        let expected = expected.to_vec();
+        let found = entry.shape.clone();
         return Err(TensorFault::Shape { tensor, file, expected, found });
     }
     if !matches!(entry.dtype, DType::F32 | DType::F16 | DType::BF16) {
@@ -128,7 +132,8 @@ fn check_left(
     let mut left: Vec<_> = found.into_values().filter(|(_, entry)| !is_derived(&entry.name, spec.layers)).collect();
     left.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
     for (shard, entry) in left {
-        let (tensor, file) = (entry.name.clone(), shard.path.clone());
+        let tensor = entry.name.clone();
+        let file = shard.path.clone();
         if let Some(pool) = cache_scale(&entry.name, plan, spec.layers) {
             let note = match number(shard, entry).filter(|scale| scale.is_normal() && *scale > 0.0) {
                 Some(scale) => {
@@ -151,7 +156,8 @@ fn check_left(
             if module.is_some() && zeros() {
                 continue;
             }
-            let (dtype, shape) = (entry.dtype, entry.shape.clone());
+            let dtype = entry.dtype;
+            let shape = entry.shape.clone();
             faults.push(TensorFault::Unknown { tensor, file, dtype, shape });
         } else if let Some(embedding) = gathered.dense.get(EMBEDDING)
             && !same_bits(embedding, shard, entry)

@@ -97,7 +97,9 @@ impl Tokenizer {
             _ => {}
         }
         if listed.id as usize >= self.rows {
-            let (token, id, rows) = (listed.content.clone(), listed.id, self.rows);
+            let token = listed.content.clone();
+            let id = listed.id;
+            let rows = self.rows;
             return Err(TokenizerError::OutsideEmbedding { token, id, rows });
         }
         let token = AddedToken::from(listed.content.clone(), listed.special)

@@ -122,7 +122,8 @@ impl DoctorReport {
         let gpus: Vec<GpuReport> = opened.into_iter().flatten().collect();
         let nccl = cuda::nccl_version();
         let nccl = nccl.map(|version| format!("NCCL {}.{}.{}", version / 10_000, version / 100 % 100, version % 100));
-        let (cuda, nccl) = (Finding::of(cuda.map_err(|error| brief(&error))), Finding::of(nccl));
+        let cuda = Finding::of(cuda.map_err(|error| brief(&error)));
+        let nccl = Finding::of(nccl);
         let runs = runs(&cuda, &gpus, failed, &nccl);
         DoctorReport {
             version: env!("CARGO_PKG_VERSION"),

@@ -82,7 +82,8 @@ pub fn run(args: &SelftestArgs) -> Result<ExitCode, Failure> {
     let device = name.open()?;
     let arch = device.properties().arch().ok_or_else(|| NoArch { device: device.properties().name.clone() })?;
     let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0u8) >> 32);
-    let (product, cases) = (&device.properties().name, args.cases);
+    let product = &device.properties().name;
+    let cases = args.cases;
     let end = seed.checked_add(cases as u64).ok_or(LastSeed { seed, cases })?;
     let mut out = io::stdout();
     writeln!(out, "{name} ({product}), {arch}; {cases} cases of each kernel from seed {seed}")?;
@@ -100,7 +101,8 @@ fn table(
     seeds: Range<u64>,
 ) -> io::Result<bool> {
     writeln!(out, "{:24} {:>6} {:>6} {:>10} {:>9}  verdict", "kernel", "right", "wrong", "max error", "relative")?;
-    let (mut right, mut wrong) = (0, 0);
+    let mut right = 0;
+    let mut wrong = 0;
     let bar = ItemBar::new("testing", kernels.len());
     for kernel in kernels {
         bar.advance();

@@ -68,7 +68,8 @@ fn report(counters: &Counters) -> String {
     line("sectors of global memory", counters.sectors());
     line("bank conflicts", counters.conflicts());
     for (stmt, inst, src, counts) in counters.each().filter(|(.., counts)| counts.conflicts > 0) {
-        let (conflicts, warps) = (counts.conflicts, counts.warps);
+        let conflicts = counts.conflicts;
+        let warps = counts.warps;
         let _ = writeln!(text, "  {stmt} `{inst}` ({}:{}): {conflicts} in {warps} of warps", src.file(), src.line());
     }
     text

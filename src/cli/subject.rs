@@ -141,9 +141,13 @@ impl ModelSource {
 impl SubjectArgs {
     /// A known architecture with random weights.
     pub fn of_known_model(name: &'static str, batch: u16, context: usize) -> SubjectArgs {
-        let (model, config, weights, described) = (None, None, None, OnceCell::new());
+        let model = None;
+        let config = None;
+        let weights = None;
+        let described = OnceCell::new();
         let source = ModelSource { model, config, random_weights: true, weights, known: Some(name), described };
-        let (kv, flow) = (KvType::Bf16, FlowChoice::default());
+        let kv = KvType::Bf16;
+        let flow = FlowChoice::default();
         SubjectArgs { source, batch, context, kv, flow }
     }
 
@@ -191,7 +195,8 @@ impl SubjectArgs {
         let Opened { devices, target, options, .. } = engine::open(device)?;
         let options = change(options)?;
         let (spec, weights) = self.source.open()?;
-        let (rows, context) = (usize::from(self.batch), self.context);
+        let rows = usize::from(self.batch);
+        let context = self.context;
         let lowering =
             LowerOptions { rows, kv: self.kv.dtype(), activation: DType::BF16, ..LowerOptions::for_context(context) };
         let lowering = LowerOptions { devices: devices.len(), ..lowering };

@@ -57,7 +57,8 @@ pub fn run(args: &WorkerArgs) -> Result<ExitCode, Failure> {
     let form = LoadOptions { scheme: args.weights, max_context: None };
     let engine = load_as_needed(&args.model, args.device.get(), form)?.with_rows(args.rows_by)?;
     let seat = Seat::join(&args.join, args.rank, args.world, &engine.identity(), patience)?;
-    let (layers, all) = (seat.layers(), engine.spec().layers);
+    let layers = seat.layers();
+    let all = engine.spec().layers;
     paint::line(Word::Note, &format!("rank {} has layers {} to {} of {all}", args.rank, layers.lo, layers.hi - 1));
     let interrupt = Interrupt::aborts(engine.abort_handle())?;
     match seat.serve(&engine) {

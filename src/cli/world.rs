@@ -45,7 +45,8 @@ impl WorldArgs {
         let (Some(world), Some(join)) = (self.world, &self.join) else { return Ok(engine) };
         let engine = engine.with_rows(self.rows_by)?;
         let meeting = Meeting::at(join, world, patience(self.patience)?)?;
-        let (workers, address) = (meeting.world() - 1, meeting.address());
+        let workers = meeting.world() - 1;
+        let address = meeting.address();
         paint::line(Word::Note, &format!("waiting for {workers} worker(s) at {address}"));
         Ok(engine.with_world(meeting)?)
     }

@@ -15,7 +15,9 @@ pub struct OwnedCells {
 impl OwnedCells {
     /// Creates the inputs of a step of `rows` rows, all idle.
     pub fn new(width: usize, per_row: usize) -> OwnedCells {
-        let (tokens, positions, page_table) = (vec![0; width], vec![-1; width], vec![0; width * per_row]);
+        let tokens = vec![0; width];
+        let positions = vec![-1; width];
+        let page_table = vec![0; width * per_row];
         OwnedCells { tokens, positions, page_table, per_row, rows: 0 }
     }
 

@@ -76,7 +76,8 @@ mod tests {
         let mut deferred = DeferredSummaries::default();
         // Blocks of 2 in pages of 4: a prompt's tokens 1 to 4, an idle row, and the last token of
         // another sequence's second page.
-        let (positions, table) = ([1, 2, 3, 4, -1, 7], [[5, 6], [5, 6], [5, 6], [5, 6], [0, 0], [9, 8]].concat());
+        let positions = [1, 2, 3, 4, -1, 7];
+        let table = [[5, 6], [5, 6], [5, 6], [5, 6], [0, 0], [9, 8]].concat();
         let cells = StepCells { tokens: &[], positions: &positions, page_table: &table };
         deferred.note(&cells, 1, 2, 4);
         deferred.note(&cells, 1, 2, 4);

@@ -83,13 +83,16 @@ impl SessionFlow {
         let Some(observer) = &self.observer else { return Ok(()) };
         let ObservedShape { layers, kv_heads, page_tokens } = shape;
         let block_tokens = self.settings.block_tokens();
-        let (per_page, width) = (page_tokens / block_tokens, cells.page_table.len() / cells.positions.len().max(1));
+        let per_page = page_tokens / block_tokens;
+        let width = cells.page_table.len() / cells.positions.len().max(1);
         for layer in 0..layers {
             let [blocks, last] = observed_names(layer).map(|name| output(&name));
-            let (blocks, last) = (blocks?, last?);
+            let blocks = blocks?;
+            let last = last?;
             let most = blocks.len() / last.len().max(1);
             for at in 0..last.len() {
-                let (row, kv_head) = (at / kv_heads, at % kv_heads);
+                let row = at / kv_heads;
+                let kv_head = at % kv_heads;
                 let last = last[kv_head * cells.positions.len() + row];
                 let (Ok(position), Ok(last)) = (usize::try_from(cells.positions[row]), usize::try_from(last)) else {
                     continue;

@@ -101,7 +101,8 @@ pub fn read_flow_parameters(
     let mut names = file.names();
     names.sort_unstable();
     if let Some(tensor) = names.into_iter().find(|tensor| !known(tensor)) {
-        let (tensor, layers) = (tensor.to_owned(), spec.layers);
+        let tensor = tensor.to_owned();
+        let layers = spec.layers;
         return Err(ParametersError::Unknown { path: path.into(), tensor, flow: name(), layers });
     }
     let read = |layer: usize| {
@@ -111,7 +112,9 @@ pub fn read_flow_parameters(
                 return Err(ParametersError::Missing { path: path.into(), tensor, flow: name() });
             };
             if view.dtype() != Dtype::F32 || view.shape() != wanted {
-                let (dtype, found, wanted) = (view.dtype(), view.shape().to_vec(), *wanted);
+                let dtype = view.dtype();
+                let found = view.shape().to_vec();
+                let wanted = *wanted;
                 return Err(ParametersError::Shape { path: path.into(), tensor, dtype, found, wanted, flow: name() });
             }
             let (words, _) = view.data().as_chunks::<4>();

@@ -52,7 +52,8 @@ impl Engine {
         }
         let none = Completion { token_ids: Vec::new(), finish: Finish::Length };
         let mut completions = vec![none; requests.len()];
-        let (mut first, mut fault) = (None, None);
+        let mut first = None;
+        let mut fault = None;
         let mut more = true;
         while more && fault.is_none() {
             more = batcher.step(|ticket, event| {

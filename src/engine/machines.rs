@@ -238,7 +238,8 @@ impl Lowering {
         output: &dyn Fn(&str) -> Result<Vec<i32>, EngineError>,
     ) -> Result<(), EngineError> {
         let Some(flow) = self.flow.as_ref().filter(|_| self.phase == Phase::Decode) else { return Ok(()) };
-        let (spec, page_tokens) = (&self.model.spec, self.options.page_tokens);
+        let spec = &self.model.spec;
+        let page_tokens = self.options.page_tokens;
         let shape = ObservedShape { layers: spec.layers, kv_heads: spec.kv_heads, page_tokens };
         flow.observe(shape, cells, &self.requests, output)
     }

@@ -209,7 +209,11 @@ impl Engine {
         let checkpoint = Arc::new(checkpoint);
         let model = Model::of(&checkpoint);
         let place = Arc::new(place.with(&model.weights, on_progress));
-        let (abort, prompt_chunk, kv, flow, observer) = (place.abort_handle(), None, None, None, None);
+        let abort = place.abort_handle();
+        let prompt_chunk = None;
+        let kv = None;
+        let flow = None;
+        let observer = None;
         Engine { checkpoint, model, device, place, abort, prompt_chunk, kv, flow, observer, rows: Rows::Tcp }
     }
 

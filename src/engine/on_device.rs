@@ -76,7 +76,8 @@ impl OnDevice {
     /// whose kernels a driver compiles side by side, and a prompt waits for none of the decode
     /// machine's.
     fn feeds_by_graph(&self) -> bool {
-        let (gpu, lowering) = (self.gpu(), &self.lowering);
+        let gpu = self.gpu();
+        let lowering = &self.lowering;
         let is_one = self.has_graphs && gpu.devices == 1 && !gpu.is_simulated();
         is_one && lowering.reads_packed(gpu) && !lowering.widths.only
     }
@@ -109,7 +110,8 @@ impl OnDevice {
     /// Sends the weights that the decode machine of that many rows streams, unless they are on the
     /// device.
     fn send(&self, rows: usize) -> Result<(), EngineError> {
-        let (gpu, width) = (self.gpu(), self.lowering.widths.least(self.most, rows.min(self.most)));
+        let gpu = self.gpu();
+        let width = self.lowering.widths.least(self.most, rows.min(self.most));
         let (placed, options) = self.lowering.on(gpu, width)?;
         Ok(gpu.weights().send(&placed, options, &mut |done, total| gpu.progress(done, total))?)
     }
@@ -117,7 +119,8 @@ impl OnDevice {
     /// Begins to compile the kernels by which a graph feeds prompts, all at once, before its
     /// weights are there.
     fn compile_graph(&mut self, width: usize) {
-        let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));
+        let lowering = self.lowering.clone();
+        let place = Arc::clone(&self.place);
         // What goes wrong goes wrong again where the machine is made, and is told there.
         let compile = move || -> Option<()> {
             let Place::Gpu(gpu) = &*place else { return None };
@@ -125,7 +128,8 @@ impl OnDevice {
             let packed = Packed::new(&placed, &Plan::new(&placed, options).ok()?.streams);
             let plan = gpu.graphs().plan(&lowering.step_of_graph(gpu, width).ok()?, Some(&packed)).ok()?;
             std::thread::scope(|scope| {
-                let (kernels, codes) = (&gpu.kernels, &plan.kernels);
+                let kernels = &gpu.kernels;
+                let codes = &plan.kernels;
                 let compile = |number: usize| scope.spawn(move || kernels.compile(&codes[number]).map(drop));
                 plan.of_prompts().into_iter().for_each(|number| drop(compile(number)));
             });
@@ -354,7 +358,8 @@ impl Machines for OnDevice {
         if by_graph || self.machines.contains_key(&(self.lowering.phase, width)) || self.gpu().is_simulated() {
             return;
         }
-        let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));
+        let lowering = self.lowering.clone();
+        let place = Arc::clone(&self.place);
         // What goes wrong goes wrong again where the machine is made, and is told there.
         let compile = move || {
             let (Place::Gpu(gpu), mut width) = (&*place, width) else { return };

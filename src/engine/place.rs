@@ -164,7 +164,8 @@ impl Unloaded {
                 let graphs = PeerWeights::new(&devices, weights);
                 let weights = DeviceWeights::on(devices, Arc::clone(weights));
                 let kernels = weights.kernels().clone();
-                let (graphs, weights) = (Mutex::new(graphs.with_kernels(&kernels)), Mutex::new(weights));
+                let graphs = Mutex::new(graphs.with_kernels(&kernels));
+                let weights = Mutex::new(weights);
                 let gpu = Gpu {
                     target,
                     devices: count,

@@ -103,7 +103,8 @@ impl Speed {
 
 /// Refuses what is not a prompt of a model.
 pub(super) fn check_prompt(sizes: &ModelSizes, ids: &[u32]) -> Result<(), EngineError> {
-    let (vocab, max) = (sizes.vocab, sizes.max_positions);
+    let vocab = sizes.vocab;
+    let max = sizes.max_positions;
     if ids.is_empty() {
         return Err(EngineError::EmptyPrompt);
     }

@@ -96,7 +96,8 @@ impl Session {
     fn reserve(&mut self, sequence: usize) -> Result<usize, EngineError> {
         let sequences = self.sequences.len();
         let state = self.sequences.get_mut(sequence).ok_or(EngineError::Sequence { found: sequence, sequences })?;
-        let (len, context) = (state.len, self.options.context);
+        let len = state.len;
+        let context = self.options.context;
         if len == context {
             return Err(EngineError::ContextFull { len, context });
         }
@@ -118,7 +119,8 @@ pub(super) fn machines(
     flow: Option<SessionFlow>,
     abort: &AbortHandle,
 ) -> Box<dyn Machines> {
-    let (options, abort) = (options.clone(), abort.clone());
+    let options = options.clone();
+    let abort = abort.clone();
     let lowering = Lowering { model: model.clone(), options, widths, flow, phase: Phase::Decode, requests: Vec::new() };
     if let Some(world) = place.world() {
         let Lowering { model, options, widths, .. } = lowering;

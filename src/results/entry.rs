@@ -69,7 +69,8 @@ impl<'r> ResultEntry<'r> {
 
     /// The known model with the row's width and depth.
     pub fn model(&self) -> Option<(&'static str, LlamaSpec)> {
-        let (hidden, layers) = (self.extent("hidden")?, self.extent("layers")?);
+        let hidden = self.extent("hidden")?;
+        let layers = self.extent("layers")?;
         let named = LlamaSpec::names().filter_map(|name| Some((name, LlamaSpec::named(name)?)));
         let mut same = named.filter(|(_, spec)| (spec.hidden as u64, spec.layers as u64) == (hidden, layers));
         same.next()
@@ -125,7 +126,8 @@ impl<'r> ResultEntry<'r> {
                 format!("prefill, {} tokens, {causal}, head size {}", extent("tokens"), extent("depth"))
             }
             "attention" => {
-                let (batch, depth) = (extent("batch"), extent("depth"));
+                let batch = extent("batch");
+                let depth = extent("depth");
                 let plural = if batch == 1 { "" } else { "s" };
                 format!("decode, {batch} sequence{plural} × {} tokens, head size {depth}", extent("tokens"))
             }

@@ -100,7 +100,8 @@ mod tests {
             a in 1.0f64..1e3, b in 1.0f64..1e3, noises in (0.0f64..10.0, 0.0f64..10.0),
         ) {
             let summary = |median, noise| Summary { median, best: median, noise, samples: 9 };
-            let (a, b) = (summary(a, noises.0), summary(b, noises.1));
+            let a = summary(a, noises.0);
+            let b = summary(b, noises.1);
             prop_assert!(!difference_is_significant(a, a));
             prop_assert_eq!(difference_is_significant(a, b), difference_is_significant(b, a));
         }

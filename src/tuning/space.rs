@@ -73,7 +73,9 @@ impl SearchSpace {
 
     /// The numbers of the configurations that differ in one setting.
     pub fn neighbours(&self, number: usize) -> Vec<usize> {
-        let (mut rest, mut scale, mut all) = (number, 1, Vec::new());
+        let mut rest = number;
+        let mut scale = 1;
+        let mut all = Vec::new();
         for (_, values) in &self.axes {
             let own = rest % values.len();
             let others = (0..values.len()).filter(|&other| other != own);
@@ -112,7 +114,8 @@ mod tests {
             prop_assert_eq!(all.len(), space.len());
             prop_assert_eq!(space.at(space.shipped()), space.shipped.clone());
             let number = at.index(space.len());
-            let (here, neighbours) = (space.at(number), space.neighbours(number));
+            let here = space.at(number);
+            let neighbours = space.neighbours(number);
             prop_assert_eq!(neighbours.len(), lengths.iter().map(|length| length - 1).sum::<usize>());
             for other in neighbours {
                 let other = space.at(other);

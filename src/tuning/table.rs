@@ -47,7 +47,8 @@ impl Tuned {
         let kept = results.rows.iter().filter(|(_, row)| row.is_ours() && row.verdict.as_deref() == Some(KEPT));
         let mut rows: BTreeMap<Key, Vec<_>> = BTreeMap::new();
         for found in kept {
-            let (call, row) = (results.call(found), &found.1);
+            let call = results.call(found);
+            let row = &found.1;
             if let Ok(settings) = row.variant.parse() {
                 let key = (call.device.clone(), row.suite.clone(), row.shape.clone());
                 rows.entry(key).or_default().push((call.driver.clone(), settings));
@@ -193,7 +194,8 @@ mod tests {
         let shipped = Tuned::shipped();
         assert_eq!(shipped.len(), results.rows.len());
         for found in &results.rows {
-            let (call, row) = (results.call(found), &found.1);
+            let call = results.call(found);
+            let row = &found.1;
             let shape: Vec<(&str, u64)> = row.shape.iter().map(|(name, extent)| (name.as_str(), *extent)).collect();
             let settings = shipped.settings(&call.device, call.driver.as_deref(), &row.suite, &shape);
             assert_eq!(settings.map(ToString::to_string), Some(row.variant.clone()));

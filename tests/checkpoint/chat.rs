@@ -46,7 +46,8 @@ fn templates_in_the_style_of_published_models_render_as_by_jinja2() {
         serde_json::from_str(include_str!("../golden/chat/expected.json")).expect("JSON");
     let variables: BTreeMap<String, BTreeMap<String, ChatValue>> =
         serde_json::from_str(include_str!("../golden/chat/variables.json")).expect("JSON");
-    let (templates, conversations) = (texts("golden/chat/templates"), texts("golden/chat/conversations"));
+    let templates = texts("golden/chat/templates");
+    let conversations = texts("golden/chat/conversations");
     assert!(expected.keys().eq(templates.keys()) && templates.len() >= 40, "run make.py again");
     let mut wrong = Vec::new();
     let mut rendered = 0;
@@ -166,7 +167,8 @@ proptest! {
         cuts in prop::collection::vec((0usize..64, 0usize..4000, 0usize..200), 1..8),
         joint in prop::sample::select(vec!["", "{% set ns.x = ns %}", "{{", "%}", "|tojson", "'", "{% raw %}", "{#", "~"]),
     ) {
-        let (golden, hostile) = (texts("golden/chat/templates"), texts("data/hostile_chat"));
+        let golden = texts("golden/chat/templates");
+        let hostile = texts("data/hostile_chat");
         let sources: Vec<&String> = golden.values().chain(hostile.values()).collect();
         let piece = |&(which, at, len): &(usize, usize, usize)| -> String {
             let source = sources[which % sources.len()];

@@ -51,7 +51,8 @@ impl Folder {
     pub fn sharded() -> Folder {
         let folder = Folder::synthetic();
         folder.remove("model.safetensors");
-        let (mut first, mut second) = (Tensors::new(), Tensors::new());
+        let mut first = Tensors::new();
+        let mut second = Tensors::new();
         let mut weight_map = Map::new();
         for (i, (name, tensor)) in synthetic_tensors().into_iter().enumerate() {
             let (shard, file) = if i % 3 == 0 { (&mut second, SHARDS[1]) } else { (&mut first, SHARDS[0]) };
@@ -138,7 +139,8 @@ pub fn join(header: &str, data: &[u8]) -> Vec<u8> {
 
 /// A safetensors file of tensors, in the order of their names.
 pub fn safetensors(tensors: &Tensors) -> Vec<u8> {
-    let (mut header, mut data) = (Map::new(), Vec::new());
+    let mut header = Map::new();
+    let mut data = Vec::new();
     for (name, (dtype, shape, bytes)) in tensors {
         let offsets = [data.len(), data.len() + bytes.len()];
         header.insert(name.clone(), json!({"dtype": dtype, "shape": shape, "data_offsets": offsets}));

@@ -151,7 +151,8 @@ fn tokenizers_give_the_recorded_ids_and_text() {
 
 #[test]
 fn a_checkpoint_in_several_files_equals_the_same_in_one() {
-    let (one, many) = (Folder::synthetic().open().unwrap(), Folder::sharded().open().unwrap());
+    let one = Folder::synthetic().open().unwrap();
+    let many = Folder::sharded().open().unwrap();
     assert_eq!(one.spec(), many.spec());
     assert_eq!(one.eos_ids(), [1, 2]);
     assert_eq!(one.tensors().len(), many.tensors().len());

@@ -43,8 +43,10 @@ pub fn seed() -> u64 {
 /// Damages bytes without regard to what they mean.
 fn mutate_bytes(rng: &mut Rng, bytes: &[u8]) -> Vec<u8> {
     let mut mutant = bytes.to_vec();
-    let (a, b) = (rng.below(bytes.len()), rng.below(bytes.len()));
-    let (begin, end) = (a.min(b), a.max(b));
+    let a = rng.below(bytes.len());
+    let b = rng.below(bytes.len());
+    let begin = a.min(b);
+    let end = a.max(b);
     match rng.below(6) {
         0 => (0..=rng.below(4)).for_each(|_| {
             let at = rng.below(mutant.len());
@@ -109,7 +111,8 @@ pub fn mutate_json(rng: &mut Rng, document: &Value) -> Value {
             }
         }
         Value::Array(list) if action > 0 && !list.is_empty() => {
-            let (at, other) = (rng.below(list.len()), rng.below(list.len()));
+            let at = rng.below(list.len());
+            let other = rng.below(list.len());
             match action {
                 1 => drop(list.remove(at)),
                 2 => list.swap(at, other),

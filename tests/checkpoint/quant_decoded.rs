@@ -58,7 +58,8 @@ fn decoded(device: impl Fn(u64) -> Device, refused: &[(&str, &str)]) {
         };
         let reference =
             |seed| logits(Device::Cpu { workers: 1 }, seed).expect("the reference machine takes every scheme");
-        let (expected, other) = (reference(seed), reference(seed + 100));
+        let expected = reference(seed);
+        let other = reference(seed + 100);
         let change = relative_l2(&other, &expected);
         assert!(change > 2.0 * LIMIT, "{}: other weights change logits by {change:.1e} alone", row.name);
         match (logits(device(seed), seed), refused.iter().find(|(name, _)| *name == row.name)) {

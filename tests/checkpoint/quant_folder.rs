@@ -83,7 +83,8 @@ pub fn folder_as(row: &Row, sizes: Sizes, seed: u64, how: Drawing) -> (Folder, V
     let group = row.group.unwrap_or(sizes.group);
     let config = config(sizes, (row.config)(group));
     let mut draw = Draw(seed);
-    let (mut tensors, mut modules) = (Tensors::new(), Vec::new());
+    let mut tensors = Tensors::new();
+    let mut modules = Vec::new();
     let dense_config = self::config(sizes, Value::Null);
     let spec = ModelConfig::from_json(dense_config.to_string().as_bytes()).expect("a sound configuration").spec;
     for tensor in spec.tensors() {

@@ -114,7 +114,8 @@ fn awq_words(rows: usize, columns: usize, at: impl Fn(usize, usize) -> u8) -> Ve
 }
 
 fn awq(d: &Drawn, module: &str, tensors: &mut Tensors) {
-    let (groups, codes) = (d.grid()[1], awq_words(d.k, d.n, |k, n| d.code(n, k)));
+    let groups = d.grid()[1];
+    let codes = awq_words(d.k, d.n, |k, n| d.code(n, k));
     put_words(tensors, format!("{module}.qweight"), [d.k, d.n / 8], &codes);
     let zeros = awq_words(groups, d.n, |g, n| d.zeros[n * groups + g] & 15);
     put_words(tensors, format!("{module}.qzeros"), [groups, d.n / 8], &zeros);
@@ -179,7 +180,9 @@ fn nibbles(d: &Drawn) -> (Vec<usize>, Vec<u8>) {
 }
 
 fn e4m3(bits: u8) -> f64 {
-    let (sign, exponent, mantissa) = (bits >> 7, i32::from(bits >> 3 & 15), f64::from(bits & 7));
+    let sign = bits >> 7;
+    let exponent = i32::from(bits >> 3 & 15);
+    let mantissa = f64::from(bits & 7);
     let magnitude = if exponent == 0 { mantissa / 512.0 } else { (8.0 + mantissa) * 2f64.powi(exponent - 10) };
     if sign == 1 { -magnitude } else { magnitude }
 }

@@ -48,7 +48,8 @@ proptest! {
         which in 0..ROWS.len(), hidden in 1usize..70, half in 1usize..6, heads in 1usize..4, intermediate in 1usize..70,
         power in 0u32..6, seed: u64,
     ) {
-        let (row, group) = (&ROWS[which], 1 << power);
+        let row = &ROWS[which];
+        let group = 1 << power;
         let sizes = match row.even {
             false => Sizes { hidden, head_dim: 2 * half, heads, intermediate, group },
             // Multiples of 8 and of the group everywhere.

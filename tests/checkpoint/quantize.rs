@@ -33,7 +33,8 @@ fn decoded(file: &[u8], module: &str, k: usize) -> Vec<f64> {
     let (header, data) = split(file);
     let header = Value::Object(header);
     let (shape, scales) = tensor(&header, data, &format!("{module}.weight_scale"));
-    let (n, groups) = (shape[0], shape[1]);
+    let n = shape[0];
+    let groups = shape[1];
     let scale = |row: usize, column: usize| {
         let at = 2 * (row * groups + column * groups / k);
         bf16::from_le_bytes([scales[at], scales[at + 1]]).to_f64()
@@ -42,7 +43,8 @@ fn decoded(file: &[u8], module: &str, k: usize) -> Vec<f64> {
     if header.get(format!("{module}.weight_packed")).is_none() {
         let (_, codes) = tensor(&header, data, &format!("{module}.weight"));
         let number = |code: u8| {
-            let (exponent, mantissa) = (i32::from(code >> 3 & 15), f64::from(code & 7));
+            let exponent = i32::from(code >> 3 & 15);
+            let mantissa = f64::from(code & 7);
             let magnitude =
                 if exponent == 0 { mantissa / 512.0 } else { (1.0 + mantissa / 8.0) * 2f64.powi(exponent - 7) };
             if code >= 128 { -magnitude } else { magnitude }

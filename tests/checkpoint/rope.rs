@@ -39,7 +39,9 @@ fn read(config: &Value) -> ModelConfig {
 
 #[test]
 fn every_rule_agrees_with_the_reference_and_with_the_formula() {
-    let (mut exact, mut total, mut worst) = (0, 0, 0.0f64);
+    let mut exact = 0;
+    let mut total = 0;
+    let mut worst = 0.0f64;
     for case in table() {
         let mut config = config(&case);
         config["rope_parameters"] = case.rope_parameters;

@@ -152,7 +152,8 @@ fn truncation_and_padding_of_the_file_are_ignored() {
 #[test]
 fn an_id_without_a_token_does_not_end_a_run_of_bytes() {
     let tokenizer = &tokenizers()[3];
-    let (nul, continuation) = (3, 3 + 0x80);
+    let nul = 3;
+    let continuation = 3 + 0x80;
     for between in [267, 1] {
         let ids = [nul, between, continuation];
         assert_eq!(tokenizer.decode(&ids).unwrap(), "\u{fffd}\u{fffd}");
@@ -164,7 +165,8 @@ fn an_id_without_a_token_does_not_end_a_run_of_bytes() {
 /// `世界你好🙂` by byte tokens: each character with its last byte, not all at the end of the run.
 #[test]
 fn characters_of_byte_tokens_arrive_as_soon_as_they_are_complete() {
-    let (tokenizer, text) = (&tokenizers()[3], "世界你好🙂");
+    let tokenizer = &tokenizers()[3];
+    let text = "世界你好🙂";
     let ids: Vec<u32> = text.bytes().map(|byte| 3 + u32::from(byte)).collect();
     assert_eq!(tokenizer.decode(&ids).unwrap(), text);
     let (pieces, rest) = pieces(tokenizer, &ids);

@@ -32,7 +32,8 @@ fn config() -> String {
 
 #[test]
 fn huge_batches_contexts_and_pages_of_programs_are_refused() {
-    let (config, folder) = (config(), tempfile::tempdir().expect("a folder"));
+    let config = config();
+    let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("program.json");
     let compile = ["compile", "--config", &config, "--target", "h100", "--out", out.to_str().expect("UTF-8")];
     let plan = ["plan", "--config", &config, "--target", "h100"];
@@ -104,7 +105,8 @@ fn huge_positions_and_rows_of_a_comparison_are_refused() {
 
 #[test]
 fn results_and_logits_of_peers_that_do_not_end_are_refused_by_name() {
-    let (config, zeros) = (config(), "/dev/zero");
+    let config = config();
+    let zeros = "/dev/zero";
     let bench = ["bench", "--device", "sim", "--suite", "gemv", "--only", "n=1"];
     for option in ["--peers", "--tuned"] {
         let line = refused(&[&bench[..], &[option, zeros]].concat());

@@ -154,7 +154,8 @@ fn a_full_disk_is_what_is_blamed() {
 #[test]
 fn an_interrupt_leaves_no_temporary_file() {
     let folder = folder();
-    let (kept, made) = (folder.path().join("logits.safetensors"), folder.path().join("quantised"));
+    let kept = folder.path().join("logits.safetensors");
+    let made = folder.path().join("quantised");
     fs::write(&kept, "old").expect("a file");
     let ids = vec!["5"; 900].join(",");
     let logits = ["logits", "--device", "sim", "--prompt-ids", &ids, "--out"];

@@ -58,7 +58,8 @@ impl Browser {
         if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
             stream.set_read_timeout(Some(TIMEOUT)).expect("a limit of time");
         }
-        let (session, console) = (None, Vec::new());
+        let session = None;
+        let console = Vec::new();
         let mut browser = Browser { process, socket, session, next: 0, console, _profile: profile };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });

@@ -126,7 +126,8 @@ fn a_click_opens_the_detail(page: &mut Browser, results: &Results) {
         page.click(selector);
         page.wait("document.querySelector('#detail').open");
         let number = page.eval("Number(location.hash.slice('#row-'.length))").as_u64().expect("a number") as usize;
-        let (call, row) = (results.call(&results.rows[number]), &results.rows[number].1);
+        let call = results.call(&results.rows[number]);
+        let row = &results.rows[number].1;
         let text = page.eval("document.querySelector('#detail-body').innerText");
         let text = text.as_str().expect("text");
         let shown = page.eval(&format!("rounded({})", row.median_us.expect("a time")));
@@ -179,7 +180,8 @@ fn regressions_come_first(page: &mut Browser, results: &Results) {
     for line in shown {
         let summary =
             |at: usize| Summary::of(&results.rows[line[at].as_u64().expect("a row") as usize].1).expect("a time");
-        let (a, b) = (summary(0), summary(1));
+        let a = summary(0);
+        let b = summary(1);
         let expected = match difference_is_significant(a, b) {
             false => 2,
             true => usize::from(b.median < a.median),

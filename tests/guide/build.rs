@@ -9,7 +9,8 @@ use std::{env, fs};
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let (mut modules, mut table) = (String::new(), String::new());
+    let mut modules = String::new();
+    let mut table = String::new();
     println!("cargo:rerun-if-changed={}", page::root().join("docs/guide").display());
     for page in page::pages() {
         println!("cargo:rerun-if-changed={}", page.path.display());

@@ -113,7 +113,8 @@ fn a_rank_that_dies_at_any_moment_is_named_by_all() {
     let mut random = 0x9e37_79b9_u64;
     for _ in 0..if std::env::var_os("TILEWRIGHT_LONG").is_some() { 200 } else { 8 } {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (lost, moment) = ((random >> 33) as usize % WORLD, (random >> 40) % 200);
+        let lost = (random >> 33) as usize % WORLD;
+        let moment = (random >> 40) % 200;
         let (driver, address) = driver(&[&args[..], &long].concat(), WORLD, "2");
         let mut all = vec![driver];
         all.extend(workers("tiny-llama", WORLD, &address, "2"));

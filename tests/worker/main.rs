@@ -43,7 +43,8 @@ impl Ended {
 }
 
 fn ended(mut child: Child, mut errors: BufReader<ChildStderr>) -> Ended {
-    let (mut stdout, mut stderr) = (String::new(), String::new());
+    let mut stdout = String::new();
+    let mut stderr = String::new();
     if let Some(mut out) = child.stdout.take() {
         out.read_to_string(&mut stdout).expect("UTF-8");
     }
@@ -99,7 +100,9 @@ fn worker(name: &str, rank: usize, world: usize, address: &str, patience: &str) 
 }
 
 fn worker_on(device: &str, name: &str, rank: usize, world: usize, address: &str, patience: &str) -> Process {
-    let (dir, rank, world) = (model(name), rank.to_string(), world.to_string());
+    let dir = model(name);
+    let rank = rank.to_string();
+    let world = world.to_string();
     let dir = dir.to_str().expect("UTF-8");
     let args = ["worker", "--model", dir, "--rank", &rank, "--world", &world, "--join", address];
     Process::start(&[&args[..], &["--patience", patience, "--device", device]].concat())

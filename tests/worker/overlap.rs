@@ -36,7 +36,8 @@ fn next_step(link: &Tcp) -> (u64, bool) {
 fn a_prompts_chunks_are_sent_before_the_first_comes_back() {
     let engine = Engine::load(&model("tiny-qwen3"), Device::Cpu { workers: 1 }).expect("the model loads");
     let meeting = Meeting::at("127.0.0.1:0", 2, PATIENCE).expect("a port");
-    let (address, identity) = (meeting.address(), engine.identity());
+    let address = meeting.address();
+    let identity = engine.identity();
     let worker = thread::spawn(move || {
         let link = Tcp::new(TcpStream::connect(address).expect("a driver"), PATIENCE).expect("a connection");
         let say = |head: MessageHead, words| link.send(&Message { head, words }).expect("the driver listens");

@@ -61,7 +61,8 @@ fn several_processes_give_the_reference_tokens() {
 /// A session of one sequence, by text.
 #[test]
 fn a_single_prompt_streams_the_reference_text() {
-    let (name, world) = ("tiny-llama", 3);
+    let name = "tiny-llama";
+    let world = 3;
     let dir = model(name);
     let args = ["generate", "--model", dir.to_str().expect("UTF-8"), "--prompt", "In the beginning"];
     let alone = start(&args).wait_with_output().expect("ends");
@@ -93,7 +94,8 @@ fn logits_have_the_bits_of_one_process() {
             ]
             .map(str::to_owned)
         };
-        let (first, second) = (args(&alone), args(&shared));
+        let first = args(&alone);
+        let second = args(&shared);
         assert!(start(&first.each_ref().map(String::as_str)).wait().expect("ends").success());
         let (driver, address) = driver(&second.each_ref().map(String::as_str), 3, "30");
         let workers = workers(name, 3, &address, "30");
@@ -108,7 +110,8 @@ fn logits_have_the_bits_of_one_process() {
 #[test]
 fn stages_on_simulated_gpus_give_the_reference_tokens() {
     for (name, device) in [("tiny-qwen3", "sim:1"), ("tiny-llama", "sim:2x2")] {
-        let (case, dir) = (&reference(name)[4], model(name));
+        let case = &reference(name)[4];
+        let dir = model(name);
         let args =
             ["generate", "--model", dir.to_str().expect("UTF-8"), "--prompt", &case.prompt, "--max-new-tokens", "2"];
         let (driver, address) = driver_on(device, &[&args[..], &["--json"]].concat(), 2, "60");
@@ -127,7 +130,8 @@ fn stages_on_simulated_gpus_give_the_reference_tokens() {
 #[test]
 fn prompts_come_in_by_graphs_of_launches_on_simulated_gpus() {
     let name = "tiny-qwen3";
-    let (case, dir) = (&reference(name)[5], model(name));
+    let case = &reference(name)[5];
+    let dir = model(name);
     let args = ["generate", "--model", dir.to_str().expect("UTF-8"), "--prompt", &case.prompt, "--max-new-tokens", "2"];
     let (driver, address) = driver_on("sim:1", &[&args[..], &["--prompt-chunk", "32", "--json"]].concat(), 2, "60");
     let worker = worker_on("sim:2", name, 1, 2, &address, "60");

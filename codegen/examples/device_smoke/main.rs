@@ -109,7 +109,8 @@ fn compile_times(device: &Device) -> Said {
     for length in [1, 1000, 20_000] {
         let source = kernels::chain(length, nonce + u128::from(length));
         let (cold, shared) = {
-            let (cold, shared) = (device.load(&source)?, device.load(&source)?);
+            let cold = device.load(&source)?;
+            let shared = device.load(&source)?;
             (cold.facts().clone(), shared.facts().clone())
         };
         ensure!(!cold.cached && shared.cached, "new: cached {}, shared: cached {}", cold.cached, shared.cached);
@@ -137,7 +138,8 @@ fn beating(device: &Device) -> Said {
     while words.load(1)? < 1000 && start.elapsed() < Duration::from_secs(5) {
         std::hint::spin_loop();
     }
-    let (beats, running) = (words.load(1)?, !stream.done()?);
+    let beats = words.load(1)?;
+    let running = !stream.done()?;
     let told = Instant::now();
     words.store(0, 77)?;
     stream.wait()?;

@@ -67,13 +67,15 @@ fn largest(
     function: for<'k> fn(Val<'k, u32>) -> Val<'k, u32>,
 ) -> Result<Worst, String> {
     let kernel = record("errors", Arch::Sm90a, block(THREADS), |k| {
-        let (first, out) = (k.param::<u32>("first"), k.global::<u32>("out"));
+        let first = k.param::<u32>("first");
+        let out = k.global::<u32>("out");
         let i = k.block_id() * THREADS + k.tid();
         out.at(i).store(function(first + i));
     });
     let kernel = verify(kernel).map_err(|errors| errors.to_string())?;
     let said = |error: DeviceError| error.to_string();
-    let (kernel, stream) = (device.load(&kernel).map_err(said)?, device.stream().map_err(said)?);
+    let kernel = device.load(&kernel).map_err(said)?;
+    let stream = device.stream().map_err(said)?;
     let count = if ty.bits() == 16 { 1 << 16 } else { AT_ONCE };
     let out = device.buffer::<u32>(count as usize).map_err(said)?;
     let mut worst = Worst::default();

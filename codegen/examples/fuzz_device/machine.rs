@@ -51,12 +51,17 @@ pub fn multiply(device: &Device, case: &Case) -> Result<Vec<u32>, DeviceError> {
     let kernel = device.load(&case.kernel)?;
     let stream = device.stream()?;
     let [a, b, c] = [&case.a, &case.b, &case.c].map(|words| stream.buffer(words));
-    let (a, b, c) = (a?, b?, c?);
+    let a = a?;
+    let b = b?;
+    let c = c?;
     let d = device.buffer::<u32>(case.c.len())?;
     stream.fill(&d, 0)?;
     // Bytes pass for every type of element.
     let [a, b, c, bytes] = [&a, &b, &c, &d].map(|words| words.cast::<u8>());
-    let (a, b, c, bytes) = (a?, b?, c?, bytes?);
+    let a = a?;
+    let b = b?;
+    let c = c?;
+    let bytes = bytes?;
     kernel.launch(&stream, case.blocks(), &[&a, &b, &c, &bytes].map(Arg::from))?;
     stream.read(&d)
 }

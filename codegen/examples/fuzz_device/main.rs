@@ -82,12 +82,15 @@ fn asked() -> Result<ExitCode, String> {
             Ok(ExitCode::from(u8::from(tally.wrong())))
         }
         Some(pool::WORKER) => {
-            let (run, programs) = (argument(2, 1)?, argument(3, 0)?);
+            let run = argument(2, 1)?;
+            let programs = argument(3, 0)?;
             pool::work(&open(argument(4, cuda)?)?, &work::pieces(run, programs));
             Ok(ExitCode::SUCCESS)
         }
         _ => {
-            let (programs, run, name) = (argument(1, 20_000)?, argument(2, 1)?, argument(3, cuda)?);
+            let programs = argument(1, 20_000)?;
+            let run = argument(2, 1)?;
+            let name = argument(3, cuda)?;
             println!("{}", open(name)?.properties().name);
             let started = Instant::now();
             let tally = pool::share(run, programs, name)?;
@@ -104,7 +107,8 @@ fn corpus(device: &Device, dir: &std::path::Path) -> Result<(), String> {
     let programs = write_programs(&name, &mut |batch| machine::run(device, batch))?;
     let multiplies = write_multiplies(&mut |case| machine::multiply(device, case).map_err(|error| error.to_string()))?;
     for (file, text) in [("programs.txt", programs), ("multiplies.txt", multiplies)] {
-        let (path, part) = (dir.join(file), dir.join(format!("{file}.part")));
+        let path = dir.join(file);
+        let part = dir.join(format!("{file}.part"));
         std::fs::write(&part, text)
             .and_then(|()| std::fs::rename(&part, &path))
             .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;

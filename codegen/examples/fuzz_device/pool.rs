@@ -61,7 +61,8 @@ impl Worker {
     /// Tells the lines of a piece as they come; whether the process can go on.
     fn compare(&mut self, number: usize, tell: &mut dyn FnMut(&str)) -> bool {
         // A device that is lost stays lost for its process.
-        let (mut lost, mut last) = (false, String::from("nothing"));
+        let mut lost = false;
+        let mut last = String::from("nothing");
         if writeln!(self.asks, "{number}").is_ok() {
             loop {
                 match self.answers.recv_timeout(SILENCE) {
@@ -98,7 +99,9 @@ impl Worker {
 pub fn share(run: u64, programs: u64, device: Name) -> Result<Tally, String> {
     let pieces = pieces(run, programs);
     let count = pieces.len();
-    let (next, tally, failed) = (AtomicUsize::new(0), Mutex::new(Tally::default()), AtomicU64::new(0));
+    let next = AtomicUsize::new(0);
+    let tally = Mutex::new(Tally::default());
+    let failed = AtomicU64::new(0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..cores {

@@ -136,7 +136,8 @@ impl Ptxas {
     /// ```
     pub fn assemble(&self, arch: Arch, ptx: &str) -> Result<Assembled, AssembleError> {
         let dir = tempfile::tempdir().map_err(AssembleError::Folder)?;
-        let (input, output) = (dir.path().join("module.ptx"), dir.path().join("module.cubin"));
+        let input = dir.path().join("module.ptx");
+        let output = dir.path().join("module.cubin");
         std::fs::write(&input, ptx).map_err(AssembleError::Folder)?;
         let mut command = Command::new(&self.path);
         let ran = ran(&self.path, command.args(["-v", "-arch", arch.name(), "-o"]).args([&output, &input]))?;

@@ -244,7 +244,8 @@ mod tests {
 
     #[test]
     fn drift_is_found() {
-        let (old, new) = (ptxas("13.0.88"), ptxas("13.1.2"));
+        let old = ptxas("13.0.88");
+        let new = ptxas("13.1.2");
         let page = Table { rows: vec![sample(168, 4096)], ..Table::new("Sample", &old) }.page();
         let drift =
             |ptxas, row: ResourceRow| Table { rows: vec![row], ..Table::new("Sample", ptxas) }.drift(&page).len();

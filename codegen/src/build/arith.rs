@@ -31,7 +31,8 @@ macro_rules! operators {
 
             #[track_caller]
             fn $method(self, other: R) -> Val<'k, T> {
-                let (a, b) = (self.op, other.val(self.k).op);
+                let a = self.op;
+                let b = other.val(self.k).op;
                 Val::new(self.k, self.k.value(T::TY, |d| ArithOp::$Row { ty: T::TY, d, a, b }))
             }
         }
@@ -103,7 +104,8 @@ impl<'k, T: Integer, R: IntoVal<'k, T>> Rem<R> for Val<'k, T> {
 
     #[track_caller]
     fn rem(self, other: R) -> Val<'k, T> {
-        let (a, b) = (self.op, other.val(self.k).op);
+        let a = self.op;
+        let b = other.val(self.k).op;
         if let Some(exponent) = power_of_two(b).filter(|_| a.as_const().is_none()) {
             return self.masked(exponent);
         }
@@ -159,13 +161,15 @@ fn power_of_two(operand: Operand) -> Option<u32> {
 impl<'k, T: Integer> Val<'k, T> {
     #[track_caller]
     fn shifted(self, bits: u32) -> Val<'k, T> {
-        let (a, n) = (self.op, Const::u32(bits).into());
+        let a = self.op;
+        let n = Const::u32(bits).into();
         Val::new(self.k, self.k.value(T::TY, |d| BitsOp::Shr { ty: T::TY, d, a, n }))
     }
 
     #[track_caller]
     fn masked(self, bits: u32) -> Val<'k, T> {
-        let (a, b) = (self.op, Const::new(T::TY, (1 << bits) - 1).into());
+        let a = self.op;
+        let b = Const::new(T::TY, (1 << bits) - 1).into();
         Val::new(self.k, self.k.value(T::TY, |d| BitsOp::And { ty: T::TY, d, a, b }))
     }
 }
@@ -197,7 +201,8 @@ macro_rules! binary {
             $(#[$doc])+
             #[track_caller]
             pub fn $method(self, other: impl IntoVal<'k, T>) -> Val<'k, T> {
-                let (a, b) = (self.op, other.val(self.k).op);
+                let a = self.op;
+                let b = other.val(self.k).op;
                 Val::new(self.k, self.k.value(T::TY, |d| ArithOp::$Row { ty: T::TY, d, a, b }))
             }
         }
@@ -240,7 +245,8 @@ macro_rules! singles {
             /// The quotient, within 2.5 ulp for divisors of magnitude 2⁻¹²⁶ to 2¹²⁶.
             #[track_caller]
             pub fn div_approx(self, other: impl IntoVal<'k, f32>) -> Val<'k, f32> {
-                let (a, b) = (self.op, other.val(self.k).op);
+                let a = self.op;
+                let b = other.val(self.k).op;
                 Val::new(self.k, self.k.value(Ty::F32, |d| ArithOp::DivApprox { ty: Ty::F32, d, a, b }))
             }
         }
@@ -266,7 +272,9 @@ impl<'k, T: Integer> Val<'k, T> {
     /// `self · b + c`, wrapping.
     #[track_caller]
     pub fn mad(self, b: impl IntoVal<'k, T>, c: impl IntoVal<'k, T>) -> Val<'k, T> {
-        let (a, b, c) = (self.op, b.val(self.k).op, c.val(self.k).op);
+        let a = self.op;
+        let b = b.val(self.k).op;
+        let c = c.val(self.k).op;
         Val::new(self.k, self.k.value(T::TY, |d| ArithOp::Mad { ty: T::TY, d, a, b, c }))
     }
 }
@@ -275,7 +283,9 @@ impl<'k, T: Float> Val<'k, T> {
     /// `self · b + c` with one rounding.
     #[track_caller]
     pub fn fma(self, b: impl IntoVal<'k, T>, c: impl IntoVal<'k, T>) -> Val<'k, T> {
-        let (a, b, c) = (self.op, b.val(self.k).op, c.val(self.k).op);
+        let a = self.op;
+        let b = b.val(self.k).op;
+        let c = c.val(self.k).op;
         Val::new(self.k, self.k.value(T::TY, |d| ArithOp::Fma { ty: T::TY, d, a, b, c }))
     }
 }
@@ -284,7 +294,9 @@ impl<'k, T: Word> Val<'k, T> {
     /// `c` plus the products of the four bytes of `self` and `b`.
     #[track_caller]
     pub fn dp4a(self, b: impl IntoVal<'k, T>, c: impl IntoVal<'k, T>) -> Val<'k, T> {
-        let (a, b, c) = (self.op, b.val(self.k).op, c.val(self.k).op);
+        let a = self.op;
+        let b = b.val(self.k).op;
+        let c = c.val(self.k).op;
         Val::new(self.k, self.k.value(T::TY, |d| ArithOp::Dp4a { ty: T::TY, d, a, b, c }))
     }
 }
@@ -308,7 +320,8 @@ impl<'k, T: Ordered> Val<'k, T> {
     /// A comparison by name.
     #[track_caller]
     pub fn compare(self, cmp: Cmp, other: impl IntoVal<'k, T>) -> Val<'k, bool> {
-        let (a, b) = (self.op, other.val(self.k).op);
+        let a = self.op;
+        let b = other.val(self.k).op;
         Val::new(self.k, self.k.value(Ty::Pred, |d| ArithOp::Setp { ty: T::TY, d, a, b, cmp }))
     }
 
@@ -353,7 +366,9 @@ impl<'k> Val<'k, bool> {
     /// `a` where it is true, `b` where it is false.
     #[track_caller]
     pub fn select<T: Scalar>(self, a: impl IntoVal<'k, T>, b: impl IntoVal<'k, T>) -> Val<'k, T> {
-        let (p, a, b) = (self.op, a.val(self.k).op, b.val(self.k).op);
+        let p = self.op;
+        let a = a.val(self.k).op;
+        let b = b.val(self.k).op;
         Val::new(self.k, self.k.value(T::TY, |d| ArithOp::Select { ty: T::TY, d, a, b, p }))
     }
 }

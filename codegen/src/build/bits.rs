@@ -13,7 +13,8 @@ macro_rules! operators {
 
             #[track_caller]
             fn $method(self, other: R) -> Val<'k, T> {
-                let (a, b) = (self.op, other.val(self.k).op);
+                let a = self.op;
+                let b = other.val(self.k).op;
                 Val::new(self.k, self.k.value(T::TY, |d| BitsOp::$Row { ty: T::TY, d, a, b }))
             }
         }
@@ -33,7 +34,8 @@ macro_rules! shifts {
 
             #[track_caller]
             fn $method(self, bits: R) -> Val<'k, T> {
-                let (a, n) = (self.op, bits.val(self.k).op);
+                let a = self.op;
+                let n = bits.val(self.k).op;
                 Val::new(self.k, self.k.value(T::TY, |d| BitsOp::$Row { ty: T::TY, d, a, n }))
             }
         }
@@ -85,7 +87,10 @@ impl<'k, T: Raw> Val<'k, T> {
     /// `into` with `len` of its bits, from `pos` on, replaced by the low bits of this.
     #[track_caller]
     pub fn bfi(self, into: impl IntoVal<'k, T>, pos: impl IntoVal<'k, u32>, len: impl IntoVal<'k, u32>) -> Val<'k, T> {
-        let (a, b, pos, len) = (self.op, into.val(self.k).op, pos.val(self.k).op, len.val(self.k).op);
+        let a = self.op;
+        let b = into.val(self.k).op;
+        let pos = pos.val(self.k).op;
+        let len = len.val(self.k).op;
         Val::new(self.k, self.k.value(T::TY, |d| BitsOp::Bfi { ty: T::TY, d, a, b, pos, len }))
     }
 }
@@ -94,7 +99,9 @@ impl<'k, T: Wide> Val<'k, T> {
     /// The field of `len` bits from `pos` on, extended by the type's sign.
     #[track_caller]
     pub fn bfe(self, pos: impl IntoVal<'k, u32>, len: impl IntoVal<'k, u32>) -> Val<'k, T> {
-        let (a, pos, len) = (self.op, pos.val(self.k).op, len.val(self.k).op);
+        let a = self.op;
+        let pos = pos.val(self.k).op;
+        let len = len.val(self.k).op;
         Val::new(self.k, self.k.value(T::TY, |d| BitsOp::Bfe { ty: T::TY, d, a, pos, len }))
     }
 }
@@ -103,7 +110,10 @@ impl<'k, T: Word> Val<'k, T> {
     /// Any function of three bits, by its truth table.
     #[track_caller]
     pub fn lop3(self, b: impl IntoVal<'k, T>, c: impl IntoVal<'k, T>, lut: u8) -> Val<'k, T> {
-        let (a, b, c, lut) = (self.op, b.val(self.k).op, c.val(self.k).op, Lut(lut));
+        let a = self.op;
+        let b = b.val(self.k).op;
+        let c = c.val(self.k).op;
+        let lut = Lut(lut);
         Val::new(self.k, self.k.value(T::TY, |d| BitsOp::Lop3 { ty: T::TY, d, a, b, c, lut }))
     }
 }
@@ -112,21 +122,27 @@ impl<'k> Val<'k, u32> {
     /// The high word of `(hi:self)` shifted left by `n` mod 32.
     #[track_caller]
     pub fn funnel_left(self, hi: impl IntoVal<'k, u32>, n: impl IntoVal<'k, u32>) -> Val<'k, u32> {
-        let (lo, hi, n) = (self.op, hi.val(self.k).op, n.val(self.k).op);
+        let lo = self.op;
+        let hi = hi.val(self.k).op;
+        let n = n.val(self.k).op;
         Val::new(self.k, self.k.value(Ty::U32, |d| BitsOp::ShfL { d, lo, hi, n }))
     }
 
     /// The low word of `(hi:self)` shifted right by `n` mod 32.
     #[track_caller]
     pub fn funnel_right(self, hi: impl IntoVal<'k, u32>, n: impl IntoVal<'k, u32>) -> Val<'k, u32> {
-        let (lo, hi, n) = (self.op, hi.val(self.k).op, n.val(self.k).op);
+        let lo = self.op;
+        let hi = hi.val(self.k).op;
+        let n = n.val(self.k).op;
         Val::new(self.k, self.k.value(Ty::U32, |d| BitsOp::ShfR { d, lo, hi, n }))
     }
 
     /// Four bytes chosen from `(b:self)` by the nibbles of `selector`.
     #[track_caller]
     pub fn prmt(self, b: impl IntoVal<'k, u32>, selector: impl IntoVal<'k, u32>) -> Val<'k, u32> {
-        let (a, b, sel) = (self.op, b.val(self.k).op, selector.val(self.k).op);
+        let a = self.op;
+        let b = b.val(self.k).op;
+        let sel = selector.val(self.k).op;
         Val::new(self.k, self.k.value(Ty::U32, |d| BitsOp::Prmt { d, a, b, sel }))
     }
 }

@@ -31,7 +31,8 @@ fn once(body: impl FnOnce()) -> impl FnMut() {
 /// ```compile_fail,E0594
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
 /// # record("sample", Arch::Sm80, block(32), |k| {
-/// let (mut p, sum) = (k.global::<f32>("x"), k.var(0.0f32));
+/// let mut p = k.global::<f32>("x");
+/// let sum = k.var(0.0f32);
 /// k.for_(0, 4u32, |_| {
 ///     sum.set(sum.get() + p.load());
 ///     p = p.at(32); // does not compile: the loop is recorded once, so every iteration would load from one address
@@ -52,7 +53,9 @@ fn once(body: impl FnOnce()) -> impl FnMut() {
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
 /// # record("sample", Arch::Sm80, block(32), |k| {
-/// let (p, sum, v) = (k.global::<f32>("x"), k.var(0.0f32), k.var(1.0f32));
+/// let p = k.global::<f32>("x");
+/// let sum = k.var(0.0f32);
+/// let v = k.var(1.0f32);
 /// k.for_(0, 4u32, |i| sum.set(sum.get() + p.at(i * 32).load()));
 /// k.when(k.tid().eq(0), || v.set(7.0));
 /// let total = k.carry(0, 4u32, k.lit(0.0f32), |i, total| total + p.at(i * 32).load());
@@ -77,7 +80,8 @@ impl Builder {
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
     /// # record("sample", Arch::Sm80, block(32), |k| {
-    /// let (x, n) = (k.global::<f32>("x"), k.param::<u32>("n"));
+    /// let x = k.global::<f32>("x");
+    /// let n = k.param::<u32>("n");
     /// let sum = k.var(0.0f32);
     /// k.for_(0, n, |i| sum.set(sum.get() + x.at(i).load()));
     /// # });
@@ -111,7 +115,8 @@ impl Builder {
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
     /// # record("sample", Arch::Sm80, block(32), |k| {
-    /// let (x, n) = (k.global::<f32>("x"), k.param::<u32>("n"));
+    /// let x = k.global::<f32>("x");
+    /// let n = k.param::<u32>("n");
     /// let (sum, largest) = k.carry(0, n, (k.lit(0.0f32), k.lit(f32::NEG_INFINITY)), |i, (sum, largest)| {
     ///     let v = x.at(i).load();
     ///     (sum + v, largest.max(v))
@@ -261,7 +266,9 @@ impl<'k> Moving<'k> {
         step: T,
         body: impl FnOnce(Val<'k, T>),
     ) {
-        let (start, end, step) = (start.val(self.k).op, end.val(self.k).op, step.constant().into());
+        let start = start.val(self.k).op;
+        let end = end.val(self.k).op;
+        let step = step.constant().into();
         let var = self.k.fresh(T::TY);
         self.k.count(var, [start, end], step, &mut once(|| body(Val::new(self.k, var.into()))));
     }

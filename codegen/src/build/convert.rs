@@ -31,7 +31,9 @@ impl<'k, T: Numeric> Val<'k, T> {
     /// The number in another type, with a rounding and clamping by name.
     #[track_caller]
     pub fn cast_as<U: Numeric>(self, round: Round, clamp: Clamp) -> Val<'k, U> {
-        let (ty, from, a) = (U::TY, T::TY, self.op);
+        let ty = U::TY;
+        let from = T::TY;
+        let a = self.op;
         Val::new(self.k, self.k.value(ty, |d| ConvertOp::Cvt { ty, from, d, a, round, clamp }))
     }
 }
@@ -48,7 +50,9 @@ impl<'k, T: Scalar> Val<'k, T> {
     /// Reinterprets the bits as another type of equal width.
     #[track_caller]
     pub fn bits<U: Scalar>(self) -> Val<'k, U> {
-        let (ty, from, a) = (U::TY, T::TY, self.op);
+        let ty = U::TY;
+        let from = T::TY;
+        let a = self.op;
         Val::new(self.k, self.k.value(ty, |d| ConvertOp::Bitcast { ty, from, d, a }))
     }
 }
@@ -71,14 +75,16 @@ impl<'k> Val<'k, f32> {
     /// As [`Val::pair`], with negative results clamped to zero on demand.
     #[track_caller]
     pub fn pair_as<P: Pair>(self, hi: impl IntoVal<'k, f32>, relu: Relu) -> Val<'k, P> {
-        let (lo, hi) = (self.op, hi.val(self.k).op);
+        let lo = self.op;
+        let hi = hi.val(self.k).op;
         Val::new(self.k, self.k.value(P::TY, |d| ConvertOp::CvtPair { ty: P::TY, d, lo, hi, relu }))
     }
 
     /// This and `hi` as 8-bit floats in the low and the high byte.
     #[track_caller]
     pub fn pair_fp8(self, hi: impl IntoVal<'k, f32>, fp8: Fp8) -> Val<'k, u16> {
-        let (lo, hi) = (self.op, hi.val(self.k).op);
+        let lo = self.op;
+        let hi = hi.val(self.k).op;
         Val::new(self.k, self.k.value(Ty::U16, |d| ConvertOp::CvtFp8 { d, lo, hi, fp8 }))
     }
 
@@ -113,7 +119,9 @@ impl<'k, T: CompositeScalar> Val<'k, T> {
     /// The low and the high part.
     #[track_caller]
     pub fn split(self) -> (Val<'k, T::Part>, Val<'k, T::Part>) {
-        let (ty, from, a) = (T::Part::TY, T::TY, self.op);
+        let ty = T::Part::TY;
+        let from = T::TY;
+        let a = self.op;
         let parts = self.k.values(&[ty; 2], |parts| ConvertOp::Unpack { ty, from, parts, a });
         (Val::new(self.k, parts[0]), Val::new(self.k, parts[1]))
     }
@@ -127,7 +135,9 @@ impl Builder {
         lo: impl IntoVal<'k, T::Part>,
         hi: impl IntoVal<'k, T::Part>,
     ) -> Val<'k, T> {
-        let (ty, from, parts) = (T::TY, T::Part::TY, [lo.val(self).op, hi.val(self).op]);
+        let ty = T::TY;
+        let from = T::Part::TY;
+        let parts = [lo.val(self).op, hi.val(self).op];
         Val::new(self, self.value(ty, |d| ConvertOp::Pack { ty, from, d, parts: parts.to_vec() }))
     }
 }

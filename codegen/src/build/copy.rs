@@ -41,21 +41,28 @@ impl<'k, T> Ptr<'k, Shared, T> {
     /// the rest is zeroed.
     #[track_caller]
     pub fn cp_async_as(self, src: Ptr<'k, Global, T>, bytes: CpBytes, cache: CpCache, filled: Option<Val<'k, u32>>) {
-        let (dst, src, filled) = (self.addr(), src.addr(), filled.map(|n| n.op));
+        let dst = self.addr();
+        let src = src.addr();
+        let filled = filled.map(|n| n.op);
         self.k.emit(CopyOp::CpAsync { dst, src, filled, bytes, cache });
     }
 
     /// Copies `bytes` to global memory, in the current bulk group.
     #[track_caller]
     pub fn bulk_store(self, dst: Ptr<'k, Global, T>, bytes: impl IntoVal<'k, u32>) {
-        let (dst, src, bytes) = (dst.addr(), self.addr(), bytes.val(self.k).op);
+        let dst = dst.addr();
+        let src = self.addr();
+        let bytes = bytes.val(self.k).op;
         self.k.emit(CopyOp::BulkS2G { dst, src, bytes, policy: None });
     }
 
     /// Copies `bytes` to another block's shared memory, completing on an mbarrier there.
     #[track_caller]
     pub fn bulk_send(self, dst: Ptr<'k, Cluster, T>, bytes: impl IntoVal<'k, u32>, bar: Mbarrier<'k, Cluster>) {
-        let (dst, src, bytes, bar) = (dst.addr(), self.addr(), bytes.val(self.k).op, bar.addr());
+        let dst = dst.addr();
+        let src = self.addr();
+        let bytes = bytes.val(self.k).op;
+        let bar = bar.addr();
         self.k.emit(CopyOp::BulkS2C { dst, src, bytes, bar });
     }
 
@@ -65,7 +72,8 @@ impl<'k, T> Ptr<'k, Shared, T> {
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::{Arch, attr::{AtomOp, ProxyFence}}, verify::verify};
     /// # let kernel = record("sample", Arch::Sm90a, block(32), |k| {
-    /// let (sums, own) = (k.global::<f32>("sums"), k.shared::<f32>("own", 32));
+    /// let sums = k.global::<f32>("sums");
+    /// let own = k.shared::<f32>("own", 32);
     /// own.at(k.tid()).store(1.0);
     /// k.fence_proxy_async(ProxyFence::Shared);
     /// k.sync_warp();
@@ -82,7 +90,9 @@ impl<'k, T> Ptr<'k, Shared, T> {
     where
         T: Scalar,
     {
-        let (dst, src, bytes) = (dst.addr(), self.addr(), bytes.val(self.k).op);
+        let dst = dst.addr();
+        let src = self.addr();
+        let bytes = bytes.val(self.k).op;
         self.k.emit(CopyOp::ReduceS2G { ty: T::TY, dst, src, bytes, policy: None, op });
     }
 
@@ -97,7 +107,10 @@ impl<'k, T> Ptr<'k, Shared, T> {
     ) where
         T: Scalar,
     {
-        let (dst, src, bytes, bar) = (dst.addr(), self.addr(), bytes.val(self.k).op, bar.addr());
+        let dst = dst.addr();
+        let src = self.addr();
+        let bytes = bytes.val(self.k).op;
+        let bar = bar.addr();
         self.k.emit(CopyOp::ReduceS2C { ty: T::TY, dst, src, bytes, bar, op });
     }
 
@@ -105,7 +118,9 @@ impl<'k, T> Ptr<'k, Shared, T> {
     /// map's type, each in one atomic step, in the current bulk group.
     #[track_caller]
     pub fn tensor_reduce<M: SpaceOf>(self, op: AtomOp, map: Ptr<'k, M, TensorMap>, at: &[Val<'k, i32>]) {
-        let (map, src, at) = (map.addr(), self.addr(), at.iter().map(|v| v.op).collect());
+        let map = map.addr();
+        let src = self.addr();
+        let at = at.iter().map(|v| v.op).collect();
         self.k.emit(CopyOp::TensorReduce { map, at, src, policy: None, op });
     }
 
@@ -113,7 +128,9 @@ impl<'k, T> Ptr<'k, Shared, T> {
     /// the current bulk group.
     #[track_caller]
     pub fn tensor_store<M: SpaceOf>(self, map: Ptr<'k, M, TensorMap>, at: &[Val<'k, i32>]) {
-        let (map, src, at) = (map.addr(), self.addr(), at.iter().map(|v| v.op).collect());
+        let map = map.addr();
+        let src = self.addr();
+        let at = at.iter().map(|v| v.op).collect();
         self.k.emit(CopyOp::TensorStore { map, at, src, policy: None });
     }
 }
@@ -122,7 +139,10 @@ impl<'k, S: OnChip, T> Ptr<'k, S, T> {
     /// Copies `bytes` from global memory, completing on the mbarrier.
     #[track_caller]
     pub fn bulk_load(self, src: Ptr<'k, Global, T>, bytes: impl IntoVal<'k, u32>, bar: Mbarrier<'k, S>, how: Bulk<'k>) {
-        let (dst, src, bytes, bar) = (self.addr(), src.addr(), bytes.val(self.k).op, bar.addr());
+        let dst = self.addr();
+        let src = src.addr();
+        let bytes = bytes.val(self.k).op;
+        let bar = bar.addr();
         let (multicast, policy) = how.parts();
         self.k.emit(CopyOp::BulkG2S { dst, src, bytes, bar, multicast, policy });
     }
@@ -137,7 +157,10 @@ impl<'k, S: OnChip, T> Ptr<'k, S, T> {
         bar: Mbarrier<'k, S>,
         how: Bulk<'k>,
     ) {
-        let (dst, map, at, bar) = (self.addr(), map.addr(), at.iter().map(|v| v.op).collect(), bar.addr());
+        let dst = self.addr();
+        let map = map.addr();
+        let at = at.iter().map(|v| v.op).collect();
+        let bar = bar.addr();
         let (multicast, policy) = how.parts();
         self.k.emit(CopyOp::TensorLoad { dst, map, at, bar, multicast, policy });
     }
@@ -162,7 +185,8 @@ impl<'k, T> Ptr<'k, Global, T> {
     /// Hints that `bytes` bytes will be read.
     #[track_caller]
     pub fn bulk_prefetch(self, bytes: impl IntoVal<'k, u32>) {
-        let (src, bytes) = (self.addr(), bytes.val(self.k).op);
+        let src = self.addr();
+        let bytes = bytes.val(self.k).op;
         self.k.emit(CopyOp::BulkPrefetch { src, bytes });
     }
 }

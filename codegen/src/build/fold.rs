@@ -20,7 +20,8 @@ pub(super) fn fold(inst: &Inst) -> Option<Operand> {
 
 /// The integer constants of two operands, extended to 64 bits by their type's sign.
 fn ints(a: Operand, b: Operand) -> Option<(i64, i64)> {
-    let (a, b) = (a.as_const()?, b.as_const()?);
+    let a = a.as_const()?;
+    let b = b.as_const()?;
     (a.ty.is_int() && b.ty.is_int()).then(|| (a.as_i64(), b.as_i64()))
 }
 
@@ -120,11 +121,13 @@ fn bits(op: &BitsOp) -> Option<Operand> {
         BitsOp::Not { ty, a, .. } => logic(ty, a, a, |a, _| !a),
         BitsOp::Shl { a, n, .. } | BitsOp::Shr { a, n, .. } if is(n, 0) => Some(a),
         BitsOp::Shl { ty, a, n, .. } => {
-            let (a, n) = (a.as_const()?, n.as_const()?.bits);
+            let a = a.as_const()?;
+            let n = n.as_const()?.bits;
             Some(Const::new(ty, if n >= u64::from(ty.bits()) { 0 } else { a.bits << n }).into())
         }
         BitsOp::Shr { ty, a, n, .. } => {
-            let (a, n) = (a.as_const()?, n.as_const()?.bits);
+            let a = a.as_const()?;
+            let n = n.as_const()?.bits;
             if !ty.is_signed() && n >= u64::from(ty.bits()) {
                 return int(ty, 0);
             }
@@ -208,14 +211,17 @@ mod tests {
     #[test]
     fn integers_fold_in_their_type() {
         let folded = |op: ArithOp| fold(&op.into()).and_then(Operand::as_const).map(Const::as_i64);
-        let (a, b) = (c(Ty::U32, -1), c(Ty::U32, 2));
+        let a = c(Ty::U32, -1);
+        let b = c(Ty::U32, 2);
         assert_eq!(folded(ArithOp::Add { ty: Ty::U32, d: D, a, b }), Some(1));
         assert_eq!(folded(ArithOp::MulWide { ty: Ty::U32, d: D, a, b }), Some(0x1_ffff_fffe));
-        let (a, b) = (c(Ty::S32, -7), c(Ty::S32, 2));
+        let a = c(Ty::S32, -7);
+        let b = c(Ty::S32, 2);
         assert_eq!(folded(ArithOp::Div { ty: Ty::S32, d: D, a, b }), Some(-3));
         assert_eq!(folded(ArithOp::Rem { ty: Ty::S32, d: D, a, b }), Some(-1));
         assert_eq!(folded(ArithOp::Div { ty: Ty::S32, d: D, a, b: c(Ty::S32, 0) }), None);
-        let (a, b) = (c(Ty::U64, -1), c(Ty::U64, 1));
+        let a = c(Ty::U64, -1);
+        let b = c(Ty::U64, 1);
         assert_eq!(folded(ArithOp::Max { ty: Ty::U64, d: D, a, b }), Some(-1), "unsigned");
     }
 

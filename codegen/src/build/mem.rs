@@ -92,7 +92,9 @@ impl<'k, S: SpaceOf, T: Scalar> Ptr<'k, S, T> {
     #[track_caller]
     pub fn load_as<const N: usize>(self, how: Load<'k>) -> [Val<'k, T>; N] {
         let Load { order, cache, prefetch, .. } = how;
-        let (ty, at, policy) = (T::TY, self.addr(), how.policy.map(|p| p.op));
+        let ty = T::TY;
+        let at = self.addr();
+        let policy = how.policy.map(|p| p.op);
         let values = self.k.values(&[ty; N], |d| MemOp::Ld { ty, d, at, policy, order, cache, prefetch });
         core::array::from_fn(|i| Val::new(self.k, values[i]))
     }
@@ -130,7 +132,9 @@ impl<'k, S: Writable, T: Scalar> Ptr<'k, S, T> {
     #[track_caller]
     pub fn store_as<const N: usize>(self, values: [Val<'k, T>; N], how: Store<'k>) {
         let Store { order, cache, policy } = how;
-        let (at, v, policy) = (self.addr(), values.iter().map(|v| v.op).collect(), policy.map(|p| p.op));
+        let at = self.addr();
+        let v = values.iter().map(|v| v.op).collect();
+        let policy = policy.map(|p| p.op);
         self.k.emit(MemOp::St { ty: T::TY, at, v, policy, order, cache });
     }
 
@@ -153,14 +157,18 @@ impl<'k, S: Writable, T: Atomic> Ptr<'k, S, T> {
     /// Combines the element with a value in one atomic step, and gives what it was.
     #[track_caller]
     pub fn atom(self, op: AtomOp, value: impl IntoVal<'k, T>, order: AtomOrder) -> Val<'k, T> {
-        let (ty, at, v) = (T::TY, self.addr(), value.val(self.k).op);
+        let ty = T::TY;
+        let at = self.addr();
+        let v = value.val(self.k).op;
         Val::new(self.k, self.k.value(ty, |d| MemOp::Atom { ty, d, at, v, op, order }))
     }
 
     /// Combines the element with a value in one atomic step.
     #[track_caller]
     pub fn red(self, op: AtomOp, value: impl IntoVal<'k, T>, order: RedOrder) {
-        let (ty, at, v) = (T::TY, self.addr(), value.val(self.k).op);
+        let ty = T::TY;
+        let at = self.addr();
+        let v = value.val(self.k).op;
         self.k.emit(MemOp::Red { ty, at, v, op, order });
     }
 }
@@ -170,7 +178,10 @@ impl<'k, S: Writable, T: Raw> Ptr<'k, S, T> {
     /// was.
     #[track_caller]
     pub fn compare_swap(self, old: impl IntoVal<'k, T>, value: impl IntoVal<'k, T>, order: AtomOrder) -> Val<'k, T> {
-        let (ty, at, old, v) = (T::TY, self.addr(), old.val(self.k).op, value.val(self.k).op);
+        let ty = T::TY;
+        let at = self.addr();
+        let old = old.val(self.k).op;
+        let v = value.val(self.k).op;
         Val::new(self.k, self.k.value(ty, |d| MemOp::Cas { ty, d, at, old, v, order }))
     }
 }

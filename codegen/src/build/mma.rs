@@ -48,7 +48,8 @@ impl Descriptor {
             SwizzleMode::B64 => 2,
             SwizzleMode::B32 => 3,
         };
-        let (leading, stride) = (self.leading as u64 >> 4, self.stride as u64 >> 4);
+        let leading = self.leading as u64 >> 4;
+        let stride = self.stride as u64 >> 4;
         mode << 62 | (stride & 0x3fff) << 32 | (leading & 0x3fff) << 16
     }
 }
@@ -77,7 +78,8 @@ impl<'k, T> Ptr<'k, Shared, T> {
     /// `lane / 8`.
     #[track_caller]
     pub fn ldmatrix<const N: usize>(self, trans: Trans) -> [Val<'k, u32>; N] {
-        let (at, count) = (self.addr(), matrices(N));
+        let at = self.addr();
+        let count = matrices(N);
         let values = self.k.values(&[Ty::U32; N], |d| MmaOp::LdMatrix { d, at, count, trans });
         core::array::from_fn(|i| Val::new(self.k, values[i]))
     }
@@ -85,7 +87,9 @@ impl<'k, T> Ptr<'k, Shared, T> {
     /// The inverse of [`Ptr::ldmatrix`].
     #[track_caller]
     pub fn stmatrix<const N: usize>(self, values: [Val<'k, u32>; N], trans: Trans) {
-        let (at, count, v) = (self.addr(), matrices(N), values.iter().map(|v| v.op).collect());
+        let at = self.addr();
+        let count = matrices(N);
+        let v = values.iter().map(|v| v.op).collect();
         self.k.emit(MmaOp::StMatrix { at, v, count, trans });
     }
 
@@ -111,7 +115,8 @@ impl<'k, T: Scalar> RegArray<'k, T> {
     /// Adds A·B to this fragment: the registers are the atom's.
     #[track_caller]
     pub fn mma<A: Scalar, B: Scalar>(self, atom: MmaAtom, a: &[Val<'k, A>], b: &[Val<'k, B>]) {
-        let (a, b) = (a.iter().map(|v| v.op).collect(), b.iter().map(|v| v.op).collect());
+        let a = a.iter().map(|v| v.op).collect();
+        let b = b.iter().map(|v| v.op).collect();
         self.k.emit(MmaOp::MmaSync { acc: self.regs, a, b, atom });
     }
 
@@ -127,7 +132,10 @@ impl<'k, T: Scalar> RegArray<'k, T> {
         operands: WgmmaOperands,
     ) {
         let WgmmaOperands { sign_a, sign_b, major_a, major_b } = operands;
-        let (acc, a, b, scale) = (self.regs, a.op, b.op, scale.val(self.k).op);
+        let acc = self.regs;
+        let a = a.op;
+        let b = b.op;
+        let scale = scale.val(self.k).op;
         self.k.emit(MmaOp::WgmmaSs { acc, a, b, scale, atom, sign_a, sign_b, major_a, major_b });
     }
 
@@ -142,7 +150,9 @@ impl<'k, T: Scalar> RegArray<'k, T> {
         operands: WgmmaOperands,
     ) {
         let WgmmaOperands { sign_a, sign_b, major_b, .. } = operands;
-        let (acc, b, scale) = (self.regs, b.op, scale.val(self.k).op);
+        let acc = self.regs;
+        let b = b.op;
+        let scale = scale.val(self.k).op;
         let a = a.iter().map(|v| v.op).collect();
         self.k.emit(MmaOp::WgmmaRs { acc, a, b, scale, atom, sign_a, sign_b, major_b });
     }

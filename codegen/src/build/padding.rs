@@ -75,7 +75,8 @@ impl Padding {
     /// parameter clamps each element by itself, and is fine.
     pub fn falsifies(&self, inst: &Inst) -> bool {
         let Inst::Arith(ArithOp::Max { a, b, .. } | ArithOp::Min { a, b, .. }) = inst else { return false };
-        let (a, b) = (self.source(*a), self.source(*b));
+        let a = self.source(*a);
+        let b = self.source(*b);
         let padded = a == ValueOrigin::Padded || b == ValueOrigin::Padded;
         padded && a != ValueOrigin::Elsewhere && b != ValueOrigin::Elsewhere
     }

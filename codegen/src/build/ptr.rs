@@ -220,7 +220,8 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
         let base = match rest {
             None => self.base,
             Some((from, bytes)) => {
-                let (ty, p) = (Ty::Ptr(S::SPACE), self.base);
+                let ty = Ty::Ptr(S::SPACE);
+                let p = self.base;
                 self.k.value(ty, |d| ValueOp::PtrAdd { ty, from, d, p, bytes })
             }
         };
@@ -274,7 +275,9 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
     /// The address as 64 bits.
     #[track_caller]
     pub fn address(self) -> Val<'k, u64> {
-        let (ty, from, p) = (S::SPACE.address(), Ty::Ptr(S::SPACE), self.plain());
+        let ty = S::SPACE.address();
+        let from = Ty::Ptr(S::SPACE);
+        let p = self.plain();
         let bits = self.k.value(ty, |d| ValueOp::PtrBits { ty, from, d, p });
         if ty == Ty::U64 { Val::new(self.k, bits) } else { Val::<u32>::new(self.k, bits).cast() }
     }
@@ -292,7 +295,8 @@ impl<'k, T> Ptr<'k, Shared, T> {
     /// The corresponding place in the shared memory of the block with that rank in the cluster.
     #[track_caller]
     pub fn on(self, rank: impl IntoVal<'k, u32>) -> Ptr<'k, Cluster, T> {
-        let (k, p) = (self.k, self.base);
+        let k = self.k;
+        let p = self.base;
         let rank = rank.val(k).op;
         Ptr::new(k, k.value(Ty::Ptr(Space::Cluster), |d| ValueOp::MapA { d, p, rank }), self.offset)
     }
@@ -300,7 +304,9 @@ impl<'k, T> Ptr<'k, Shared, T> {
     /// The address as 32 bits.
     #[track_caller]
     pub fn address32(self) -> Val<'k, u32> {
-        let (ty, from, p) = (Ty::U32, Ty::Ptr(Space::Shared), self.plain());
+        let ty = Ty::U32;
+        let from = Ty::Ptr(Space::Shared);
+        let p = self.plain();
         Val::new(self.k, self.k.value(ty, |d| ValueOp::PtrBits { ty, from, d, p }))
     }
 }
@@ -309,7 +315,9 @@ impl<'k> Val<'k, u64> {
     /// The number as an address in global memory.
     #[track_caller]
     pub fn to_global<T>(self) -> Ptr<'k, Global, T> {
-        let (ty, from, bits) = (Ty::Ptr(Space::Global), Ty::U64, self.op);
+        let ty = Ty::Ptr(Space::Global);
+        let from = Ty::U64;
+        let bits = self.op;
         Ptr::new(self.k, self.k.value(ty, |d| ValueOp::PtrFrom { ty, from, d, bits }), 0)
     }
 }
@@ -318,7 +326,9 @@ impl<'k> Val<'k, u32> {
     /// The number as an address in the block's shared memory.
     #[track_caller]
     pub fn to_shared<T>(self) -> Ptr<'k, Shared, T> {
-        let (ty, from, bits) = (Ty::Ptr(Space::Shared), Ty::U32, self.op);
+        let ty = Ty::Ptr(Space::Shared);
+        let from = Ty::U32;
+        let bits = self.op;
         Ptr::new(self.k, self.k.value(ty, |d| ValueOp::PtrFrom { ty, from, d, bits }), 0)
     }
 }

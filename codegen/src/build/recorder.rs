@@ -38,7 +38,9 @@ pub(super) type Body<'b> = &'b mut dyn FnMut();
 /// use tilewright_codegen::ir::Arch;
 ///
 /// fn row_sums(k: &Builder) {
-///     let (columns, x, out) = (k.param::<u32>("columns"), k.global::<f32>("x"), k.global::<f32>("out"));
+///     let columns = k.param::<u32>("columns");
+///     let x = k.global::<f32>("x");
+///     let out = k.global::<f32>("out");
 ///     let row = x.at(k.block_id() * columns);
 ///     let sum = k.var(0.0f32);
 ///     k.for_step(0, columns, 32, |first| { // a loop at run time
@@ -93,7 +95,8 @@ const UNKNOWN: ValueId = ValueId(u32::MAX);
 /// use tilewright_codegen::build::{block, record};
 /// use tilewright_codegen::ir::Arch;
 /// let kernel = record("copy", Arch::Sm80, block(128), |k| {
-///     let (x, y) = (k.global::<f32>("x"), k.global::<f32>("y"));
+///     let x = k.global::<f32>("x");
+///     let y = k.global::<f32>("y");
 ///     let i = k.block_id() * 128 + k.tid();
 ///     y.at(i).store(x.at(i).load());
 /// });

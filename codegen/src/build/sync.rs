@@ -125,7 +125,9 @@ impl<'k, S: OnChip> Mbarrier<'k, S> {
     /// One arrival.
     #[track_caller]
     pub fn arrive(self) {
-        let (bar, count, scope) = (self.addr(), Const::u32(1).into(), Self::scope());
+        let bar = self.addr();
+        let count = Const::u32(1).into();
+        let scope = Self::scope();
         self.at.k.emit(SyncOp::MbarArrive { bar, count, scope });
     }
 
@@ -134,21 +136,26 @@ impl<'k, S: OnChip> Mbarrier<'k, S> {
     /// overwritten by a copy, and drains no store.
     #[track_caller]
     pub fn arrive_async(self) {
-        let (bar, count) = (self.addr(), Const::u32(1).into());
+        let bar = self.addr();
+        let count = Const::u32(1).into();
         self.at.k.emit(SyncOp::MbarArrive { bar, count, scope: BarScope::Async });
     }
 
     /// Arrives once, and expects `bytes` more bytes in the phase.
     #[track_caller]
     pub fn arrive_expect_tx(self, bytes: impl IntoVal<'k, u32>) {
-        let (bar, bytes, scope) = (self.addr(), bytes.val(self.at.k).op, Self::scope());
+        let bar = self.addr();
+        let bytes = bytes.val(self.at.k).op;
+        let scope = Self::scope();
         self.at.k.emit(SyncOp::MbarArriveTx { bar, bytes, scope });
     }
 
     /// Expects `bytes` more bytes in the phase.
     #[track_caller]
     pub fn expect_tx(self, bytes: impl IntoVal<'k, u32>) {
-        let (bar, bytes, scope) = (self.addr(), bytes.val(self.at.k).op, Self::scope());
+        let bar = self.addr();
+        let bytes = bytes.val(self.at.k).op;
+        let scope = Self::scope();
         self.at.k.emit(SyncOp::MbarExpectTx { bar, bytes, scope });
     }
 }
@@ -157,7 +164,8 @@ impl<'k> Mbarrier<'k, Shared> {
     /// Begins its first phase, with `count` arrivals expected in each.
     #[track_caller]
     pub fn init(self, count: impl IntoVal<'k, u32>) {
-        let (bar, count) = (self.addr(), count.val(self.at.k).op);
+        let bar = self.addr();
+        let count = count.val(self.at.k).op;
         self.at.k.emit(SyncOp::MbarInit { bar, count });
     }
 
@@ -176,7 +184,8 @@ impl<'k> Mbarrier<'k, Shared> {
     /// Whether the phase with that parity is complete; may wait a little before it says no.
     #[track_caller]
     pub fn try_wait(self, parity: impl IntoVal<'k, u32>, scope: BarScope) -> Val<'k, bool> {
-        let (k, bar) = (self.at.k, self.addr());
+        let k = self.at.k;
+        let bar = self.addr();
         let parity = parity.val(k).op;
         Val::new(k, k.value(Ty::Pred, |done| SyncOp::MbarTryWait { done, bar, parity, scope }))
     }
@@ -184,7 +193,8 @@ impl<'k> Mbarrier<'k, Shared> {
     /// Whether the phase with that parity is complete.
     #[track_caller]
     pub fn test_wait(self, parity: impl IntoVal<'k, u32>, scope: BarScope) -> Val<'k, bool> {
-        let (k, bar) = (self.at.k, self.addr());
+        let k = self.at.k;
+        let bar = self.addr();
         let parity = parity.val(k).op;
         Val::new(k, k.value(Ty::Pred, |done| SyncOp::MbarTestWait { done, bar, parity, scope }))
     }

@@ -98,7 +98,8 @@ impl Builder {
     /// # record("sample", Arch::Sm80, block((16, 8)), |k| {
     /// let [x, y, _] = k.thread_idx();
     /// let [bx, by, _] = k.block_idx();
-    /// let (column, row) = (bx * 16 + x, by * 8 + y);
+    /// let column = bx * 16 + x;
+    /// let row = by * 8 + y;
     /// # let _ = (column, row);
     /// # });
     /// ```

@@ -19,7 +19,9 @@ impl<'k, T: Lane> Val<'k, T> {
 
     #[track_caller]
     fn shfl_among(self, mode: ShflMode, b: Operand, width: u32, mask: Operand) -> Val<'k, T> {
-        let (ty, a, width) = (T::TY, self.op, Const::u32(width).into());
+        let ty = T::TY;
+        let a = self.op;
+        let width = Const::u32(width).into();
         Val::new(self.k, self.k.value(ty, |d| WarpOp::Shfl { ty, d, a, b, width, mask, mode }))
     }
 
@@ -86,7 +88,8 @@ impl<'k> Val<'k, bool> {
     /// The lanes where it is true, one bit each.
     #[track_caller]
     pub fn ballot(self) -> Val<'k, u32> {
-        let (p, mask) = (self.op, self.k.all_lanes());
+        let p = self.op;
+        let mask = self.k.all_lanes();
         Val::new(self.k, self.k.value(Ty::U32, |d| WarpOp::Ballot { d, p, mask }))
     }
 }
@@ -95,14 +98,18 @@ impl<'k, T: Raw> Val<'k, T> {
     /// The lanes that hold the same value.
     #[track_caller]
     pub fn match_any(self) -> Val<'k, u32> {
-        let (ty, a, mask) = (T::TY, self.op, self.k.all_lanes());
+        let ty = T::TY;
+        let a = self.op;
+        let mask = self.k.all_lanes();
         Val::new(self.k, self.k.value(Ty::U32, |d| WarpOp::MatchAny { ty, d, a, mask }))
     }
 
     /// All lanes if they hold the same value, else none; and whether they do.
     #[track_caller]
     pub fn match_all(self) -> (Val<'k, u32>, Val<'k, bool>) {
-        let (ty, a, mask) = (T::TY, self.op, self.k.all_lanes());
+        let ty = T::TY;
+        let a = self.op;
+        let mask = self.k.all_lanes();
         let out = self.k.values(&[Ty::U32, Ty::Pred], |v| WarpOp::MatchAll { ty, d: v[0], same: v[1], a, mask });
         (Val::new(self.k, out[0]), Val::new(self.k, out[1]))
     }
@@ -112,7 +119,9 @@ impl<'k, T: Word> Val<'k, T> {
     /// What the lanes' values combine to, in every lane, by one instruction.
     #[track_caller]
     pub fn redux(self, op: ReduxOp) -> Val<'k, T> {
-        let (ty, a, mask) = (T::TY, self.op, self.k.all_lanes());
+        let ty = T::TY;
+        let a = self.op;
+        let mask = self.k.all_lanes();
         Val::new(self.k, self.k.value(ty, |d| WarpOp::Redux { ty, d, a, mask, op }))
     }
 }

@@ -19,7 +19,8 @@ use std::sync::Arc;
 /// use tilewright_codegen::verify::verify;
 ///
 /// fn double(k: &Builder) {
-///     let (x, i) = (k.global::<f32>("x"), k.tid());
+///     let x = k.global::<f32>("x");
+///     let i = k.tid();
 ///     x.at(i).store(x.at(i).load() * 2.0);
 /// }
 ///

@@ -45,13 +45,15 @@ impl Arg<'_> {
     /// A pointer to a buffer of another device, for kernels on devices that reach each other's
     /// memory.
     pub fn peer<T: Pod>(buffer: &Buffer<T>) -> Self {
-        let (address, owner) = (buffer.address(), buffer.memory().clone());
+        let address = buffer.address();
+        let owner = buffer.memory().clone();
         Arg::Memory(MemoryArg { address, owner, device: None, element: element_of::<T>() })
     }
 
     /// A pointer to mapped words, for a kernel on another device than the one that allocated them.
     pub fn peer_mapped<W: Word>(mapped: &Mapped<W>) -> Self {
-        let (address, owner) = (mapped.address(), mapped.handle());
+        let address = mapped.address();
+        let owner = mapped.handle();
         Arg::Memory(MemoryArg { address, owner, device: None, element: element_of::<W>() })
     }
 
@@ -114,7 +116,8 @@ pub(super) fn pack(device: &Device, signature: &Signature, args: &[Arg<'_>]) -> 
     let (spans, size) = signature.param_spans();
     let mut packed = PackedArgs { params: vec![0; size], keep: Vec::new() };
     for (index, ((arg, param), (start, bytes))) in args.iter().zip(&signature.params).zip(spans).enumerate() {
-        let (wanted, given) = (ParamKindName(param.kind), arg.kind());
+        let wanted = ParamKindName(param.kind);
+        let given = arg.kind();
         if !wanted.accepts(&given) {
             return Err(DeviceError::ArgKind {
                 kernel: signature.name.clone(),
@@ -217,14 +220,18 @@ elements!(u8 => U8, i8 => S8, u16 => U16, i16 => S16, u32 => U32, i32 => S32, u6
 
 impl<T: Pod> From<&Buffer<T>> for Arg<'_> {
     fn from(buffer: &Buffer<T>) -> Self {
-        let (address, owner, device) = (buffer.address(), buffer.memory().clone(), Some(buffer.device().clone()));
+        let address = buffer.address();
+        let owner = buffer.memory().clone();
+        let device = Some(buffer.device().clone());
         Arg::Memory(MemoryArg { address, owner, device, element: element_of::<T>() })
     }
 }
 
 impl<W: Word> From<&Mapped<W>> for Arg<'_> {
     fn from(mapped: &Mapped<W>) -> Self {
-        let (address, owner, device) = (mapped.address(), mapped.handle(), Some(mapped.device().clone()));
+        let address = mapped.address();
+        let owner = mapped.handle();
+        let device = Some(mapped.device().clone());
         Arg::Memory(MemoryArg { address, owner, device, element: element_of::<W>() })
     }
 }

@@ -18,7 +18,9 @@ use super::{Device, DeviceError, Stream, cuda, sim};
 ///
 /// // Each device writes its number into the other's word, and waits for the other's.
 /// let kernel = verify(record("swap", Arch::Sm90a, block(32), |k| {
-///     let (mine, theirs, number) = (k.global::<u32>("mine"), k.global::<u32>("theirs"), k.param::<u32>("number"));
+///     let mine = k.global::<u32>("mine");
+///     let theirs = k.global::<u32>("theirs");
+///     let number = k.param::<u32>("number");
 ///     k.when(k.tid().eq(0), || {
 ///         theirs.store_relaxed(number, Scope::Sys);
 ///         k.loop_(|| k.break_if(mine.load_relaxed(Scope::Sys).ne(0)));
@@ -65,12 +67,14 @@ pub fn open_peers(name: &str) -> Result<Vec<Device>, DeviceError> {
     match name.split_once(':') {
         Some(("cuda", range)) if range.contains('-') => {
             let (first, last) = range.split_once('-').ok_or_else(unknown)?;
-            let (first, last) = (number(first)?, number(last)?);
+            let first = number(first)?;
+            let last = number(last)?;
             if first > last { Err(unknown()) } else { cuda::peers(first..=last) }
         }
         Some(("sim", text)) if text.contains('x') => {
             let (seed, count) = text.split_once('x').ok_or_else(unknown)?;
-            let (seed, count) = (seed.parse().map_err(|_| unknown())?, number(count)?);
+            let seed = seed.parse().map_err(|_| unknown())?;
+            let count = number(count)?;
             if !(1..=8).contains(&count) {
                 return Err(unknown());
             }

@@ -142,7 +142,8 @@ pub(super) fn declared_params(ptx: &str, entry: &str) -> usize {
 #[cfg(any(feature = "cuda", test))]
 /// A PTX text with a space in place of each comment.
 fn without_comments(ptx: &str) -> String {
-    let (mut text, mut rest) = (String::with_capacity(ptx.len()), ptx);
+    let mut text = String::with_capacity(ptx.len());
+    let mut rest = ptx;
     while let Some(start) = rest.find("/*").into_iter().chain(rest.find("//")).min() {
         let end = if rest[start..].starts_with("/*") { "*/" } else { "\n" };
         text.push_str(&rest[..start]);

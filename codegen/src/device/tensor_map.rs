@@ -25,7 +25,8 @@ impl TensorMap {
             return Err(DeviceError::TensorMap { rule: "starts at a multiple of 16 bytes".into() });
         }
         if shape.extent_bytes() > buffer.bytes() {
-            let (extent, bytes) = (shape.extent_bytes(), buffer.bytes());
+            let extent = shape.extent_bytes();
+            let bytes = buffer.bytes();
             return Err(DeviceError::TensorMap { rule: format!("of {extent} bytes on a buffer of {bytes} bytes") });
         }
         let encoded = device.backend().encode_tensor_map(&shape, buffer.address())?;

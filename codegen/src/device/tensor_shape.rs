@@ -133,7 +133,8 @@ impl TensorShape {
             return fail(format!("has 1 to {MAX_RANK} axes, not {rank}"));
         }
         if self.strides.len() != rank - 1 || self.tile.len() != rank {
-            let (strides, tile) = (self.strides.len(), self.tile.len());
+            let strides = self.strides.len();
+            let tile = self.tile.len();
             return fail(format!(
                 "of {rank} axes has {} strides and {rank} box sizes, not {strides} and {tile}",
                 rank - 1

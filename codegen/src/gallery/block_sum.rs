@@ -5,7 +5,9 @@ use crate::build::Builder;
 
 /// Parameters: n, x\[blocks, n\], out\[blocks\].
 pub fn block_sum(k: &Builder) {
-    let (n, x, out) = (k.param::<u32>("n"), k.global::<f32>("x"), k.global::<f32>("out"));
+    let n = k.param::<u32>("n");
+    let x = k.global::<f32>("x");
+    let out = k.global::<f32>("out");
     let warps = k.threads() / 32;
     let partial = k.shared::<f32>("partial", warps);
     let row = x.at(k.block_id().mul_wide(n));

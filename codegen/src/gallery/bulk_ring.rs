@@ -15,9 +15,12 @@ const CONSUMERS: u32 = 4;
 
 /// Parameters: tiles, x\[blocks, tiles, 1024\], out\[blocks, 1024\].
 pub fn bulk_ring(k: &Builder) {
-    let (tiles, x, out) = (k.param::<u32>("tiles"), k.global::<f32>("x"), k.global::<f32>("out"));
+    let tiles = k.param::<u32>("tiles");
+    let x = k.global::<f32>("x");
+    let out = k.global::<f32>("out");
     let ring = k.shared_aligned::<f32>("ring", STAGES * TILE, 128);
-    let (full, empty) = (k.mbarriers("full", STAGES), k.mbarriers("empty", STAGES));
+    let full = k.mbarriers("full", STAGES);
+    let empty = k.mbarriers("empty", STAGES);
     k.when(k.tid().eq(0), || {
         for stage in 0..STAGES {
             full.at(stage).init(1);
@@ -28,7 +31,8 @@ pub fn bulk_ring(k: &Builder) {
     k.barrier();
 
     let produce = || {
-        let (source, policy) = (x.at((k.block_id() * tiles).mul_wide(TILE)), k.policy(Eviction::First));
+        let source = x.at((k.block_id() * tiles).mul_wide(TILE));
+        let policy = k.policy(Eviction::First);
         let cursor = StageCursor::new(k, STAGES, 1);
         k.for_(0, tiles, |tile| {
             let (stage, parity) = cursor.here();

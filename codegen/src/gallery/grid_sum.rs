@@ -10,9 +10,13 @@ use crate::ir::attr::{AtomOp, RedOrder, Scope};
 
 /// Parameters: epoch, x\[128·blocks\], parts\[4·blocks\], done\[1\], share\[128·blocks\].
 pub fn grid_sum(k: &Builder) {
-    let (epoch, x, parts) = (k.param::<u32>("epoch"), k.global::<f32>("x"), k.global::<f32>("parts"));
-    let (done, share) = (k.global::<u32>("done"), k.global::<f32>("share"));
-    let (i, warps) = (k.block_id() * k.threads() + k.tid(), k.threads() / 32);
+    let epoch = k.param::<u32>("epoch");
+    let x = k.global::<f32>("x");
+    let parts = k.global::<f32>("parts");
+    let done = k.global::<u32>("done");
+    let share = k.global::<f32>("share");
+    let i = k.block_id() * k.threads() + k.tid();
+    let warps = k.threads() / 32;
 
     let mine = x.at(i).load();
     let of_warp = mine.warp_reduce(|a, b| a + b);

@@ -17,12 +17,16 @@ fn chunk<'k>(tile: Ptr<'k, Shared, bf16>, row: Val<'k, u32>, chunk: Val<'k, u32>
 
 /// Parameters: a\[16, 64\], b\[8, 64\], c\[16, 8\].
 pub fn mma_tile(k: &Builder) {
-    let (a, b, c) = (k.global::<bf16>("a"), k.global::<bf16>("b"), k.global::<f32>("c"));
-    let (a_tile, b_tile) = (k.shared_aligned::<bf16>("a", 16 * K, 128), k.shared_aligned::<bf16>("b", 8 * K, 128));
+    let a = k.global::<bf16>("a");
+    let b = k.global::<bf16>("b");
+    let c = k.global::<f32>("c");
+    let a_tile = k.shared_aligned::<bf16>("a", 16 * K, 128);
+    let b_tile = k.shared_aligned::<bf16>("b", 8 * K, 128);
     let lane = k.lane();
     let stage = |tile, source: Ptr<'_, Global, bf16>, rows: u32| {
         for step in 0..rows / 4 {
-            let (row, column) = (lane / 8 + 4 * step, lane % 8);
+            let row = lane / 8 + 4 * step;
+            let column = lane % 8;
             chunk(tile, row, column).cp_async(source.at(row * K + column * 8));
         }
     };

@@ -11,10 +11,12 @@ const ROW: u32 = 1024;
 
 /// Parameters: x\[clusters, 1024\], out\[2·clusters, 1024\].
 pub fn multicast(k: &Builder) {
-    let (x, out) = (k.global::<f32>("x"), k.global::<f32>("out"));
+    let x = k.global::<f32>("x");
+    let out = k.global::<f32>("out");
     let row = k.shared_aligned::<f32>("row", ROW, 128);
     let arrived = k.mbarriers("arrived", 1);
-    let (leader, rank) = (k.tid().eq(0), k.cluster_rank());
+    let leader = k.tid().eq(0);
+    let rank = k.cluster_rank();
 
     k.when(leader, || {
         arrived.init(1);

@@ -11,7 +11,9 @@ const TILE: u32 = 512;
 
 /// Parameters: tiles, x\[tiles, 512\], out\[512\].
 pub fn pipeline(k: &Builder) {
-    let (tiles, x, out) = (k.param::<u32>("tiles"), k.global::<f32>("x"), k.global::<f32>("out"));
+    let tiles = k.param::<u32>("tiles");
+    let x = k.global::<f32>("x");
+    let out = k.global::<f32>("out");
     let ring = k.shared::<f32>("ring", STAGES * TILE);
     let mine = k.tid() * 4;
     let fetch = |tile, stage| {

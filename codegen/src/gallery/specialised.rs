@@ -16,10 +16,14 @@ const B: u32 = 128 * 64;
 
 /// Parameters: K / 64, tensor maps of a\[64, K\] and b\[128, K\], c\[64, 128\].
 pub fn specialised(k: &Builder) {
-    let (steps, a_map, b_map) = (k.param::<u32>("steps"), k.tensor_map("a"), k.tensor_map("b"));
+    let steps = k.param::<u32>("steps");
+    let a_map = k.tensor_map("a");
+    let b_map = k.tensor_map("b");
     let c = k.global::<f32>("c");
-    let (a, b) = (k.shared_aligned::<bf16>("a", STAGES * A, 1024), k.shared_aligned::<bf16>("b", STAGES * B, 1024));
-    let (full, empty) = (k.mbarriers("full", STAGES), k.mbarriers("empty", STAGES));
+    let a = k.shared_aligned::<bf16>("a", STAGES * A, 1024);
+    let b = k.shared_aligned::<bf16>("b", STAGES * B, 1024);
+    let full = k.mbarriers("full", STAGES);
+    let empty = k.mbarriers("empty", STAGES);
     k.when(k.tid().eq(0), || {
         for stage in 0..STAGES {
             full.at(stage).init(1);

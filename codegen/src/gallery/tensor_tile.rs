@@ -8,7 +8,8 @@ use crate::ir::attr::{ProxyFence, SpecialReg};
 
 /// Parameters: tensor maps of x and of y, both \[rows, columns\].
 pub fn tensor_tile(k: &Builder) {
-    let (x, y) = (k.tensor_map("x"), k.tensor_map("y"));
+    let x = k.tensor_map("x");
+    let y = k.tensor_map("y");
     let tile = k.shared_aligned::<f32>("tile", 32 * 32, 128);
     let arrived = k.mbarriers("arrived", 1);
     let leader = k.tid().eq(0);

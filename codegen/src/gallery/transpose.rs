@@ -9,12 +9,16 @@ use crate::ir::attr::SpecialReg;
 
 /// Parameters: n, x\[n, n\], y\[n, n\].
 pub fn transpose<'k>(k: &'k Builder) {
-    let (n, x, y) = (k.param::<u32>("n"), k.global::<f32>("x"), k.global::<f32>("y"));
+    let n = k.param::<u32>("n");
+    let x = k.global::<f32>("x");
+    let y = k.global::<f32>("y");
     let tile = k.shared::<f32>("tile", 32 * 32);
     let at = |row: Val<'k, u32>, column: Val<'k, u32>| tile.at(row * 32 + (column ^ row));
 
-    let (column, first_row) = (k.special(SpecialReg::TidX), k.special(SpecialReg::TidY));
-    let (i, j) = (k.special(SpecialReg::CtaidY) * 32, k.special(SpecialReg::CtaidX) * 32);
+    let column = k.special(SpecialReg::TidX);
+    let first_row = k.special(SpecialReg::TidY);
+    let i = k.special(SpecialReg::CtaidY) * 32;
+    let j = k.special(SpecialReg::CtaidX) * 32;
     for step in 0..4 {
         let row = first_row + 8 * step;
         at(row, column).store(x.at((i + row) * n + j + column).load());

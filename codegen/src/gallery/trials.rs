@@ -23,22 +23,27 @@ fn floats(draw: &mut Draw, count: usize) -> Vec<f32> {
 
 pub(super) fn saxpy(kernel: Verified, draw: &mut Draw) -> Trial {
     let n = draw.between(1..=2000);
-    let (a, x, y) = (draw.unit() as f32, floats(draw, n as usize), floats(draw, n as usize));
+    let a = draw.unit() as f32;
+    let x = floats(draw, n as usize);
+    let y = floats(draw, n as usize);
     let sums: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x.mul_add(a, *y)).collect();
     let mut trial = Trial::new(kernel, n.div_ceil(256)).note(format!("n {n}"));
-    let (x, y) = (trial.input("x", &x), trial.changed("y", &y, Expected::exact(&sums)));
+    let x = trial.input("x", &x);
+    let y = trial.changed("y", &y, Expected::exact(&sums));
     trial.pass(n).pass(a).pass(x).pass(y)
 }
 
 pub(super) fn block_sum(kernel: Verified, draw: &mut Draw) -> Trial {
-    let (rows, n) = (draw.between(1..=5), draw.between(1..=3000));
+    let rows = draw.between(1..=5);
+    let n = draw.between(1..=3000);
     let x = floats(draw, (rows * n) as usize);
     let sums: Vec<f64> = x.chunks(n as usize).map(|row| row.iter().map(|&v| f64::from(v)).sum()).collect();
     // A thread adds ⌈n / 256⌉ terms, a warp 5 times, the block 7 times; a term is 1 at most.
     let depth = f64::from(n.div_ceil(256) + 12);
     let bound = Bound { absolute: depth * UNIT * f64::from(n), relative: 0.0 };
     let mut trial = Trial::new(kernel, rows).note(format!("{rows} rows of {n}"));
-    let (x, out) = (trial.input("x", &x), trial.output("out", Expected::near::<f32>(&sums, bound)));
+    let x = trial.input("x", &x);
+    let out = trial.output("out", Expected::near::<f32>(&sums, bound));
     trial.pass(n).pass(x).pass(out)
 }
 
@@ -49,7 +54,8 @@ pub(super) fn transpose(kernel: Verified, draw: &mut Draw) -> Trial {
     let x = floats(draw, side * side);
     let turned: Vec<f32> = (0..side * side).map(|i| x[i % side * side + i / side]).collect();
     let mut trial = Trial::new(kernel, [tiles, tiles]).note(format!("n {n}"));
-    let (x, y) = (trial.input("x", &x), trial.output("y", Expected::exact(&turned)));
+    let x = trial.input("x", &x);
+    let y = trial.output("y", Expected::exact(&turned));
     trial.pass(n).pass(x).pass(y)
 }
 
@@ -63,26 +69,31 @@ pub(super) fn pipeline(kernel: Verified, draw: &mut Draw) -> Trial {
     let x = floats(draw, 512 * tiles as usize);
     let sums = column_sums(&x, 512, |c| 511 - c);
     let mut trial = Trial::new(kernel, 1).note(format!("{tiles} tiles"));
-    let (x, out) = (trial.input("x", &x), trial.output("out", Expected::exact(&sums)));
+    let x = trial.input("x", &x);
+    let out = trial.output("out", Expected::exact(&sums));
     trial.pass(tiles).pass(x).pass(out)
 }
 
 pub(super) fn bulk_ring(kernel: Verified, draw: &mut Draw) -> Trial {
-    let (blocks, tiles) = (draw.between(1..=3), draw.between(1..=12));
+    let blocks = draw.between(1..=3);
+    let tiles = draw.between(1..=12);
     let x = floats(draw, 1024 * (tiles * blocks) as usize);
     let sums: Vec<f32> = x.chunks(1024 * tiles as usize).flat_map(|block| column_sums(block, 1024, |c| c)).collect();
     let mut trial = Trial::new(kernel, blocks).note(format!("{blocks} blocks, {tiles} tiles"));
-    let (x, out) = (trial.input("x", &x), trial.output("out", Expected::exact(&sums)));
+    let x = trial.input("x", &x);
+    let out = trial.output("out", Expected::exact(&sums));
     trial.pass(tiles).pass(x).pass(out)
 }
 
 pub(super) fn tensor_tile(kernel: Verified, draw: &mut Draw) -> Trial {
     // Rows are a multiple of 16 bytes; the last tiles may hang over the edge.
-    let (rows, columns) = (draw.between(1..=100), 4 * draw.between(1..=25));
+    let rows = draw.between(1..=100);
+    let columns = 4 * draw.between(1..=25);
     let x = floats(draw, (rows * columns) as usize);
     let doubled: Vec<f32> = x.iter().map(|v| v * 2.0).collect();
     let mut trial = Trial::new(kernel, [columns.div_ceil(32), rows.div_ceil(32)]).note(format!("{rows} x {columns}"));
-    let (x, y) = (trial.input("x", &x), trial.output("y", Expected::exact(&doubled)));
+    let x = trial.input("x", &x);
+    let y = trial.output("y", Expected::exact(&doubled));
     let shape = TensorShape::row_major(DType::F32, [rows.into(), columns.into()], [32, 32]);
     trial.map(x, shape.clone()).map(y, shape)
 }
@@ -102,7 +113,8 @@ impl ProductCase {
             true => draw.integers((rows * k) as usize, 4, bf16::from_f64),
             false => draw.floats((rows * k) as usize, bf16::from_f64),
         };
-        let (a, b) = (operand(draw, m), operand(draw, n));
+        let a = operand(draw, m);
+        let b = operand(draw, n);
         let sums = |term: fn(f64) -> f64| -> Vec<f64> {
             let dot = |a: &[bf16], b: &[bf16]| a.iter().zip(b).map(|(a, b)| term(a.to_f64() * b.to_f64())).sum();
             let k = k as usize;
@@ -120,7 +132,9 @@ impl ProductCase {
 pub(super) fn mma_tile(kernel: Verified, draw: &mut Draw) -> Trial {
     let ProductCase { a, b, c, numbers } = ProductCase::draw(draw, [16, 8, 64]);
     let mut trial = Trial::new(kernel, 1).note(numbers);
-    let (a, b, c) = (trial.input("a", &a), trial.input("b", &b), trial.output("c", c));
+    let a = trial.input("a", &a);
+    let b = trial.input("b", &b);
+    let c = trial.output("c", c);
     trial.pass(a).pass(b).pass(c)
 }
 
@@ -132,7 +146,9 @@ fn boxes(rows: u32, k: u32) -> TensorShape {
 pub(super) fn wgmma_tile(kernel: Verified, draw: &mut Draw) -> Trial {
     let ProductCase { a, b, c, numbers } = ProductCase::draw(draw, [64, 128, 64]);
     let mut trial = Trial::new(kernel, 1).note(numbers);
-    let (a, b, c) = (trial.input("a", &a), trial.input("b", &b), trial.output("c", c));
+    let a = trial.input("a", &a);
+    let b = trial.input("b", &b);
+    let c = trial.output("c", c);
     trial.map(a, boxes(64, 64)).map(b, boxes(128, 64)).pass(c)
 }
 
@@ -141,7 +157,9 @@ pub(super) fn specialised(kernel: Verified, draw: &mut Draw) -> Trial {
     let k = 64 * steps;
     let ProductCase { a, b, c, numbers } = ProductCase::draw(draw, [64, 128, k]);
     let mut trial = Trial::new(kernel, 1).note(format!("k {k}, {numbers}"));
-    let (a, b, c) = (trial.input("a", &a), trial.input("b", &b), trial.output("c", c));
+    let a = trial.input("a", &a);
+    let b = trial.input("b", &b);
+    let c = trial.output("c", c);
     trial.pass(steps).map(a, boxes(64, k)).map(b, boxes(128, k)).pass(c)
 }
 
@@ -151,12 +169,14 @@ pub(super) fn multicast(kernel: Verified, draw: &mut Draw) -> Trial {
     let twice: Vec<f32> =
         x.chunks(1024).flat_map(|row| [0.0, 1.0].map(|rank| row.iter().map(move |v| v + rank))).flatten().collect();
     let mut trial = Trial::new(kernel, 2 * clusters).note(format!("{clusters} clusters"));
-    let (x, out) = (trial.input("x", &x), trial.output("out", Expected::exact(&twice)));
+    let x = trial.input("x", &x);
+    let out = trial.output("out", Expected::exact(&twice));
     trial.pass(x).pass(out)
 }
 
 pub(super) fn grid_sum(kernel: Verified, draw: &mut Draw) -> Trial {
-    let (blocks, epoch) = (draw.between(1..=8), draw.between(0..=3));
+    let blocks = draw.between(1..=8);
+    let epoch = draw.between(0..=3);
     let x: Vec<f32> = floats(draw, 128 * blocks as usize).into_iter().map(|v| v.abs() + 0.01).collect();
     let total: f64 = x.iter().map(|&v| f64::from(v)).sum();
     let shares: Vec<f64> = x.iter().map(|&v| f64::from(v) / total).collect();
@@ -164,7 +184,8 @@ pub(super) fn grid_sum(kernel: Verified, draw: &mut Draw) -> Trial {
     // positive.
     let bound = Bound { absolute: 0.0, relative: f64::from(4 * blocks + 7) * UNIT };
     let mut trial = Trial::new(kernel, blocks).note(format!("{blocks} blocks, epoch {epoch}"));
-    let (x, parts) = (trial.input("x", &x), trial.scratch::<f32>("parts", 4 * blocks as usize));
+    let x = trial.input("x", &x);
+    let parts = trial.scratch::<f32>("parts", 4 * blocks as usize);
     let done = trial.changed("done", &[epoch * blocks], Expected::exact(&[(epoch + 1) * blocks]));
     let share = trial.output("share", Expected::near::<f32>(&shares, bound));
     trial.pass(epoch).pass(x).pass(parts).pass(done).pass(share)

@@ -19,8 +19,11 @@ pub(super) const ATOM: WgmmaAtom = match WgmmaAtom::new(128, WgmmaKind::F32_BF16
 
 /// Parameters: tensor maps of a\[64, 64\] and b\[128, 64\], c\[64, 128\].
 pub fn wgmma_tile(k: &Builder) {
-    let (a_map, b_map, c) = (k.tensor_map("a"), k.tensor_map("b"), k.global::<f32>("c"));
-    let (a, b) = (k.shared_aligned::<bf16>("a", 64 * 64, 1024), k.shared_aligned::<bf16>("b", 128 * 64, 1024));
+    let a_map = k.tensor_map("a");
+    let b_map = k.tensor_map("b");
+    let c = k.global::<f32>("c");
+    let a = k.shared_aligned::<bf16>("a", 64 * 64, 1024);
+    let b = k.shared_aligned::<bf16>("b", 128 * 64, 1024);
     let arrived = k.mbarriers("arrived", 1);
     k.when(k.tid().eq(0), || {
         arrived.init(1);
@@ -47,7 +50,8 @@ pub fn wgmma_tile(k: &Builder) {
 /// Writes an accumulator of 64×128: thread t of the warpgroup holds, of each eight columns, two in
 /// row `16·(t / 32) + (t mod 32) / 4` and two in the row eight below.
 pub(super) fn store_fragment<'k>(k: &'k Builder, acc: RegArray<'k, f32>, c: Ptr<'k, Global, f32>) {
-    let (warp, lane) = (k.warp() % 4, k.lane());
+    let warp = k.warp() % 4;
+    let lane = k.lane();
     let mine = c.at((warp * 16 + lane / 4) * 128 + lane % 4 * 2);
     for column in 0..16 {
         for half in 0..2 {

@@ -46,7 +46,8 @@ impl KnownBits {
 
     /// The number in a type: what lies above its width is zero, or follows a sign that is not.
     fn fit(self, ty: Ty) -> KnownBits {
-        let (width, sign) = (low(ty.bits()), 1 << (ty.bits() - 1));
+        let width = low(ty.bits());
+        let sign = 1 << (ty.bits() - 1);
         let filled = if ty.is_signed() && (self.mask & !self.value) & sign == 0 { 0 } else { !width };
         KnownBits { mask: self.mask & width | filled, value: self.value & width, place: self.place }
     }
@@ -88,7 +89,8 @@ impl KnownBits {
 
     /// Low bits of a product of numbers of a width: (r + x·2ᵐ)(s + y·2ⁿ).
     fn mul(self, other: KnownBits, width: u32) -> KnownBits {
-        let (m, n) = (self.run().min(width), other.run().min(width));
+        let m = self.run().min(width);
+        let n = other.run().min(width);
         let zeros = |known: KnownBits, run: u32| known.value.trailing_zeros().min(run);
         let mask = low((m + zeros(other, n)).min(n + zeros(self, m)));
         KnownBits { mask, value: self.value.wrapping_mul(other.value) & mask, place: None }
@@ -257,18 +259,21 @@ impl Knowledge {
         };
         match *op {
             BitsOp::And { ty, d, a, b } => {
-                let (a, b) = (of(a), of(b));
+                let a = of(a);
+                let b = of(b);
                 let zero = |known: KnownBits| known.mask & !known.value;
                 let mask = a.mask & b.mask | zero(a) | zero(b);
                 Some((d, pair(a, b, mask, a.value & b.value).fit(ty)))
             }
             BitsOp::Or { ty, d, a, b } => {
-                let (a, b) = (of(a), of(b));
+                let a = of(a);
+                let b = of(b);
                 let value = a.value | b.value;
                 Some((d, KnownBits { mask: a.mask & b.mask | value, value, place: None }.fit(ty)))
             }
             BitsOp::Xor { ty, d, a, b } => {
-                let (a, b) = (of(a), of(b));
+                let a = of(a);
+                let b = of(b);
                 let mask = a.mask & b.mask;
                 Some((d, KnownBits { mask, value: (a.value ^ b.value) & mask, place: None }.fit(ty)))
             }

@@ -100,7 +100,8 @@ pub(crate) fn line(kernel: &Kernel, stmt: &Stmt) -> String {
 
 /// `defs = mnemonic.attributes.types operands`.
 pub(crate) fn instruction(kernel: &Kernel, inst: &Inst) -> String {
-    let (mut defs, mut uses) = (Vec::new(), Vec::new());
+    let mut defs = Vec::new();
+    let mut uses = Vec::new();
     inst.visit(&mut |spec, slot| match slot {
         OperandSlot::Def(value) => defs.push(value.to_string()),
         OperandSlot::Defs(values) => defs.extend(values.iter().map(ToString::to_string)),

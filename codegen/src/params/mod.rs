@@ -32,7 +32,8 @@
 //! let kernel = verify(record("saxpy", Arch::Sm90a, block(128), saxpy))?;
 //! let device = sim::open(0);
 //! let stream = device.stream()?;
-//! let (x, y) = (stream.buffer(&[1.0f32, 2.0, 3.0])?, stream.buffer(&[10.0f32, 20.0, 30.0])?);
+//! let x = stream.buffer(&[1.0f32, 2.0, 3.0])?;
+//! let y = stream.buffer(&[10.0f32, 20.0, 30.0])?;
 //! let saxpy = device.load(&kernel)?.typed::<Saxpy>()?;
 //! saxpy.launch(&stream, 1, Saxpy { n: 3, a: 2.0, x: &x, y: &y })?;
 //! assert_eq!(stream.read(&y)?, [12.0, 24.0, 36.0]);
@@ -213,7 +214,8 @@ impl Kernel {
     /// [`DeviceError::Declared`] where the kernel has other parameters, by name, order, kind or
     /// element type.
     pub fn typed<P: Params>(&self) -> Result<TypedKernel<P>, DeviceError> {
-        let (declared, found) = (P::declared(), &self.signature().params);
+        let declared = P::declared();
+        let found = &self.signature().params;
         let differs = (0..declared.len().max(found.len())).find(|&index| declared.get(index) != found.get(index));
         match differs {
             None => Ok(TypedKernel { kernel: self.clone(), of: PhantomData }),

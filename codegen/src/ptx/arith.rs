@@ -43,7 +43,10 @@ pub(super) fn emit_arith(w: &mut Writer<'_>, op: &ArithOp) {
         ArithOp::Setp { ty, d, a, b, cmp } => compare(w, *ty, *d, [*a, *b], *cmp),
         ArithOp::Select { ty: Ty::Pred, d, a, b, p } => select_pred(w, *d, [*a, *b, *p]),
         ArithOp::Select { ty, d, a, b, p } => {
-            let (d, a, b, p) = (w.def(*d), w.op(*a), w.op(*b), w.reg(*p));
+            let d = w.def(*d);
+            let a = w.op(*a);
+            let b = w.op(*b);
+            let p = w.reg(*p);
             w.line(format!("selp.{} {d}, {a}, {b}, {p}", reg_type(*ty)));
         }
     }
@@ -92,12 +95,16 @@ fn product_plus(w: &mut Writer<'_>, ty: Ty, d: ValueId, [a, b]: [Operand; 2], c:
     if !square && ![a, b].iter().any(|&factor| w.may_be_minus_zero(factor)) {
         return plain(w, "fma.rn", ty, d, &[a, b, c]);
     }
-    let (a, b, c, magnitude) = (w.op(a), w.op(b), w.op(c), w.temp(ty));
+    let a = w.op(a);
+    let b = w.op(b);
+    let c = w.op(c);
+    let magnitude = w.temp(ty);
     let factor = if square {
         w.line(format!("abs.{name} {magnitude}, {a}"));
         magnitude.clone()
     } else {
-        let (sign, signed) = (w.temp(ty), w.temp(ty));
+        let sign = w.temp(ty);
+        let signed = w.temp(ty);
         w.line(format!("and.b32 {sign}, {a}, 0x80008000"));
         w.line(format!("xor.b32 {signed}, {b}, {sign}"));
         w.line(format!("and.b32 {magnitude}, {a}, 0x7fff7fff"));
@@ -142,7 +149,9 @@ fn compare(w: &mut Writer<'_>, ty: Ty, d: ValueId, [a, b]: [Operand; 2], cmp: Cm
         operand.as_const().is_some_and(|value| test(f32::from_bits(value.bits as u32)))
     };
     if ty == Ty::F32 && (is(smaller, |c| c <= 0.0) || is(greater, |c| c >= 0.0)) {
-        let (a, b, fails) = (w.op(a), w.op(b), w.temp(Ty::Pred));
+        let a = w.op(a);
+        let b = w.op(b);
+        let fails = w.temp(Ty::Pred);
         w.line(format!("setp.{opposite}.f32 {fails}, {a}, {b}"));
         let d = w.def(d);
         w.line(format!("not.pred {d}, {fails}"));
@@ -153,8 +162,13 @@ fn compare(w: &mut Writer<'_>, ty: Ty, d: ValueId, [a, b]: [Operand; 2], cmp: Cm
 
 /// (p and a) or (not p and b).
 fn select_pred(w: &mut Writer<'_>, d: ValueId, [a, b, p]: [Operand; 3]) {
-    let (a, b, p, d) = (w.reg(a), w.reg(b), w.reg(p), w.def(d));
-    let (yes, no, not) = (w.temp(Ty::Pred), w.temp(Ty::Pred), w.temp(Ty::Pred));
+    let a = w.reg(a);
+    let b = w.reg(b);
+    let p = w.reg(p);
+    let d = w.def(d);
+    let yes = w.temp(Ty::Pred);
+    let no = w.temp(Ty::Pred);
+    let not = w.temp(Ty::Pred);
     w.line(format!("and.pred {yes}, {p}, {a}"));
     w.line(format!("not.pred {not}, {p}"));
     w.line(format!("and.pred {no}, {not}, {b}"));

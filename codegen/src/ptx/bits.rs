@@ -62,8 +62,13 @@ fn shift(w: &mut Writer<'_>, Shift { left, ty, d, a, n }: Shift) {
         let d = w.def(d);
         w.line(format!("mov.{} {d}, 0", bits_type(ty)));
     } else if left && ty.bits() == 64 && n.as_value().is_some() {
-        let (a, n, d, name) = (w.op(a), w.op(n), w.def(d), type_name(ty));
-        let (count, shifted, beyond) = (w.temp(Ty::U32), w.temp(ty), w.temp(Ty::Pred));
+        let a = w.op(a);
+        let n = w.op(n);
+        let d = w.def(d);
+        let name = type_name(ty);
+        let count = w.temp(Ty::U32);
+        let shifted = w.temp(ty);
+        let beyond = w.temp(Ty::Pred);
         w.line(format!("min.u32 {count}, {n}, 63"));
         w.line(format!("shl.b64 {shifted}, {a}, {count}"));
         w.line(format!("setp.gt.u32 {beyond}, {n}, 63"));
@@ -71,7 +76,9 @@ fn shift(w: &mut Writer<'_>, Shift { left, ty, d, a, n }: Shift) {
     } else if ty.bits() == 16 && n.as_value().is_some() {
         w.in_32_bits(ty, d, |w, wide| (name(wide, "b32"), vec![w.widened(ty, a), w.op(n)]));
     } else {
-        let (a, count, d) = (w.op(a), w.op(count), w.def(d));
+        let a = w.op(a);
+        let count = w.op(count);
+        let d = w.def(d);
         w.line(format!("{} {d}, {a}, {count}", name(type_name(ty), bits_type(ty))));
     }
 }
@@ -85,7 +92,8 @@ fn and(w: &mut Writer<'_>, ty: Ty, d: ValueId, operands: [Operand; 2]) {
     let (value, mask) = if a.as_value().is_some() { (a, b) } else { (b, a) };
     if ty.bits() == 16 && value.as_value().is_some() && mask.as_const().is_some() {
         w.in_32_bits(Ty::U16, d, |w, _| {
-            let (value, mask) = (w.widened(Ty::U16, value), w.op(mask));
+            let value = w.widened(Ty::U16, value);
+            let mask = w.op(mask);
             ("lop3.b32".to_owned(), vec![value, mask, "0".to_owned(), "0xc0".to_owned()])
         });
     } else {
@@ -109,9 +117,12 @@ fn permute(w: &mut Writer<'_>, d: ValueId, [a, b]: [Operand; 2], sel: Operand) {
     } else if !first_operand_lost(exchanged) {
         typed(w, "prmt", "b32", d, &[b, a, Const::u32(exchanged).into()]);
     } else {
-        let (a, b, bytes) = (w.op(a), w.op(b), w.temp(Ty::U32));
+        let a = w.op(a);
+        let b = w.op(b);
+        let bytes = w.temp(Ty::U32);
         w.line(format!("prmt.b32 {bytes}, {a}, {b}, {}", selector & 0x7777));
-        let (d, signs) = (w.def(d), selector & 0x8888);
+        let d = w.def(d);
+        let signs = selector & 0x8888;
         w.line(format!("prmt.b32 {d}, {bytes}, {bytes}, {}", 0x7654 | signs));
     }
 }
@@ -154,7 +165,9 @@ fn constant(operand: Operand, change: impl Fn(u64) -> u64) -> Operand {
 /// `sources` are what the operands are copies of. The driver's compiler was seen to merge such
 /// instructions wrongly (docs/sim.md).
 fn apart([a, b, c]: [Operand; 3], sources: [Operand; 3], table: u8, ty: Ty) -> ([Operand; 3], u8) {
-    let (b_is_a, c_is_a, c_is_b) = (sources[1] == sources[0], sources[2] == sources[0], sources[2] == sources[1]);
+    let b_is_a = sources[1] == sources[0];
+    let c_is_a = sources[2] == sources[0];
+    let c_is_b = sources[2] == sources[1];
     let index = |i: u8| {
         let x = i >> 2 & 1;
         let y = if b_is_a { x } else { i >> 1 & 1 };

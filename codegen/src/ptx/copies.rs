@@ -280,7 +280,8 @@ impl MinusZeros {
                 }
             }
             Inst::Value(ValueOp::Set { r, a, .. }) => {
-                let (half, constant) = (self.may_be(*a), self.may_be_constant(*a));
+                let half = self.may_be(*a);
+                let constant = self.may_be_constant(*a);
                 self.halves.registers.extend(half.then_some((r.var, r.start)));
                 self.constants.registers.extend(constant.then_some((r.var, r.start)));
             }

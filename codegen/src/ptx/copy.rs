@@ -8,7 +8,9 @@ use crate::ir::{Addr, CopyOp, Operand, Ty};
 pub(super) fn emit_copy(w: &mut Writer<'_>, op: &CopyOp) {
     match op {
         CopyOp::CpAsync { dst, src, filled, bytes, cache } => {
-            let (dst, src, filled) = (w.addr(*dst), w.addr(*src), extra(w, &[*filled]));
+            let dst = w.addr(*dst);
+            let src = w.addr(*src);
+            let filled = extra(w, &[*filled]);
             w.line(format!("cp.async.{}.shared.global {dst}, {src}, {}{filled}", cache.name(), bytes.count()));
         }
         CopyOp::CpAsyncCommit {} => w.line("cp.async.commit_group"),
@@ -19,56 +21,83 @@ pub(super) fn emit_copy(w: &mut Writer<'_>, op: &CopyOp) {
             w.line(format!("cp.async.mbarrier.arrive{noinc}.shared.b64 {bar}"));
         }
         CopyOp::BulkG2S { dst, src, bytes, bar, multicast, policy } => {
-            let (dst, src, bytes, bar) = (w.addr(*dst), w.addr(*src), w.op(*bytes), w.addr(*bar));
-            let (hints, extra) = (hints(*multicast, *policy), extra(w, &[*multicast, *policy]));
+            let dst = w.addr(*dst);
+            let src = w.addr(*src);
+            let bytes = w.op(*bytes);
+            let bar = w.addr(*bar);
+            let hints = hints(*multicast, *policy);
+            let extra = extra(w, &[*multicast, *policy]);
             let head = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
             w.line(format!("{head}{hints} {dst}, {src}, {bytes}, {bar}{extra}"));
         }
         CopyOp::BulkS2G { dst, src, bytes, policy } => {
-            let (dst, src, bytes) = (w.addr(*dst), w.addr(*src), w.op(*bytes));
-            let (hints, extra) = (hints(None, *policy), extra(w, &[*policy]));
+            let dst = w.addr(*dst);
+            let src = w.addr(*src);
+            let bytes = w.op(*bytes);
+            let hints = hints(None, *policy);
+            let extra = extra(w, &[*policy]);
             w.line(format!("cp.async.bulk.global.shared::cta.bulk_group{hints} {dst}, {src}, {bytes}{extra}"));
         }
         CopyOp::BulkS2C { dst, src, bytes, bar } => {
-            let (dst, src, bytes, bar) = (w.addr(*dst), w.addr(*src), w.op(*bytes), w.addr(*bar));
+            let dst = w.addr(*dst);
+            let src = w.addr(*src);
+            let bytes = w.op(*bytes);
+            let bar = w.addr(*bar);
             let head = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes";
             w.line(format!("{head} {dst}, {src}, {bytes}, {bar}"));
         }
         CopyOp::ReduceS2G { ty, dst, src, bytes, policy, op } => {
-            let (dst, src, bytes, op) = (w.addr(*dst), w.addr(*src), w.op(*bytes), reduction(*op, *ty));
-            let (hints, extra) = (hints(None, *policy), extra(w, &[*policy]));
+            let dst = w.addr(*dst);
+            let src = w.addr(*src);
+            let bytes = w.op(*bytes);
+            let op = reduction(*op, *ty);
+            let hints = hints(None, *policy);
+            let extra = extra(w, &[*policy]);
             let head = format!("cp.reduce.async.bulk.global.shared::cta.bulk_group{hints}.{op}");
             w.line(format!("{head} {dst}, {src}, {bytes}{extra}"));
         }
         CopyOp::ReduceS2C { ty, dst, src, bytes, bar, op } => {
-            let (dst, src, bytes, bar) = (w.addr(*dst), w.addr(*src), w.op(*bytes), w.addr(*bar));
+            let dst = w.addr(*dst);
+            let src = w.addr(*src);
+            let bytes = w.op(*bytes);
+            let bar = w.addr(*bar);
             let head = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes";
             w.line(format!("{head}.{} {dst}, {src}, {bytes}, {bar}", reduction(*op, *ty)));
         }
         CopyOp::BulkPrefetch { src, bytes } => {
-            let (src, bytes) = (w.addr(*src), w.op(*bytes));
+            let src = w.addr(*src);
+            let bytes = w.op(*bytes);
             w.line(format!("cp.async.bulk.prefetch.L2.global {src}, {bytes}"));
         }
         CopyOp::TensorLoad { dst, map, at, bar, multicast, policy } => {
-            let (dst, source, bar) = (w.addr(*dst), place(w, *map, at), w.addr(*bar));
-            let (hints, extra) = (hints(*multicast, *policy), extra(w, &[*multicast, *policy]));
+            let dst = w.addr(*dst);
+            let source = place(w, *map, at);
+            let bar = w.addr(*bar);
+            let hints = hints(*multicast, *policy);
+            let extra = extra(w, &[*multicast, *policy]);
             let head = format!("cp.async.bulk.tensor.{}d.shared::cluster.global.tile", at.len());
             w.line(format!("{head}.mbarrier::complete_tx::bytes{hints} {dst}, {source}, {bar}{extra}"));
         }
         CopyOp::TensorStore { map, at, src, policy } => {
-            let (target, src) = (place(w, *map, at), w.addr(*src));
-            let (hints, extra) = (hints(None, *policy), extra(w, &[*policy]));
+            let target = place(w, *map, at);
+            let src = w.addr(*src);
+            let hints = hints(None, *policy);
+            let extra = extra(w, &[*policy]);
             let head = format!("cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group", at.len());
             w.line(format!("{head}{hints} {target}, {src}{extra}"));
         }
         CopyOp::TensorReduce { map, at, src, policy, op } => {
-            let (target, src) = (place(w, *map, at), w.addr(*src));
-            let (hints, extra) = (hints(None, *policy), extra(w, &[*policy]));
+            let target = place(w, *map, at);
+            let src = w.addr(*src);
+            let hints = hints(None, *policy);
+            let extra = extra(w, &[*policy]);
             let head = format!("cp.reduce.async.bulk.tensor.{}d.global.shared::cta.{}", at.len(), op.name());
             w.line(format!("{head}.tile.bulk_group{hints} {target}, {src}{extra}"));
         }
         CopyOp::BoxPrefetch { map, at, policy } => {
-            let (source, hints, extra) = (place(w, *map, at), hints(None, *policy), extra(w, &[*policy]));
+            let source = place(w, *map, at);
+            let hints = hints(None, *policy);
+            let extra = extra(w, &[*policy]);
             w.line(format!("cp.async.bulk.prefetch.tensor.{}d.L2.global.tile{hints} {source}{extra}", at.len()));
         }
         CopyOp::TensorPrefetch { map } => {
@@ -106,6 +135,7 @@ fn extra(w: &mut Writer<'_>, operands: &[Option<Operand>]) -> String {
 
 /// A place in a tensor: `[map, {c0, c1}]`.
 fn place(w: &mut Writer<'_>, map: Addr, at: &[Operand]) -> String {
-    let (map, at) = (w.addr(map), w.list(at));
+    let map = w.addr(map);
+    let at = w.list(at);
     format!("[{}, {at}]", &map[1..map.len() - 1])
 }

@@ -36,7 +36,10 @@ fn emit_statement(w: &mut Writer<'_>, stmt: &Stmt, exit: Option<&str>) {
             let ty = w.kernel.type_of((*var).into()).unwrap_or(Ty::U32);
             let (head, exit) = (format!("$loop_{id}"), format!("$end_{id}"));
             let is_known = [*start, *end].iter().all(|bound| bound.as_value().is_none());
-            let (var, start, end, step) = (w.def(*var), w.op(*start), w.op(*end), w.op(*step));
+            let var = w.def(*var);
+            let start = w.op(*start);
+            let end = w.op(*end);
+            let step = w.op(*step);
             let done = w.temp(Ty::Pred);
             w.line(format!("mov.{} {var}, {start}", type_name(ty)));
             w.label(&head);

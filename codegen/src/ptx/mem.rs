@@ -29,13 +29,17 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
             let order = if *order == StOrder::Weak { String::new() } else { format!(".{}", order.text()) };
             let hint = if policy.is_some() { ".L2::cache_hint" } else { "" };
             let head = format!("st{order}.{}{}{hint}", space_name(w.space(*at)), store_hint(*cache));
-            let (at, policy) = (w.addr(*at), tail(w, *policy));
+            let at = w.addr(*at);
+            let policy = tail(w, *policy);
             let (vector, values) = stored(w, *ty, v);
             w.line(format!("{head}{vector} {at}, {values}{policy}"));
         }
         MemOp::Atom { ty, d, at, v, op, order } => {
             let head = format!("atom.{}.{}.{}", order.text(), space_name(w.space(*at)), atomic(*op, *ty));
-            let (space, d, at, v) = (w.space(*at), w.def(*d), w.addr(*at), w.op(*v));
+            let space = w.space(*at);
+            let d = w.def(*d);
+            let at = w.addr(*at);
+            let v = w.op(*v);
             if leaves_early(space, *op, *ty) {
                 let got = swaps(w, &Swap { order: &order.text(), op: *op, ty: *ty, at: &at, v: &v });
                 return w.line(format!("mov.b64 {d}, {got}"));
@@ -44,12 +48,17 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
         }
         MemOp::Cas { ty, d, at, old, v, order } => {
             let head = format!("atom.{}.{}.cas.{}", order.text(), space_name(w.space(*at)), bits_type(*ty));
-            let (d, at, old, v) = (w.def(*d), w.addr(*at), w.op(*old), w.op(*v));
+            let d = w.def(*d);
+            let at = w.addr(*at);
+            let old = w.op(*old);
+            let v = w.op(*v);
             w.line(format!("{head} {d}, {at}, {old}, {v}"));
         }
         MemOp::Red { ty, at, v, op, order } => {
             let head = format!("red.{}.{}.{}", order.text(), space_name(w.space(*at)), atomic(*op, *ty));
-            let (space, at, v) = (w.space(*at), w.addr(*at), w.op(*v));
+            let space = w.space(*at);
+            let at = w.addr(*at);
+            let v = w.op(*v);
             if leaves_early(space, *op, *ty) {
                 swaps(w, &Swap { order: &order.text(), op: *op, ty: *ty, at: &at, v: &v });
                 return;
@@ -200,7 +209,8 @@ fn stored(w: &mut Writer<'_>, ty: Ty, v: &[Operand]) -> (String, String) {
         _ => {
             let mut words = Vec::new();
             for pair in v.chunks(2) {
-                let (parts, word) = (w.list(pair), w.temp(Ty::U32));
+                let parts = w.list(pair);
+                let word = w.temp(Ty::U32);
                 w.line(format!("mov.b32 {word}, {parts}"));
                 words.push(word);
             }

@@ -52,7 +52,9 @@ pub fn emit(kernel: &Verified) -> String {
 /// Directives, parameters and shared memory.
 fn header(kernel: &Kernel) -> String {
     let mut out = String::new();
-    let (version, target, name) = (kernel.arch.ptx_version(), kernel.arch, &kernel.name);
+    let version = kernel.arch.ptx_version();
+    let target = kernel.arch;
+    let name = &kernel.name;
     let _ = writeln!(out, ".version {version}\n.target {target}\n.address_size 64\n");
     if kernel.shared_is_dynamic() {
         let _ = writeln!(out, ".extern .shared .align 1024 .b8 {name}_shared[];\n");

@@ -57,7 +57,8 @@ impl LastingReads {
                 lasts
             }
             StmtKind::If { cond, then, otherwise } => {
-                let (first, second) = (self.block(then, breaks), self.block(otherwise, breaks));
+                let first = self.block(then, breaks);
+                let second = self.block(otherwise, breaks);
                 let lasts = first || second;
                 if lasts {
                     self.operand(*cond);

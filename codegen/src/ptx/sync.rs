@@ -14,7 +14,8 @@ pub(super) fn emit_sync(w: &mut Writer<'_>, op: &SyncOp) {
         SyncOp::FenceProxyAsync { space } => w.line(format!("fence.proxy.async.{}", space.name())),
         SyncOp::FenceMbarInit {} => w.line("fence.mbarrier_init.release.cluster"),
         SyncOp::MbarInit { bar, count } => {
-            let (bar, count) = (w.addr(*bar), w.op(*count));
+            let bar = w.addr(*bar);
+            let count = w.op(*count);
             w.line(format!("mbarrier.init.shared.b64 {bar}, {count}"));
         }
         SyncOp::MbarInval { bar } => {
@@ -24,11 +25,14 @@ pub(super) fn emit_sync(w: &mut Writer<'_>, op: &SyncOp) {
         SyncOp::MbarArrive { bar, count, scope } => {
             let one = count.as_const().is_some_and(|c| c.bits == 1);
             let count = if one { String::new() } else { format!(", {}", w.op(*count)) };
-            let (place, bar) = (reach(w, *bar, *scope, "release"), w.addr(*bar));
+            let place = reach(w, *bar, *scope, "release");
+            let bar = w.addr(*bar);
             w.line(format!("mbarrier.arrive{place}.b64 _, {bar}{count}"));
         }
         SyncOp::MbarArriveTx { bar, bytes, scope } => {
-            let (place, bar, bytes) = (reach(w, *bar, *scope, "release"), w.addr(*bar), w.op(*bytes));
+            let place = reach(w, *bar, *scope, "release");
+            let bar = w.addr(*bar);
+            let bytes = w.op(*bytes);
             w.line(format!("mbarrier.arrive.expect_tx{place}.b64 _, {bar}, {bytes}"));
         }
         SyncOp::MbarExpectTx { bar, bytes, scope } => expect(w, *bar, *bytes, *scope),
@@ -52,7 +56,8 @@ pub(super) fn emit_sync(w: &mut Writer<'_>, op: &SyncOp) {
 fn expect(w: &mut Writer<'_>, bar: Addr, bytes: Operand, scope: BarScope) {
     let scope = if scope == BarScope::Cluster { "cluster" } else { "cta" };
     let place = if w.space(bar) == Space::Cluster { "shared::cluster" } else { "shared::cta" };
-    let (bar, bytes) = (w.addr(bar), w.op(bytes));
+    let bar = w.addr(bar);
+    let bytes = w.op(bytes);
     w.line(format!("mbarrier.expect_tx.relaxed.{scope}.{place}.b64 {bar}, {bytes}"));
 }
 

@@ -10,7 +10,8 @@ pub(super) fn emit_value(w: &mut Writer<'_>, op: &ValueOp) {
             w.line(format!("ld.param.{} {}, [{}]", int_type(*ty), w.def(*d), w.param(*param)));
         }
         ValueOp::ParamPtr { d, param } => {
-            let (d, start) = (w.def(*d), w.temp(Ty::U64));
+            let d = w.def(*d);
+            let start = w.temp(Ty::U64);
             w.line(format!("mov.b64 {start}, {}", w.param(*param)));
             w.line(format!("cvta.param.u64 {d}, {start}"));
         }
@@ -24,15 +25,20 @@ pub(super) fn emit_value(w: &mut Writer<'_>, op: &ValueOp) {
             w.line(format!("mov.{} {}, %{}", type_name(*ty), w.def(*d), reg.name()));
         }
         ValueOp::PtrAdd { ty, d, p, bytes, .. } => {
-            let (d, p, bytes) = (w.def(*d), w.op(*p), w.op(*bytes));
+            let d = w.def(*d);
+            let p = w.op(*p);
+            let bytes = w.op(*bytes);
             w.line(format!("add.{} {d}, {p}, {bytes}", if ty.bits() == 64 { "s64" } else { "s32" }));
         }
         ValueOp::PtrBits { ty, d, p: a, .. } | ValueOp::PtrFrom { ty, d, bits: a, .. } => {
-            let (d, a) = (w.def(*d), w.op(*a));
+            let d = w.def(*d);
+            let a = w.op(*a);
             w.line(format!("mov.{} {d}, {a}", bits_type(*ty)));
         }
         ValueOp::MapA { d, p, rank } => {
-            let (d, p, rank) = (w.def(*d), w.reg(*p), w.op(*rank));
+            let d = w.def(*d);
+            let p = w.reg(*p);
+            let rank = w.op(*rank);
             w.line(format!("mapa.shared::cluster.u32 {d}, {p}, {rank}"));
         }
         ValueOp::Get { ty, d, r } => w.line(format!("mov.{} {}, {}", reg_type(*ty), w.def(*d), w.var(*r))),

@@ -9,30 +9,44 @@ pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
     match op {
         WarpOp::Shfl { d, a, b, width, mask, mode, .. } => {
             let clamp = segment(*mode, *width);
-            let (d, a, b, mask) = (w.def(*d), w.reg(*a), w.op(*b), w.op(*mask));
+            let d = w.def(*d);
+            let a = w.reg(*a);
+            let b = w.op(*b);
+            let mask = w.op(*mask);
             w.line(format!("shfl.sync.{}.b32 {d}, {a}, {b}, {clamp}, {mask}", mode.name()));
         }
         WarpOp::Vote { d, p, mask, mode } if w.source(*p).as_const().is_some() || !w.is_anchored(*d) => {
             vote(w, *d, *p, *mask, *mode);
         }
         WarpOp::Vote { d, p, mask, mode } => {
-            let (d, p, mask) = (w.def(*d), w.reg(*p), w.op(*mask));
+            let d = w.def(*d);
+            let p = w.reg(*p);
+            let mask = w.op(*mask);
             w.line(format!("vote.sync.{}.pred {d}, {p}, {mask}", mode.name()));
         }
         WarpOp::Ballot { d, p, mask } => {
-            let (d, p, mask) = (w.def(*d), w.reg(*p), w.op(*mask));
+            let d = w.def(*d);
+            let p = w.reg(*p);
+            let mask = w.op(*mask);
             w.line(format!("vote.sync.ballot.b32 {d}, {p}, {mask}"));
         }
         WarpOp::MatchAny { ty, d, a, mask } => {
-            let (d, a, mask) = (w.def(*d), w.reg(*a), w.op(*mask));
+            let d = w.def(*d);
+            let a = w.reg(*a);
+            let mask = w.op(*mask);
             w.line(format!("match.any.sync.{} {d}, {a}, {mask}", bits_type(*ty)));
         }
         WarpOp::MatchAll { ty, d, same, a, mask } => {
-            let (d, same, a, mask) = (w.def(*d), w.def(*same), w.reg(*a), w.op(*mask));
+            let d = w.def(*d);
+            let same = w.def(*same);
+            let a = w.reg(*a);
+            let mask = w.op(*mask);
             w.line(format!("match.all.sync.{} {d}|{same}, {a}, {mask}", bits_type(*ty)));
         }
         WarpOp::Redux { ty, d, a, mask, op } => {
-            let (d, a, mask) = (w.def(*d), w.reg(*a), w.op(*mask));
+            let d = w.def(*d);
+            let a = w.reg(*a);
+            let mask = w.op(*mask);
             w.line(format!("redux.sync.{}.{} {d}, {a}, {mask}", op.name(), redux_type(*op, *ty)));
         }
         WarpOp::ActiveMask { d } => w.line(format!("activemask.b32 {}", w.def(*d))),
@@ -40,8 +54,11 @@ pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
             // `ptxas` moves it down to where the predicate is read, after loops that lanes leave
             // one by one, and there each group of lanes elects (docs/sim.md has the case). A ballot
             // stays where it is.
-            let (p, mask) = (w.def(*p), w.op(*mask));
-            let (here, chosen, own) = (w.temp(Ty::Pred), w.temp(Ty::U32), w.temp(Ty::U32));
+            let p = w.def(*p);
+            let mask = w.op(*mask);
+            let here = w.temp(Ty::Pred);
+            let chosen = w.temp(Ty::U32);
+            let own = w.temp(Ty::U32);
             w.line(format!("elect.sync _|{here}, {mask}"));
             w.line(format!("vote.sync.ballot.b32 {chosen}, {here}, {mask}"));
             w.line(format!("mov.u32 {own}, %lanemask_eq"));
@@ -63,7 +80,9 @@ pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
 /// cases). A ballot stays where it is. Lanes that the mask names and the warp lacks vote neither
 /// way.
 fn vote(w: &mut Writer<'_>, d: ValueId, p: Operand, mask: Operand, mode: VoteMode) {
-    let (d, p, mask) = (w.def(d), w.reg(p), w.op(mask));
+    let d = w.def(d);
+    let p = w.reg(p);
+    let mask = w.op(mask);
     // Whether some lane votes as the register says.
     let some = |w: &mut Writer<'_>, p: &str, test: &str, into: &str| {
         let lanes = w.temp(Ty::U32);
@@ -82,7 +101,9 @@ fn vote(w: &mut Writer<'_>, d: ValueId, p: Operand, mask: Operand, mode: VoteMod
             some(w, &not, "eq", &d);
         }
         VoteMode::Uni => {
-            let (not, all, none) = (against(w), w.temp(Ty::Pred), w.temp(Ty::Pred));
+            let not = against(w);
+            let all = w.temp(Ty::Pred);
+            let none = w.temp(Ty::Pred);
             some(w, &not, "eq", &all);
             some(w, &p, "eq", &none);
             w.line(format!("or.pred {d}, {all}, {none}"));

@@ -221,7 +221,8 @@ impl<'a> Writer<'a> {
     pub fn widened(&mut self, ty: Ty, operand: Operand) -> String {
         let Operand::Value(value) = operand else { return self.op(operand) };
         let wide = wide(ty);
-        let (narrow, extended) = (self.def(value), self.temp(wide));
+        let narrow = self.def(value);
+        let extended = self.temp(wide);
         self.line(format!("cvt.{}.{} {extended}, {narrow}", type_name(wide), type_name(ty)));
         extended
     }
@@ -231,7 +232,8 @@ impl<'a> Writer<'a> {
     pub fn in_32_bits(&mut self, ty: Ty, d: ValueId, parts: impl FnOnce(&mut Self, &str) -> (String, Vec<String>)) {
         let wide = wide(ty);
         let (name, operands) = parts(self, type_name(wide));
-        let (d, result) = (self.def(d), self.temp(wide));
+        let d = self.def(d);
+        let result = self.temp(wide);
         self.line(format!("{name} {result}, {}", operands.join(", ")));
         self.line(format!("cvt.{}.{} {d}, {result}", type_name(ty), type_name(wide)));
     }

@@ -85,7 +85,8 @@ pub(crate) fn wavefronts(addresses: &[(usize, u32)], bytes: u32) -> (u32, u32) {
         5..=8 => 16,
         _ => 8,
     };
-    let (mut total, mut ideal) = (0, 0);
+    let mut total = 0;
+    let mut ideal = 0;
     let mut words: Vec<u32> = Vec::with_capacity(32);
     for first in (0..32).step_by(part) {
         words.clear();

@@ -136,7 +136,8 @@ impl HostOrder {
     /// let run = |host| {
     ///     let mut memory = Memory::new();
     ///     let first = vec![Arg::Ptr(memory.zeros("words", 8))];
-    ///     let (peers, loss) = (vec![first.clone()], Some(Loss { device: 1, step: 20 }));
+    ///     let peers = vec![first.clone()];
+    ///     let loss = Some(Loss { device: 1, step: 20 });
     ///     let launch = Launch { host: Some(host), peers, loss, ..Launch::new([1, 1, 1], first) };
     ///     sim::run(&kernel, &launch, &mut memory, 0).unwrap().finished().unwrap().left
     /// };

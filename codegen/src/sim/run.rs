@@ -141,7 +141,9 @@ pub(super) fn run_unverified(
 }
 
 pub(super) fn check_grid(program: &Program, launch: &Launch) -> Result<(), SimError> {
-    let (grid, cluster, threads) = (launch.grid, program.launch.cluster, program.launch.threads_per_block());
+    let grid = launch.grid;
+    let cluster = program.launch.cluster;
+    let threads = program.launch.threads_per_block();
     let whole = grid.iter().zip(cluster).all(|(&blocks, size)| blocks > 0 && size > 0 && blocks.is_multiple_of(size));
     let blocks = grid.iter().try_fold(launch.devices(), |product, &n| product.checked_mul(n));
     if whole && (1..=1024).contains(&threads) && blocks.is_some_and(|blocks| blocks < 1 << 20) {
@@ -153,7 +155,8 @@ pub(super) fn check_grid(program: &Program, launch: &Launch) -> Result<(), SimEr
 /// The parameters in memory.
 pub(super) fn params(program: &Program, args: &[Arg]) -> Result<Region, SimError> {
     if args.len() != program.params.len() {
-        let (expected, found) = (program.params.len(), args.len());
+        let expected = program.params.len();
+        let found = args.len();
         return Err(SimError::ArgCount { kernel: program.name.clone(), expected, found });
     }
     let mut region = Region::fresh(program.param_bytes as usize, 4);

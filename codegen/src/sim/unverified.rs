@@ -22,7 +22,8 @@ fn report(kernel: &Kernel) -> Option<String> {
             TensorSwizzle::B128,
         ))
     };
-    let (a, b) = (map("a", 64), map("b", 128));
+    let a = map("a", 64);
+    let b = map("b", 128);
     let launch =
         Launch::new([1, 1, 1], vec![Arg::Scalar(Const::u32(1)), a, b, Arg::Ptr(memory.alloc("c", 64 * 128 * 4))]);
     let fault: Option<Box<Fault>> = match run_unverified(kernel, &launch, &mut memory, 0).expect("it launches") {

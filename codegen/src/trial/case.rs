@@ -29,7 +29,9 @@ use std::sync::Arc;
 /// use tilewright_codegen::verify::verify;
 ///
 /// fn scale(k: &Builder) {
-///     let (n, x, y) = (k.param::<u32>("n"), k.global::<f32>("x"), k.global::<f32>("y"));
+///     let n = k.param::<u32>("n");
+///     let x = k.global::<f32>("x");
+///     let y = k.global::<f32>("y");
 ///     let i = k.block_id() * 128 + k.tid();
 ///     k.when(i.lt(n), || y.at(i).store(x.at(i).load() / 3.0));
 /// }

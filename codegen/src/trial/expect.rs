@@ -48,7 +48,8 @@ enum Law {
 
 impl Expected {
     fn new<T: TrialElement>(len: usize, law: Law) -> Expected {
-        let (size, floating) = (size_of::<T>(), T::DTYPE.is_float());
+        let size = size_of::<T>();
+        let floating = T::DTYPE.is_float();
         Expected { len, size, floating, float: float(T::DTYPE), read: reader::<T>(), law }
     }
 
@@ -76,7 +77,8 @@ impl Expected {
     /// Judges what was found.
     pub(super) fn judge(&self, name: &str, found: &[u8]) -> Compared {
         let mut verdict = Compared::new(name, self.len);
-        let (mut difference, mut norm) = (0.0f64, 0.0f64);
+        let mut difference = 0.0f64;
+        let mut norm = 0.0f64;
         for (index, bytes) in found.chunks(self.size).enumerate() {
             let value = (self.read)(bytes);
             let (expected, right) = match &self.law {
@@ -115,7 +117,9 @@ impl Expected {
             Law::Any => f64::NAN,
         };
         let first = Some(Mismatch { index, found: None, expected });
-        let (wrong, max_error, relative_error) = (1, f64::INFINITY, f64::INFINITY);
+        let wrong = 1;
+        let max_error = f64::INFINITY;
+        let relative_error = f64::INFINITY;
         Compared { wrong, first, max_error, relative_error, ..Compared::new(name, self.len) }
     }
 }
@@ -148,7 +152,9 @@ impl fmt::Display for Compared {
         match &self.first {
             None => write!(f, "{}: {} elements, max error {:.1e}", self.name, self.elements, self.max_error),
             Some(first) => {
-                let (name, wrong, elements) = (&self.name, self.wrong, self.elements);
+                let name = &self.name;
+                let wrong = self.wrong;
+                let elements = self.elements;
                 write!(f, "{name}: {wrong} of {elements} elements are wrong, the first {first}")
             }
         }

@@ -22,7 +22,8 @@
 //! let sums: Vec<f32> = x.chunks(1000).map(|row| row.iter().sum()).collect();
 //!
 //! let mut trial = Trial::new(kernel, 2).note("2 rows of 1000");
-//! let (x, out) = (trial.input("x", &x), trial.output("out", Expected::exact(&sums)));
+//! let x = trial.input("x", &x);
+//! let out = trial.output("out", Expected::exact(&sums));
 //! let trial = trial.pass(1000u32).pass(x).pass(out);
 //!
 //! for seed in 0..3 {

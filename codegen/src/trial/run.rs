@@ -75,7 +75,8 @@ impl Trial {
             });
             let passed = first.and_then(|index| Some((index, kernel.params.get(index)?.name.clone())));
             if passed.as_ref().is_none_or(|(_, name)| *name != memory.name) {
-                let (kernel, buffer) = (kernel.name.clone(), memory.name.clone());
+                let kernel = kernel.name.clone();
+                let buffer = memory.name.clone();
                 return Err(DeviceError::BufferName { kernel, buffer, passed });
             }
             let param = first.and_then(|index| Some((index, kernel.params.get(index)?)));
@@ -83,7 +84,9 @@ impl Trial {
                 && param.elements.iter().all(|ty| ty.is_float())
                 && !takes(&param.elements, found)
             {
-                let (kernel, name, expected) = (kernel.name.clone(), param.name.clone(), param.elements.clone());
+                let kernel = kernel.name.clone();
+                let name = param.name.clone();
+                let expected = param.elements.clone();
                 return Err(DeviceError::ArgElement { kernel, index, name, expected, found });
             }
         }

@@ -8,7 +8,8 @@ use crate::ir::{Addr, CopyOp, Operand, OperandSlot, Stmt, Ty, TyClass};
 /// Copies have the sizes and coordinates that the hardware copies. What operands of a name have in
 /// common is a rule of all rows with such an operand.
 pub(super) fn verify_copy(faults: &mut Faults<'_>, stmt: &Stmt, op: &CopyOp) {
-    let (mut to, mut completes) = (None, None);
+    let mut to = None;
+    let mut completes = None;
     op.visit(&mut |spec, slot| match (spec.name, slot) {
         ("bytes", OperandSlot::Use(bytes)) => sixteens(faults, stmt, bytes),
         ("at", OperandSlot::Uses(at)) => axes(faults, stmt, at),
@@ -64,7 +65,8 @@ fn reduces(faults: &mut Faults<'_>, stmt: &Stmt, op: AtomOp, ty: Ty, cluster: bo
 
 /// The mbarrier of a load lies in the same space as its destination.
 fn completes_there(faults: &mut Faults<'_>, stmt: &Stmt, dst: Addr, bar: Addr) {
-    let (to, at) = (faults.kernel.type_of(dst.base), faults.kernel.type_of(bar.base));
+    let to = faults.kernel.type_of(dst.base);
+    let at = faults.kernel.type_of(bar.base);
     faults.require(to == at, stmt, || ErrorKind::IllegalChoice {
         what: "a load completes on an mbarrier of the block that it writes to: name both in shared, or both in cluster",
     });

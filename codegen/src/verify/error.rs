@@ -274,7 +274,8 @@ fn not_visible(recorded: Option<Src>) -> String {
 }
 
 fn span(limit: Limit, target: Arch) -> String {
-    let (range, step) = (limit.range(target), limit.step());
+    let range = limit.range(target);
+    let step = limit.step();
     let unit = if limit.unit().is_empty() { String::new() } else { format!(" {}", limit.unit()) };
     let multiple = if step > 1 { format!(", a multiple of {step}") } else { String::new() };
     format!("{} to {}{unit}{multiple}", range.start(), range.end())

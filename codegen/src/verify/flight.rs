@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 /// The mistakes are reported once per statement.
 pub(super) fn verify_flight(faults: &mut Faults<'_>) {
     let kernel = faults.kernel;
-    let (mut uses, mut fragments) = (false, BTreeSet::new());
+    let mut uses = false;
+    let mut fragments = BTreeSet::new();
     kernel.walk(&mut |stmt| {
         uses |= matches!(&stmt.op, StmtKind::Inst(Inst::Mma(MmaOp::WgmmaSs { .. } | MmaOp::WgmmaRs { .. })));
         if let StmtKind::Inst(Inst::Mma(MmaOp::WgmmaRs { a, .. })) = &stmt.op {

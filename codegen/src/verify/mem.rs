@@ -118,7 +118,8 @@ pub(super) fn verify_place(faults: &mut Faults<'_>, stmt: &Stmt, inst: &Inst, kn
         let Some(origin) = known.addr(addr).place else { continue };
         let Some(alloc) = faults.kernel.alloc(origin.alloc) else { continue };
         if matches!(alloc.kind, SharedKind::Mbarriers(_)) {
-            let (holds, remedy) = ("mbarriers", "access it by mbarrier instructions alone");
+            let holds = "mbarriers";
+            let remedy = "access it by mbarrier instructions alone";
             faults.at(stmt, ErrorKind::WrongKind { name: alloc.name.clone(), holds, remedy });
             continue;
         }

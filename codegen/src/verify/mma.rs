@@ -48,7 +48,8 @@ fn counted(faults: &mut Faults<'_>, stmt: &Stmt, operand: &'static str, what: &s
 fn accumulator(faults: &mut Faults<'_>, stmt: &Stmt, acc: Regs, what: &str, count: u32, elem: Elem) {
     counted(faults, stmt, "acc", what, acc.len as usize, count);
     let Some(var) = faults.kernel.vars.get(acc.var.index()) else { return };
-    let (found, expected) = (var.ty, elem.register());
+    let found = var.ty;
+    let expected = elem.register();
     faults.require(found == expected, stmt, || ErrorKind::WrongType { operand: "acc", found, expected });
 }
 
@@ -82,7 +83,8 @@ fn pattern(faults: &mut Faults<'_>, stmt: &Stmt, operand: &'static str, known: K
     };
     let (Some(swizzle), Some(base)) = (field(62, 2), field(49, 3)) else { return };
     let Some(span) = [None, Some(128), Some(64), Some(32)][swizzle as usize] else { return };
-    let (period, low) = (8 * span, known.narrowed(14));
+    let period = 8 * span;
+    let low = known.narrowed(14);
     // The field is the address over 16.
     let start = (low.moved(-8 * base as i64).value << 4) % period;
     faults.require(start < span, stmt, || ErrorKind::SwizzleBase {
@@ -97,7 +99,9 @@ fn pattern(faults: &mut Faults<'_>, stmt: &Stmt, operand: &'static str, known: K
 pub(super) fn verify_control(faults: &mut Faults<'_>, stmt: &Stmt, op: &ControlOp) {
     match op {
         ControlOp::SetMaxNReg { count: RegCount(found), .. } => {
-            let (limit, found, target) = (Limit::MaxNReg, *found, faults.kernel.arch);
+            let limit = Limit::MaxNReg;
+            let found = *found;
+            let target = faults.kernel.arch;
             faults.require(limit.allows(target, found), stmt, || ErrorKind::BeyondLimit { limit, found, target });
             let stated = faults.kernel.launch.min_blocks.is_some();
             faults.require(stated, stmt, || ErrorKind::RegistersNotStated);

@@ -89,19 +89,23 @@ fn arrives(faults: &mut Faults<'_>, stmt: &Stmt, scope: BarScope) {
 /// Every mbarrier that is used is initialised somewhere, and is an mbarrier.
 pub(super) fn verify_mbarriers(faults: &mut Faults<'_>) {
     let known = Knowledge::of(faults.kernel);
-    let (mut initialised, mut used) = (BTreeSet::<SharedId>::new(), Vec::new());
+    let mut initialised = BTreeSet::<SharedId>::new();
+    let mut used = Vec::new();
     for stmt in faults.statements() {
         let StmtKind::Inst(inst) = &stmt.op else { continue };
         for bar in inst.mbarriers() {
             let Some(origin) = known.addr(bar).place else { continue };
             let Some(alloc) = faults.kernel.alloc(origin.alloc) else { continue };
             if alloc.kind == SharedKind::Data {
-                let (holds, remedy) = ("data", "declare it as mbarriers");
+                let holds = "data";
+                let remedy = "declare it as mbarriers";
                 faults.at(stmt, ErrorKind::WrongKind { name: alloc.name.clone(), holds, remedy });
             } else if let Some(start) = origin.offset
                 && (start < 0 || start + 8 > i64::from(alloc.bytes))
             {
-                let (name, end, bytes) = (alloc.name.clone(), start + 8, alloc.bytes);
+                let name = alloc.name.clone();
+                let end = start + 8;
+                let bytes = alloc.bytes;
                 faults.at(stmt, ErrorKind::OutOfBounds { name, start, end, bytes });
             }
             if matches!(inst, Inst::Sync(SyncOp::MbarInit { .. })) {

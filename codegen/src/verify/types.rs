@@ -122,7 +122,8 @@ fn instruction(faults: &mut Faults<'_>, stmt: &Stmt, inst: &Inst, scope: &mut Sc
 
 /// The target has the instruction.
 fn supported(faults: &mut Faults<'_>, stmt: &Stmt, inst: &Inst) {
-    let (row, target) = (inst.row(), faults.kernel.arch);
+    let row = inst.row();
+    let target = faults.kernel.arch;
     faults.require(row.needs.met_by(target), stmt, || ErrorKind::Unsupported {
         inst: row.mnemonic.into(),
         target,

@@ -295,7 +295,8 @@ fn mapped_words_are_seen_at_once_and_bounded() {
 #[test]
 fn events_measure_what_lies_between_them() {
     let (device, _) = device();
-    let (stream, other) = (device.stream().unwrap(), recorder::device().0.stream().unwrap());
+    let stream = device.stream().unwrap();
+    let other = recorder::device().0.stream().unwrap();
     let kernel = load(&device, signature(&[])).unwrap();
     let before = stream.record().unwrap();
     let work = kernel.work(1, &[]).unwrap();

@@ -22,9 +22,13 @@ fn exchange(devices: u32) -> Recorded {
 
 fn body(k: &Builder, devices: u32) {
     let inboxes: Vec<_> = (0..devices).map(|device| k.global::<u64>(&format!("inbox{device}"))).collect();
-    let (inbox, out) = (k.global::<u64>("inbox"), k.global::<u32>("out"));
-    let (rank, rounds, before) = (k.param::<u32>("rank"), k.param::<u32>("rounds"), k.param::<u32>("before"));
-    let (thread, threads) = (k.block_id() * THREADS + k.tid(), k.blocks() * THREADS);
+    let inbox = k.global::<u64>("inbox");
+    let out = k.global::<u32>("out");
+    let rank = k.param::<u32>("rank");
+    let rounds = k.param::<u32>("rounds");
+    let before = k.param::<u32>("before");
+    let thread = k.block_id() * THREADS + k.tid();
+    let threads = k.blocks() * THREADS;
     let sum = k.var(0u32);
     k.for_(0u32, rounds, |round| {
         let tag = before + round + 1;
@@ -64,7 +68,8 @@ fn value<'k>(rank: Val<'k, u32>, tag: Val<'k, u32>, thread: Val<'k, u32>) -> Val
 /// Runs `rounds` rounds, twice, on all devices; seconds of the second launch, by events of the
 /// first device.
 fn run(devices: &[Device], kernel: &Verified, blocks: u32, rounds: u32) -> Result<f64, DeviceError> {
-    let (count, threads) = (devices.len(), (blocks * THREADS) as usize);
+    let count = devices.len();
+    let threads = (blocks * THREADS) as usize;
     let streams = devices.iter().map(Device::stream).collect::<Result<Vec<_>, _>>()?;
     let kernels: Vec<Kernel> = devices.iter().map(|device| device.load(kernel)).collect::<Result<_, _>>()?;
     let inboxes = streams.iter().map(|s| s.buffer(&vec![0u64; 2 * count * threads])).collect::<Result<Vec<_>, _>>()?;
@@ -161,7 +166,8 @@ fn nccl_adds_up<T: Summed + PartialEq + std::fmt::Debug>(devices: &[Device], rou
         let from: Vec<_> = streams.iter().zip(&parts).map(|(stream, part)| stream.buffer(part).unwrap()).collect();
         let to: Vec<_> = devices.iter().map(|device| device.buffer::<T>(elements).unwrap()).collect();
         // What is there before is worth nothing.
-        let (again, sums) = (16, 2 * 16);
+        let again = 16;
+        let sums = 2 * 16;
         let work = |at: usize| -> Vec<Work> {
             let sum = || nccl.sum(&from[at], &to[at]).unwrap();
             (0..again).flat_map(|_| [Work::fill(&to[at], 0xff), sum(), sum()]).collect()

@@ -51,7 +51,8 @@ fn a_fault_carries_its_report_and_the_device_goes_on() {
     let device = open(40);
     let stream = device.stream().unwrap();
     let kernel = load(&device, block(32), increment);
-    let (word, fresh) = (stream.buffer(&[1u32]).unwrap(), device.buffer::<u32>(1).unwrap());
+    let word = stream.buffer(&[1u32]).unwrap();
+    let fresh = device.buffer::<u32>(1).unwrap();
     kernel.launch(&stream, 1, &[(&word).into()]).unwrap();
     let Err(DeviceError::Fault { kernel: name, seed, report }) = kernel.launch(&stream, 1, &[(&fresh).into()]) else {
         panic!("what it reads was never written")
@@ -67,7 +68,8 @@ fn what_was_written_is_known_from_launch_to_launch() {
     let device = open(0);
     let stream = device.stream().unwrap();
     let kernel = load(&device, block(32), |k| k.global::<u32>("y").at(k.tid()).store(k.tid()));
-    let (y, copy) = (device.buffer::<u32>(33).unwrap(), stream.buffer(&[0u32; 33]).unwrap());
+    let y = device.buffer::<u32>(33).unwrap();
+    let copy = stream.buffer(&[0u32; 33]).unwrap();
     let unwritten = |buffer: &str, offset| Err(DeviceError::Unwritten { buffer: buffer.into(), offset });
     kernel.launch(&stream, 1, &[(&y).into()]).unwrap();
     assert_eq!(stream.read(&y), unwritten("y", 128));
@@ -88,7 +90,8 @@ fn freed_memory_is_out_of_bounds() {
         let x = k.param::<u64>("address").to_global::<u32>();
         k.when(k.tid().eq(0), || x.store(x.load() + 1));
     });
-    let (first, _last) = (stream.buffer(&[1u32]).unwrap(), stream.buffer(&[1u32]).unwrap());
+    let first = stream.buffer(&[1u32]).unwrap();
+    let _last = stream.buffer(&[1u32]).unwrap();
     let address = first.address();
     drop(first);
     let error = kernel.launch(&stream, 1, &[address.into()]);

@@ -131,11 +131,14 @@ pub fn cases() -> Vec<Case> {
 }
 
 fn setp(k: &Builder) {
-    let (a, b) = (mine::<i32>(k, "a"), mine::<i32>(k, "b"));
-    let (c, d) = (mine::<u64>(k, "c"), mine::<u64>(k, "d"));
+    let a = mine::<i32>(k, "a");
+    let b = mine::<i32>(k, "b");
+    let c = mine::<u64>(k, "c");
+    let d = mine::<u64>(k, "d");
     keep(k, "s32", a.lt(b) ^ a.eq(b));
     keep(k, "u64", c.le(d) ^ c.ne(d) ^ c.gt(7) ^ c.ge(d));
-    let (x, y) = (mine::<f32>(k, "x"), mine::<f32>(k, "y"));
+    let x = mine::<f32>(k, "x");
+    let y = mine::<f32>(k, "y");
     let mut odd = x.eq(y);
     for &cmp in Cmp::ALL {
         odd ^= x.compare(cmp, y);
@@ -159,7 +162,8 @@ fn select(k: &Builder) {
 
 /// Constants of every type, where PTX takes an immediate and where it does not.
 fn constants(k: &Builder) {
-    let (half, brain) = (f16::from_f32(1.5), bf16::from_f32(-2.0));
+    let half = f16::from_f32(1.5);
+    let brain = bf16::from_f32(-2.0);
     unary::<f16, _>(k, "f16", |x| x * half);
     unary::<bf16, _>(k, "bf16", |x| x.fma(brain, brain));
     unary::<F16x2, _>(k, "f16x2", |x| x * F16x2(half, half));

@@ -70,7 +70,8 @@ pub fn binary<'k, T: Scalar, U: Scalar>(
     name: &str,
     f: impl FnOnce(Val<'k, T>, Val<'k, T>) -> Val<'k, U>,
 ) {
-    let (x, y) = (mine::<T>(k, &format!("x_{name}")), mine::<T>(k, &format!("y_{name}")));
+    let x = mine::<T>(k, &format!("x_{name}"));
+    let y = mine::<T>(k, &format!("y_{name}"));
     out::<U>(k, &format!("out_{name}")).store(f(x, y));
 }
 

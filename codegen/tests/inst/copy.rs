@@ -15,8 +15,10 @@ pub fn cases() -> Vec<Case> {
 fn copies() -> Vec<Case> {
     vec![
         Case::new("cp_async", |k| {
-            let (x, s) = (k.global::<u32>("x"), k.shared::<u32>("s", 32 * 4));
-            let (from, to) = (x.at(k.tid() * 4), s.at(k.tid() * 4));
+            let x = k.global::<u32>("x");
+            let s = k.shared::<u32>("s", 32 * 4);
+            let from = x.at(k.tid() * 4);
+            let to = s.at(k.tid() * 4);
             to.cp_async(from);
             to.cp_async_as(from, CpBytes::B16, CpCache::Ca, Some(k.param::<u32>("n")));
             k.cp_async_commit();
@@ -28,7 +30,8 @@ fn copies() -> Vec<Case> {
             out::<u32>(k, "out").store(s.at(k.tid()).load());
         }),
         Case::new("cp_async_mbarrier", |k| {
-            let (x, s) = (k.global::<u32>("x"), k.shared::<u32>("s", 32 * 4));
+            let x = k.global::<u32>("x");
+            let s = k.shared::<u32>("s", 32 * 4);
             let bar = initialised(k, 32);
             s.at(k.tid() * 4).cp_async(x.at(k.tid() * 4));
             bar.arrive_after_cp_async(k, NoInc::Yes);
@@ -38,7 +41,8 @@ fn copies() -> Vec<Case> {
             bar.wait(1);
         }),
         Case::new("bulk", |k| {
-            let (x, s) = (k.global::<u32>("x"), k.shared_aligned::<u32>("s", 256, 128));
+            let x = k.global::<u32>("x");
+            let s = k.shared_aligned::<u32>("s", 256, 128);
             let bar = initialised(k, 1);
             k.when(k.tid().eq(0), || {
                 x.bulk_prefetch(1024);
@@ -55,7 +59,8 @@ fn copies() -> Vec<Case> {
         })
         .since(Arch::Sm90a),
         Case::new("bulk_cluster", |k| {
-            let (x, s) = (k.global::<u32>("x"), k.shared_aligned::<u32>("s", 256, 128));
+            let x = k.global::<u32>("x");
+            let s = k.shared_aligned::<u32>("s", 256, 128);
             let bar = initialised(k, 1);
             k.cluster_sync();
             k.when(k.tid().eq(0), || {
@@ -75,9 +80,11 @@ fn copies() -> Vec<Case> {
 fn tensors() -> Vec<Case> {
     vec![
         Case::new("tensor", |k| {
-            let (a, s) = (k.tensor_map("a"), k.shared_aligned::<bf16>("s", 64 * 64, 1024));
+            let a = k.tensor_map("a");
+            let s = k.shared_aligned::<bf16>("s", 64 * 64, 1024);
             let bar = initialised(k, 1);
-            let (i, j) = (k.block_id().cast::<i32>() * 64, k.lit(0i32));
+            let i = k.block_id().cast::<i32>() * 64;
+            let j = k.lit(0i32);
             k.when(k.tid().eq(0), || {
                 a.prefetch_map();
                 bar.arrive_expect_tx(3 * 8192);
@@ -96,7 +103,8 @@ fn tensors() -> Vec<Case> {
         })
         .since(Arch::Sm90a),
         Case::new("tensor_of_one_or_five_axes", |k| {
-            let (a, s) = (k.tensor_map("a"), k.shared_aligned::<bf16>("s", 64 * 64, 1024));
+            let a = k.tensor_map("a");
+            let s = k.shared_aligned::<bf16>("s", 64 * 64, 1024);
             let bar = initialised(k, 1);
             let j = k.lit(0i32);
             k.when(k.tid().eq(0), || {
@@ -133,7 +141,8 @@ fn reductions() -> Vec<Case> {
         .since(Arch::Sm90a),
         Case::new("reduce_cluster", |k| {
             let s = k.shared_aligned::<u32>("s", 256, 128);
-            let (bar, other) = (initialised(k, 1), k.cluster_rank() ^ 1);
+            let bar = initialised(k, 1);
+            let other = k.cluster_rank() ^ 1;
             s.at(k.tid() * 8).store_vec([k.tid(); 4]);
             s.at(k.tid() * 8 + 4).store_vec([k.tid(); 4]);
             k.fence_proxy_async(ProxyFence::Shared);
@@ -145,10 +154,12 @@ fn reductions() -> Vec<Case> {
                     s.at(4 * i).bulk_reduce_send(op, s.at(128 + 4 * i).on(other), 16, bar.on(other));
                 }
                 for (i, op) in (0..).zip([Add, Min, Max]) {
-                    let (from, to) = (s.cast::<i32>().at(4 * i), s.cast::<i32>().at(160 + 4 * i));
+                    let from = s.cast::<i32>().at(4 * i);
+                    let to = s.cast::<i32>().at(160 + 4 * i);
                     from.bulk_reduce_send(op, to.on(other), 16, bar.on(other));
                 }
-                let (from, to) = (s.cast::<u64>(), s.cast::<u64>().at(96));
+                let from = s.cast::<u64>();
+                let to = s.cast::<u64>().at(96);
                 from.bulk_reduce_send(Add, to.on(other), 16, bar.on(other));
             });
             bar.wait(0);
@@ -162,7 +173,8 @@ fn reductions() -> Vec<Case> {
 
 /// Each operation on a run of 16 bytes of its own.
 fn reduce<T: Scalar>(k: &Builder, ops: &[AtomOp]) {
-    let (sums, x) = (k.global::<T>(&format!("sums_{}", T::TY)), k.global::<T>(&format!("x_{}", T::TY)));
+    let sums = k.global::<T>(&format!("sums_{}", T::TY));
+    let x = k.global::<T>(&format!("x_{}", T::TY));
     let own = k.shared_aligned::<T>("own", 512 / T::TY.bytes(), 16);
     own.cast::<u32>().at(k.tid() * 4).store_vec(x.cast::<u32>().at(k.tid() * 4).load_vec::<4>());
     k.fence_proxy_async(ProxyFence::Shared);

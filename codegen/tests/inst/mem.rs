@@ -41,7 +41,8 @@ pub fn cases() -> Vec<Case> {
             }
         }),
         Case::new("policies", |k| {
-            let (x, y) = (k.global::<u32>("x"), k.global::<u32>("y"));
+            let x = k.global::<u32>("x");
+            let y = k.global::<u32>("y");
             for (i, &eviction) in Eviction::ALL.iter().enumerate() {
                 let policy = k.policy(eviction);
                 let v = x.at(k.tid()).at(i).load_as::<1>(Load::WEAK.policy(policy));
@@ -54,7 +55,8 @@ pub fn cases() -> Vec<Case> {
             }
         }),
         Case::new("orders", |k| {
-            let (x, s) = (k.global::<u32>("x").at(k.tid()), k.shared::<u64>("s", 32).at(k.tid()));
+            let x = k.global::<u32>("x").at(k.tid());
+            let s = k.shared::<u64>("s", 32).at(k.tid());
             for order in [LdOrder::Volatile, LdOrder::Relaxed(Scope::Gpu), LdOrder::Acquire(Scope::Sys)] {
                 let [v] = x.load_as(Load::WEAK.order(order));
                 s.store_relaxed(v.cast::<u64>(), Scope::Cta);
@@ -84,7 +86,8 @@ pub fn cases() -> Vec<Case> {
         })
         .since(Arch::Sm90a),
         Case::new("cas", |k| {
-            let (x, s) = (k.global::<u32>("x"), k.shared::<u64>("s", 32).at(k.tid()));
+            let x = k.global::<u32>("x");
+            let s = k.shared::<u64>("s", 32).at(k.tid());
             let old = x.at(k.tid()).compare_swap(0, k.tid(), AtomOrder::AcqRel(Scope::Gpu));
             s.store(7);
             out::<u64>(k, "out").store(s.compare_swap(7, old.cast::<u64>(), AtomOrder::Relaxed(Scope::Cta)));
@@ -113,14 +116,16 @@ pub fn cases() -> Vec<Case> {
 }
 
 fn copy<T: Scalar, const N: usize>(k: &Builder, name: &str) {
-    let (x, y) = (k.global::<T>(&format!("x_{name}")), k.global::<T>(&format!("y_{name}")));
+    let x = k.global::<T>(&format!("x_{name}"));
+    let y = k.global::<T>(&format!("y_{name}"));
     let i = k.tid() * N as u32;
     y.at(i).store_vec(x.at(i).load_vec::<N>());
 }
 
 /// In loops, followed by a vote: the instructions of an operation may make lanes diverge.
 fn atom_shared(k: &Builder) {
-    let (s, t) = (k.shared::<f32>("s", 32).at(k.tid()), k.shared::<u64>("t", 32).at(k.tid()));
+    let s = k.shared::<f32>("s", 32).at(k.tid());
+    let t = k.shared::<u64>("t", 32).at(k.tid());
     s.store(1.0);
     t.store(7);
     let votes = k.var(0u32);
@@ -139,7 +144,9 @@ fn atom_shared(k: &Builder) {
 
 fn atom(k: &Builder) {
     let order = AtomOrder::Relaxed(Scope::Gpu);
-    let (u, s, w) = (k.global::<u32>("u"), k.global::<i32>("s"), k.global::<u64>("w"));
+    let u = k.global::<u32>("u");
+    let s = k.global::<i32>("s");
+    let w = k.global::<u64>("w");
     for (i, &op) in AtomOp::ALL.iter().enumerate() {
         let old = u.at(i).atom(op, k.tid(), order);
         out::<u32>(k, op.name()).store(old);

@@ -10,7 +10,8 @@ use tilewright_codegen::ir::{Elem, MmaAtom, WgmmaAtom, WgmmaKind};
 pub fn cases() -> Vec<Case> {
     vec![
         Case::new("ldmatrix", |k| {
-            let (s, x) = (k.shared::<bf16>("s", 8 * 32), k.global::<u32>("x"));
+            let s = k.shared::<bf16>("s", 8 * 32);
+            let x = k.global::<u32>("x");
             let row = s.at(k.lane() * 8);
             let [a] = row.ldmatrix(Trans::No);
             let [b, c] = row.ldmatrix(Trans::Yes);
@@ -18,7 +19,8 @@ pub fn cases() -> Vec<Case> {
             x.at(k.lane()).store(a + b + c + d + e + f + g);
         }),
         Case::new("stmatrix", |k| {
-            let (s, x) = (k.shared::<bf16>("s", 8 * 32), mine::<u32>(k, "x"));
+            let s = k.shared::<bf16>("s", 8 * 32);
+            let x = mine::<u32>(k, "x");
             let row = s.at(k.lane() * 8);
             row.stmatrix([x], Trans::Yes);
             row.stmatrix([x, x], Trans::No);

@@ -21,7 +21,8 @@ const MACHINES_OWN: [&str; 4] = ["clock", "special", "activemask", "pointers"];
 /// parameters.
 fn results(device: &Device, kernel: &Verified) -> Result<Vec<Vec<u8>>, DeviceError> {
     let stream = device.stream()?;
-    let (mut buffers, mut args) = (Vec::new(), Vec::new());
+    let mut buffers = Vec::new();
+    let mut args = Vec::new();
     let mut draw = Draw::new(11);
     for param in &kernel.kernel().params {
         args.push(match param.kind {
@@ -73,7 +74,8 @@ fn bounded(kernel: &Kernel) -> bool {
 #[test]
 fn cases_compute_the_same_everywhere() {
     let others = devices(3);
-    let (mut same, mut left) = (0, Vec::new());
+    let mut same = 0;
+    let mut left = Vec::new();
     for case in cases().filter(|case| case.on(Arch::Sm90a)) {
         let name = case.name;
         let kernel = verify(case.record(Arch::Sm90a)).unwrap_or_else(|errors| panic!("{errors}"));

@@ -21,7 +21,8 @@ pub fn cases() -> Vec<Case> {
             first.to_global::<u32>().at(k.tid()).store(later + any);
         }),
         Case::new("shared", |k| {
-            let (a, b) = (k.shared::<f32>("a", 32), k.shared_aligned::<f32>("b", 64, 128));
+            let a = k.shared::<f32>("a", 32);
+            let b = k.shared_aligned::<f32>("b", 64, 128);
             a.at(k.tid()).store(1.0);
             b.at(k.tid() + 32).store(2.0);
             out::<f32>(k, "out").store(a.at(k.tid()).load() + b.at(k.tid()).at(32).load());
@@ -52,7 +53,8 @@ pub fn cases() -> Vec<Case> {
         }),
         Case::new("pointers", |k| {
             let x = k.global::<f32>("x");
-            let (i, j) = (k.tid(), k.param::<i32>("j"));
+            let i = k.tid();
+            let j = k.param::<i32>("j");
             let y = x.at(i).at(-1).at(j).at_byte(4);
             out::<u64>(k, "address").store(y.at(k.param::<u64>("n")).address());
             let s = k.shared::<f32>("s", 32);
@@ -70,7 +72,9 @@ pub fn cases() -> Vec<Case> {
         .since(Arch::Sm90a),
         Case::new("registers", |k| {
             let sum = k.var(0u32);
-            let (flag, half, wide) = (k.var(true), k.var(bf16::from_f32(1.0)), k.regs(4, 0.25f64));
+            let flag = k.var(true);
+            let half = k.var(bf16::from_f32(1.0));
+            let wide = k.regs(4, 0.25f64);
             k.for_(0, k.param::<u32>("n"), |i| {
                 sum.set(sum.get() + i);
                 flag.set(i.lt(5));

@@ -81,8 +81,10 @@ fn u32_arg(value: u32) -> Arg {
 fn saxpy() -> (Memory, Launch, Expect) {
     let mut memory = Memory::new();
     let n = 300;
-    let (x, y) = (numbers(n), numbers(n + 5)[5..].to_vec());
-    let (xp, yp) = (memory.upload("x", &x), memory.upload("y", &y));
+    let x = numbers(n);
+    let y = numbers(n + 5)[5..].to_vec();
+    let xp = memory.upload("x", &x);
+    let yp = memory.upload("y", &y);
     let args = vec![u32_arg(n as u32), Arg::Scalar(Const::f32(2.0)), Arg::Ptr(xp), Arg::Ptr(yp)];
     let values = x.iter().zip(&y).map(|(x, y)| 2.0 * x + y).collect();
     (memory, Launch::new([2, 1, 1], args), Expect::exact(yp, values))
@@ -90,9 +92,11 @@ fn saxpy() -> (Memory, Launch, Expect) {
 
 fn block_sum() -> (Memory, Launch, Expect) {
     let mut memory = Memory::new();
-    let (n, blocks) = (700, 2);
+    let n = 700;
+    let blocks = 2;
     let x = numbers(n * blocks);
-    let (xp, out) = (memory.upload("x", &x), memory.alloc("out", blocks * 4));
+    let xp = memory.upload("x", &x);
+    let out = memory.alloc("out", blocks * 4);
     let args = vec![u32_arg(n as u32), Arg::Ptr(xp), Arg::Ptr(out)];
     let values = x.chunks(n).map(|row| row.iter().sum()).collect();
     (memory, Launch::new([blocks as u32, 1, 1], args), Expect::exact(out, values))
@@ -102,7 +106,8 @@ fn transpose() -> (Memory, Launch, Expect) {
     let mut memory = Memory::new();
     let n = 64;
     let x = numbers(n * n);
-    let (xp, y) = (memory.upload("x", &x), memory.alloc("y", n * n * 4));
+    let xp = memory.upload("x", &x);
+    let y = memory.alloc("y", n * n * 4);
     let args = vec![u32_arg(n as u32), Arg::Ptr(xp), Arg::Ptr(y)];
     let values = (0..n * n).map(|i| x[i % n * n + i / n]).collect();
     (memory, Launch::new([2, 2, 1], args), Expect::exact(y, values))
@@ -112,7 +117,8 @@ fn pipeline() -> (Memory, Launch, Expect) {
     let mut memory = Memory::new();
     let tiles = 7;
     let x = numbers(512 * tiles);
-    let (xp, out) = (memory.upload("x", &x), memory.alloc("out", 512 * 4));
+    let xp = memory.upload("x", &x);
+    let out = memory.alloc("out", 512 * 4);
     let args = vec![u32_arg(tiles as u32), Arg::Ptr(xp), Arg::Ptr(out)];
     let values = (0..512).map(|c| x.chunks(512).map(|tile| tile[511 - c]).sum()).collect();
     (memory, Launch::new([1, 1, 1], args), Expect::exact(out, values))
@@ -120,9 +126,11 @@ fn pipeline() -> (Memory, Launch, Expect) {
 
 fn bulk_ring() -> (Memory, Launch, Expect) {
     let mut memory = Memory::new();
-    let (tiles, blocks) = (9, 2);
+    let tiles = 9;
+    let blocks = 2;
     let x = numbers(1024 * tiles * blocks);
-    let (xp, out) = (memory.upload("x", &x), memory.alloc("out", 1024 * 4 * blocks));
+    let xp = memory.upload("x", &x);
+    let out = memory.alloc("out", 1024 * 4 * blocks);
     let args = vec![u32_arg(tiles as u32), Arg::Ptr(xp), Arg::Ptr(out)];
     let values = x
         .chunks(1024 * tiles)
@@ -133,9 +141,11 @@ fn bulk_ring() -> (Memory, Launch, Expect) {
 
 fn tensor_tile() -> (Memory, Launch, Expect) {
     let mut memory = Memory::new();
-    let (rows, columns) = (32u64, 64u64);
+    let rows = 32u64;
+    let columns = 64u64;
     let x = numbers((rows * columns) as usize);
-    let (xp, y) = (memory.upload("x", &x), memory.alloc("y", x.len() * 4));
+    let xp = memory.upload("x", &x);
+    let y = memory.alloc("y", x.len() * 4);
     let map = |at| {
         Arg::TensorMap(TensorMapDescriptor::plain(
             at,
@@ -157,8 +167,11 @@ fn product(a: &[bf16], b: &[bf16], k: usize) -> Vec<f32> {
 
 fn mma_tile() -> (Memory, Launch, Expect) {
     let mut memory = Memory::new();
-    let (a, b) = (brains(16 * 64), brains(8 * 64 + 3)[3..].to_vec());
-    let (ap, bp, c) = (memory.upload("a", &a), memory.upload("b", &b), memory.alloc("c", 16 * 8 * 4));
+    let a = brains(16 * 64);
+    let b = brains(8 * 64 + 3)[3..].to_vec();
+    let ap = memory.upload("a", &a);
+    let bp = memory.upload("b", &b);
+    let c = memory.alloc("c", 16 * 8 * 4);
     let launch = Launch::new([1, 1, 1], vec![Arg::Ptr(ap), Arg::Ptr(bp), Arg::Ptr(c)]);
     (memory, launch, Expect::exact(c, product(&a, &b, 64)))
 }
@@ -171,8 +184,11 @@ fn tile_map(address: u64, rows: u64, k: u64) -> Arg {
 
 fn wgmma_tile() -> (Memory, Launch, Expect) {
     let mut memory = Memory::new();
-    let (a, b) = (brains(64 * 64), brains(128 * 64 + 3)[3..].to_vec());
-    let (ap, bp, c) = (memory.upload("a", &a), memory.upload("b", &b), memory.alloc("c", 64 * 128 * 4));
+    let a = brains(64 * 64);
+    let b = brains(128 * 64 + 3)[3..].to_vec();
+    let ap = memory.upload("a", &a);
+    let bp = memory.upload("b", &b);
+    let c = memory.alloc("c", 64 * 128 * 4);
     let launch = Launch::new([1, 1, 1], vec![tile_map(ap, 64, 64), tile_map(bp, 128, 64), Arg::Ptr(c)]);
     (memory, launch, Expect::exact(c, product(&a, &b, 64)))
 }
@@ -181,7 +197,8 @@ fn multicast() -> (Memory, Launch, Expect) {
     let mut memory = Memory::new();
     let clusters = 2;
     let x = numbers(1024 * clusters);
-    let (xp, out) = (memory.upload("x", &x), memory.alloc("out", 2 * x.len() * 4));
+    let xp = memory.upload("x", &x);
+    let out = memory.alloc("out", 2 * x.len() * 4);
     let launch = Launch::new([2 * clusters as u32, 1, 1], vec![Arg::Ptr(xp), Arg::Ptr(out)]);
     let values = (0..2 * x.len()).map(|i| x[i / 2048 * 1024 + i % 1024] + (i / 1024 % 2) as f32).collect();
     (memory, launch, Expect::exact(out, values))
@@ -191,8 +208,10 @@ fn grid_sum() -> (Memory, Launch, Expect) {
     let mut memory = Memory::new();
     let blocks = 3;
     let x: Vec<f32> = (0..128 * blocks).map(|i| ((i % 5) + 1) as f32).collect();
-    let (xp, parts) = (memory.upload("x", &x), memory.alloc("parts", 16 * blocks));
-    let (done, share) = (memory.zeros("done", 4), memory.alloc("share", x.len() * 4));
+    let xp = memory.upload("x", &x);
+    let parts = memory.alloc("parts", 16 * blocks);
+    let done = memory.zeros("done", 4);
+    let share = memory.alloc("share", x.len() * 4);
     let args = vec![u32_arg(0), Arg::Ptr(xp), Arg::Ptr(parts), Arg::Ptr(done), Arg::Ptr(share)];
     let total: f32 = x.iter().sum();
     (memory, Launch::new([blocks as u32, 1, 1], args), Expect::exact(share, x.iter().map(|v| v / total).collect()))
@@ -202,8 +221,11 @@ fn specialised() -> (Memory, Launch, Expect) {
     let mut memory = Memory::new();
     let steps = 16;
     let k = 64 * steps;
-    let (a, b) = (brains(64 * k), brains(128 * k + 3)[3..].to_vec());
-    let (ap, bp, c) = (memory.upload("a", &a), memory.upload("b", &b), memory.alloc("c", 64 * 128 * 4));
+    let a = brains(64 * k);
+    let b = brains(128 * k + 3)[3..].to_vec();
+    let ap = memory.upload("a", &a);
+    let bp = memory.upload("b", &b);
+    let c = memory.alloc("c", 64 * 128 * 4);
     let args = vec![u32_arg(steps as u32), tile_map(ap, 64, k as u64), tile_map(bp, 128, k as u64), Arg::Ptr(c)];
     (memory, Launch::new([1, 1, 1], args), Expect::exact(c, product(&a, &b, k)))
 }

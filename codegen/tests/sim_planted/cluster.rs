@@ -76,7 +76,8 @@ fn remote_arrive_missing(io: &Io<'_>, wrong: bool) {
 /// alone.
 fn remote_arrive_async(io: &Io<'_>, wrong: bool) {
     let k = io.k;
-    let (ready, tile) = (k.mbarriers("ready", 1), k.shared::<f32>("tile", 32));
+    let ready = k.mbarriers("ready", 1);
+    let tile = k.shared::<f32>("tile", 32);
     k.when(k.tid().eq(0), || {
         ready.init(32);
         k.fence_mbarrier_init();

@@ -123,7 +123,8 @@ fn reused() -> Vec<Plant> {
 /// A row of 128 floats fetched by its own threads, each four of them; read crosswise.
 fn cp_async(io: &Io<'_>, no_wait: bool, no_barrier: bool) {
     let k = io.k;
-    let (mine, n) = (k.tid() * 4, k.threads() * 4);
+    let mine = k.tid() * 4;
+    let n = k.threads() * 4;
     let tile = k.shared_aligned::<f32>("tile", n, 16);
     tile.at(mine).cp_async(io.x.at(mine));
     k.cp_async_commit();
@@ -290,7 +291,8 @@ fn bulk(io: &Io<'_>, bug: Bug) {
 /// A block that ends, where it ought not, while bytes are on their way to it.
 fn bulk_under_the_end(io: &Io<'_>, wrong: bool) {
     let k = io.k;
-    let (tile, arrived) = (k.shared_aligned::<f32>("tile", 256, 128), k.mbarriers("arrived", 1));
+    let tile = k.shared_aligned::<f32>("tile", 256, 128);
+    let arrived = k.mbarriers("arrived", 1);
     k.when(k.tid().eq(0), || {
         arrived.init(1);
         k.fence_mbarrier_init();
@@ -340,7 +342,8 @@ enum Reads {
 fn given_back(io: &Io<'_>, wrong: bool, reads: Reads) {
     let k = io.k;
     let tile: Ptr<'_, Shared, f32> = k.shared_aligned("tile", 128, 128);
-    let (full, empty) = (k.mbarriers("full", 1), k.mbarriers("empty", 1));
+    let full = k.mbarriers("full", 1);
+    let empty = k.mbarriers("empty", 1);
     k.when(k.tid().eq(0), || {
         full.init(1);
         empty.init(1);

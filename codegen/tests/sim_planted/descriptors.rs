@@ -32,7 +32,8 @@ fn swizzled(io: &Io<'_>, wrong: bool) {
     let rows = Descriptor { swizzle: SwizzleMode::B128, leading: 16, stride: 1024 };
     // 1.0 of `x` decides nothing that is known while recording.
     let padding = io.x.at(1).load().cast::<u32>() * if wrong { 128 } else { 1024 };
-    let (a, b) = (tile.at(1024).at(8).descriptor(rows), tile.at_byte(padding).descriptor(rows));
+    let a = tile.at(1024).at(8).descriptor(rows);
+    let b = tile.at_byte(padding).descriptor(rows);
     let acc = k.regs::<f32>(atom.acc_registers(), 0.0f32);
     k.wgmma_fence();
     acc.wgmma(atom, a, b, true, WgmmaOperands::K_MAJOR);
@@ -48,7 +49,8 @@ fn swizzled(io: &Io<'_>, wrong: bool) {
 fn multiply(io: &Io<'_>, [leading, stride, address]: [u32; 3]) {
     let k = io.k;
     let Some(atom) = WgmmaAtom::new(8, WgmmaKind::F32_BF16_BF16) else { return };
-    let (b, a) = (k.shared_aligned::<u32>("b", 64, 1024), k.shared_aligned::<u32>("a", 512, 1024));
+    let b = k.shared_aligned::<u32>("b", 64, 1024);
+    let a = k.shared_aligned::<u32>("a", 512, 1024);
     k.for_step(k.tid(), 512, 128u32, |i| a.at(i).store(0));
     k.when(k.tid().lt(64), || b.at(k.tid()).store(0));
     k.fence_proxy_async(ProxyFence::Shared);

@@ -63,7 +63,8 @@ impl Plant {
         let mut memory = Memory::new();
         let values: Vec<f32> = (0..4096).map(|i| i as f32).collect();
         let x = memory.upload_read_only("x", &values);
-        let (out, flags) = (memory.alloc("out", 4096 * 4), memory.zeros("flags", 64));
+        let out = memory.alloc("out", 4096 * 4);
+        let flags = memory.zeros("flags", 64);
         let args = |x| vec![Arg::Ptr(x), Arg::Ptr(out), Arg::Ptr(flags)];
         // Of several devices x begins with the device's number.
         let peers = (1..self.devices).map(|device| args(memory.upload_read_only("x", &[device as f32]))).collect();
@@ -108,7 +109,8 @@ fn the_right_kernels_raise_nothing() {
 #[test]
 fn planted_bugs_are_told_by_their_names() {
     let mut wrong = Vec::new();
-    let (mut rows, mut told) = (0, 0);
+    let mut rows = 0;
+    let mut told = 0;
     for plant in all() {
         let found: Vec<String> = match verify(plant.kernel(true)) {
             Ok(kernel) => {

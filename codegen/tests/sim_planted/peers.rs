@@ -119,7 +119,8 @@ fn overtaken(io: &Io<'_>, wrong: bool) {
 /// What a peer told one thread, this tells the other of its device: of that, the device's scope is
 /// enough.
 fn handed_on(io: &Io<'_>, wrong: bool) {
-    let (k, lane) = (io.k, io.k.tid() % 32);
+    let k = io.k;
+    let lane = io.k.tid() % 32;
     k.when(second(io) & lane.eq(0), || {
         let then = io.flags.at(1);
         k.if_else(

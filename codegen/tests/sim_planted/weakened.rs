@@ -73,7 +73,8 @@ pub fn table() -> Vec<Row> {
         });
         let mutant = mutant.unwrap_or_else(|| panic!("{} has no {mnemonic} {nth} that is {change}", case.name));
         let kernel = verify(mutant.kernel).expect("the verifier lets it pass");
-        let (mut caught, mut right) = (0, 0);
+        let mut caught = 0;
+        let mut right = 0;
         for seed in 0..20 {
             let (mut memory, launch, _) = (case.setup)();
             if let Outcome::Fault(fault) = sim::run(&kernel, &launch, &mut memory, seed).expect("it launches") {

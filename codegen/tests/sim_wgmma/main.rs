@@ -90,7 +90,8 @@ fn numbers(elem: Elem, count: usize, shift: usize) -> Vec<i32> {
 
 /// The word of an accumulator's register, as it is stored.
 fn store_words<T: Scalar>(k: &Builder, case: Case, a: Operand<'_>, b: Operand<'_>, out: &str) {
-    let (atom, depth) = (case.atom(), case.depth());
+    let atom = case.atom();
+    let depth = case.depth();
     let acc = k.regs_unset::<T>(atom.acc_registers());
     let steps = (depth * a.tile.size() / 32) as u32;
     let at = |operand: Operand<'_>, step: u32| operand.tile.part(depth, step as usize) as u32;
@@ -110,7 +111,8 @@ fn store_words<T: Scalar>(k: &Builder, case: Case, a: Operand<'_>, b: Operand<'_
     k.wgmma_wait(0);
     let out = k.global::<T>(out);
     let per = 32 / case.kind.elems().0.bits();
-    let (row, pair) = (k.warp() * 16 + k.lane() / 4, k.lane() % 4);
+    let row = k.warp() * 16 + k.lane() / 4;
+    let pair = k.lane() % 4;
     for i in 0..atom.acc_registers() {
         let value = i * per;
         let at = (row + 8 * (value / 2 % 2)) * ROWS as u32 + pair * 2 + value % 2 + 8 * (value / 4);
@@ -128,7 +130,8 @@ struct Operand<'k> {
 
 /// The four registers of A of an instruction, from rows of K in global memory.
 fn fragment<'k>(k: &'k Builder, a: Operand<'k>, depth: usize, step: u32) -> Vec<Val<'k, u32>> {
-    let (row, pitch) = (k.warp() * 16 + k.lane() / 4, (depth * a.tile.size() / 4) as u32);
+    let row = k.warp() * 16 + k.lane() / 4;
+    let pitch = (depth * a.tile.size() / 4) as u32;
     (0..4u32).map(|r| a.words.at((row + 8 * (r % 2)) * pitch + k.lane() % 4 + 4 * (r / 2) + 8 * step).load()).collect()
 }
 
@@ -202,7 +205,8 @@ fn trial(case: Case) -> Trial {
     let kernel = verified(case).unwrap_or_else(|errors| panic!("{case:?}: {errors}"));
     let values = [numbers(a.elem, ROWS * depth, 0), numbers(b.elem, ROWS * depth, 3)];
     let mut trial = Trial::new(kernel, 1).note(format!("{case:?}"));
-    let (mut pointers, mut maps) = (Vec::new(), Vec::new());
+    let mut pointers = Vec::new();
+    let mut maps = Vec::new();
     for (i, (tile, values)) in [a, b].into_iter().zip(&values).enumerate() {
         let rows = |i: usize, k: usize| (i * depth + k) * tile.size();
         let columns = |i: usize, k: usize| (k * ROWS + i) * tile.size();
@@ -235,7 +239,8 @@ fn trial(case: Case) -> Trial {
 fn product(case: Case, [a, b]: &[Vec<i32>; 2]) -> Expected {
     let depth = case.depth();
     let sum = |at: usize| -> i32 {
-        let (i, j) = (at / ROWS, at % ROWS);
+        let i = at / ROWS;
+        let j = at % ROWS;
         (0..depth).map(|k| a[i * depth + k] * b[j * depth + k]).sum()
     };
     let sums: Vec<f64> = (0..ROWS * ROWS).map(|at| sum(at).into()).collect();

@@ -58,14 +58,16 @@ impl Tile {
 
     /// Where row i's element k lies, in a tile that begins at a multiple of 1024.
     pub fn lies(self, depth: usize, i: usize, k: usize) -> usize {
-        let (span, size) = (self.span(), self.size());
+        let span = self.span();
+        let size = self.size();
         let (slow, fast) = if self.major == Major::K { (i, k * size) } else { (k, i * size) };
         let plain = fast / span * self.pitch(depth) + slow * span + fast % span;
         if span == 16 { plain } else { plain ^ (plain / 128 % (span / 16) * 16) }
     }
 
     pub fn descriptor(self, depth: usize) -> Descriptor {
-        let (group, pitch) = (8 * self.span() as u32, self.pitch(depth) as u32);
+        let group = 8 * self.span() as u32;
+        let pitch = self.pitch(depth) as u32;
         let (leading, stride) = match (self.major, self.swizzle) {
             (Major::K, SwizzleMode::None) => (pitch, group),
             (Major::Mn, SwizzleMode::None) => (group, pitch),

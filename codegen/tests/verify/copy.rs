@@ -10,7 +10,8 @@ use tilewright_codegen::ir::{Arch, CopyOp, Inst, StmtKind};
 #[test]
 fn cp_async_copies_what_it_can() {
     let said = twins(Arch::Sm80, block(32), |k, fault| {
-        let (x, s) = (k.global::<u32>("x"), k.shared::<u32>("s", 4));
+        let x = k.global::<u32>("x");
+        let s = k.shared::<u32>("s", 4);
         s.cp_async_as(x, CpBytes::B16, CpCache::Cg, Some(k.lit(if fault { 17 } else { 12 })));
         s.cp_async_as(x, CpBytes::B8, if fault { CpCache::Cg } else { CpCache::Ca }, None);
     });
@@ -23,7 +24,9 @@ fn cp_async_copies_what_it_can() {
 #[test]
 fn a_bulk_copy_moves_sixteens_to_blocks_of_the_cluster() {
     let said = twins(Arch::Sm90a, block(32).cluster(2), |k, fault| {
-        let (x, s, bar) = (k.global::<u32>("x"), k.shared_aligned::<u32>("s", 64, 128), k.mbarriers("bar", 1));
+        let x = k.global::<u32>("x");
+        let s = k.shared_aligned::<u32>("s", 64, 128);
+        let bar = k.mbarriers("bar", 1);
         bar.init(1);
         let mask = k.lit(if fault { 0b100u16 } else { 0b11 });
         s.bulk_load(x, if fault { 8 } else { 256 }, bar, Bulk::default().multicast(mask));
@@ -39,7 +42,9 @@ fn a_bulk_copy_moves_sixteens_to_blocks_of_the_cluster() {
 #[test]
 fn a_bulk_copy_stays_in_its_allocation() {
     let said = twins(Arch::Sm90a, block(32), |k, fault| {
-        let (x, s, bar) = (k.global::<u32>("x"), k.shared_aligned::<u32>("s", 64, 128), k.mbarriers("bar", 1));
+        let x = k.global::<u32>("x");
+        let s = k.shared_aligned::<u32>("s", 64, 128);
+        let bar = k.mbarriers("bar", 1);
         bar.init(1);
         s.at(if fault { 4 } else { 0 }).bulk_load(x, 256, bar, Bulk::default());
     });
@@ -49,7 +54,9 @@ fn a_bulk_copy_stays_in_its_allocation() {
 #[test]
 fn a_tensor_copy_has_coordinates_and_an_aligned_box() {
     let said = twins(Arch::Sm90a, block(32), |k, fault| {
-        let (map, s, bar) = (k.tensor_map("a"), k.shared_aligned::<bf16>("s", 64 * 64, 1024), k.mbarriers("bar", 1));
+        let map = k.tensor_map("a");
+        let s = k.shared_aligned::<bf16>("s", 64 * 64, 1024);
+        let bar = k.mbarriers("bar", 1);
         bar.init(1);
         let at = [k.lit(0i32); 6];
         s.at(if fault { 8 } else { 64 }).tensor_load(map, &at[..2], bar, Bulk::default());
@@ -70,9 +77,12 @@ fn a_tensor_copy_has_coordinates_and_an_aligned_box() {
 #[test]
 fn a_reduction_exists_for_its_type_and_place() {
     let said = twins(Arch::Sm90a, block(32).cluster(2), |k, fault| {
-        let (x, s, bar) = (k.global::<f32>("x"), k.shared_aligned::<f32>("s", 64, 128), k.mbarriers("bar", 1));
+        let x = k.global::<f32>("x");
+        let s = k.shared_aligned::<f32>("s", 64, 128);
+        let bar = k.mbarriers("bar", 1);
         bar.init(1);
-        let (words, doubles) = (s.cast::<u32>(), s.cast::<u64>());
+        let words = s.cast::<u32>();
+        let doubles = s.cast::<u64>();
         s.bulk_reduce(if fault { AtomOp::Max } else { AtomOp::Add }, x, 64);
         words.bulk_reduce(if fault { AtomOp::Exch } else { AtomOp::Xor }, x.cast(), if fault { 24 } else { 16 });
         if fault {
@@ -97,7 +107,9 @@ fn a_load_completes_where_it_writes() {
         Arch::Sm90a,
         block(32).cluster(2),
         |k| {
-            let (x, s, bar) = (k.global::<u32>("x"), k.shared_aligned::<u32>("s", 64, 128), k.mbarriers("bar", 1));
+            let x = k.global::<u32>("x");
+            let s = k.shared_aligned::<u32>("s", 64, 128);
+            let bar = k.mbarriers("bar", 1);
             bar.init(1);
             s.on(1).bulk_load(x, 256, bar.on(1), Bulk::default());
             bar.arrive();

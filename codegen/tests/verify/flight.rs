@@ -52,7 +52,8 @@ fn a_loop_fences_what_its_body_touched() {
 #[test]
 fn fragments_of_a_are_fenced_too() {
     let said = said(|k, fault| {
-        let (acc, x) = (k.regs(4, 0.0f32), k.global::<u32>("x"));
+        let acc = k.regs(4, 0.0f32);
+        let x = k.global::<u32>("x");
         let before = std::array::from_fn::<_, 4, _>(|i| x.at(i).load());
         k.wgmma_fence();
         let a = if fault { std::array::from_fn::<_, 4, _>(|i| x.at(i).load()) } else { before };
@@ -66,7 +67,8 @@ fn fragments_of_a_are_fenced_too() {
 #[test]
 fn registers_in_flight_are_not_touched() {
     let said = said(|k, fault| {
-        let (acc, out) = (k.regs(4, 0.0f32), k.global::<f32>("out"));
+        let acc = k.regs(4, 0.0f32);
+        let out = k.global::<f32>("out");
         k.wgmma_fence();
         multiply(k, acc);
         k.wgmma_commit();
@@ -80,7 +82,9 @@ fn registers_in_flight_are_not_touched() {
 #[test]
 fn another_group_may_stay_in_flight() {
     let said = said(|k, fault| {
-        let (first, second, out) = (k.regs(4, 0.0f32), k.regs(4, 0.0f32), k.global::<f32>("out"));
+        let first = k.regs(4, 0.0f32);
+        let second = k.regs(4, 0.0f32);
+        let out = k.global::<f32>("out");
         k.wgmma_fence();
         multiply(k, first);
         k.wgmma_commit();

@@ -31,7 +31,8 @@ fn a_vector_is_one_that_memory_has() {
 #[test]
 fn hints_are_for_weak_global_accesses() {
     let said = twins(Arch::Sm80, block(32), |k, fault| {
-        let (x, s) = (k.global::<u32>("x"), k.shared::<u32>("s", 32));
+        let x = k.global::<u32>("x");
+        let s = k.shared::<u32>("s", 32);
         let weak = Load::WEAK.cache(LdCache::Cg).prefetch(Prefetch::B128);
         let [v] = x.load_as(weak);
         x.store_as([v], Store::WEAK.cache(StCache::Cs));
@@ -71,7 +72,9 @@ fn ordered_accesses_are_whole_words() {
 fn an_atomic_operation_has_its_types() {
     let relaxed = AtomOrder::Relaxed(Scope::Gpu);
     let said = twins(Arch::Sm80, block(32), |k, fault| {
-        let (u, i, f) = (k.global::<u32>("u"), k.global::<i32>("i"), k.global::<f32>("f"));
+        let u = k.global::<u32>("u");
+        let i = k.global::<i32>("i");
+        let f = k.global::<f32>("f");
         _ = (u.atom(AtomOp::Inc, 1, relaxed), f.atom(AtomOp::Add, 1.0, relaxed));
         if fault {
             _ = f.atom(AtomOp::Max, 1.0, relaxed);
@@ -118,7 +121,8 @@ fn mbarriers_are_not_data() {
         Arch::Sm80,
         block(32),
         |k| {
-            let (bar, s) = (k.mbarriers("bar", 1), k.shared::<u32>("s", 1));
+            let bar = k.mbarriers("bar", 1);
+            let s = k.shared::<u32>("s", 1);
             bar.init(1);
             s.store(1);
         },
@@ -145,7 +149,8 @@ fn a_volatile_access_takes_no_policy() {
     let said = twins(Arch::Sm90a, block(32), |k, fault| {
         let x = k.global::<u32>("x");
         let policy = k.policy(Eviction::First);
-        let (load, store) = (Load::WEAK.policy(policy), Store::WEAK.policy(policy));
+        let load = Load::WEAK.policy(policy);
+        let store = Store::WEAK.policy(policy);
         let [v] = x.load_as(load);
         x.store_as([v], store);
         if fault {

@@ -15,7 +15,8 @@ fn words<const N: usize>(k: &Builder) -> [Val<'_, u32>; N] {
 fn a_fragment_has_the_registers_of_its_atom() {
     let said = twins(Arch::Sm80, block(32), |k, fault| {
         let acc = k.regs(4, 0.0f32);
-        let (a, b) = (words::<4>(k), words::<2>(k));
+        let a = words::<4>(k);
+        let b = words::<2>(k);
         if fault {
             acc.run(0, 2).mma(MmaAtom::M16N8K16_F32_BF16_BF16, &a[..2], &b);
             k.regs(4, 0i32).mma(MmaAtom::M16N8K16_F32_BF16_BF16, &a, &[k.global::<bf16>("h").load(); 2]);
@@ -144,7 +145,8 @@ fn a_remark_is_one_line() {
 #[test]
 fn a_matrix_instruction_needs_whole_warps() {
     let build = |k: &Builder| {
-        let (a, b) = (words::<4>(k), words::<2>(k));
+        let a = words::<4>(k);
+        let b = words::<2>(k);
         k.regs(4, 0.0f32).mma(MmaAtom::M16N8K16_F32_BF16_BF16, &a, &b);
     };
     let said = edited(Arch::Sm80, block(32), build, |kernel| kernel.launch.threads = [40, 1, 1]);

@@ -77,7 +77,8 @@ fn an_address_lies_in_a_space_of_the_row() {
 #[test]
 fn a_value_is_read_where_it_is_visible() {
     let said = twins(Arch::Sm80, block(32), |k, fault| {
-        let (x, inner) = (k.global::<u32>("x"), k.var(0u32));
+        let x = k.global::<u32>("x");
+        let inner = k.var(0u32);
         let mut escaped = None;
         k.moving().when(k.tid().eq(0), || {
             let value = x.load();

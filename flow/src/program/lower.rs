@@ -175,7 +175,8 @@ pub enum Phase {
 /// use tilewright_megakernel::{lower::{LowerOptions, lower_indexed}, model::ModelSpec, validate::validate};
 ///
 /// let quest = FlowSettings::new(algorithms::named("quest")?.trace()?, 16, Budget::new(64, 0.0, 1, 1)?)?;
-/// let (spec, target) = (ModelSpec::named("llama-3.2-1b").unwrap(), Target::named("h100").unwrap());
+/// let spec = ModelSpec::named("llama-3.2-1b").unwrap();
+/// let target = Target::named("h100").unwrap();
 /// let mut indexer = Lowered::new(&quest, Phase::Decode, 1);
 /// let options = LowerOptions::for_context(8192);
 /// let program = lower_indexed(&spec, &|_| DType::BF16, target, &options, Some(&mut indexer))?;

@@ -151,7 +151,8 @@ impl Recorder {
         let is_effect = |body: &Body| body.ops().any(Op::is_effect);
         let effects = parts.nodes.iter().enumerate().filter(|(_, node)| is_effect(&node.body));
         parts.outputs = effects.map(|(place, _)| ValueId(place as u32)).collect();
-        let (lines, requirements) = (self.lines.into_inner(), self.requirements.into_inner());
+        let lines = self.lines.into_inner();
+        let requirements = self.requirements.into_inner();
         match Graph::check(parts) {
             Ok(graph) => Ok(Recording { graph, lines, requirements }),
             Err(errors) => {

@@ -63,7 +63,8 @@ impl NaiveRow<'_> {
 
     /// A step: the scores of the candidates; the states are those of the next step afterwards.
     fn step(&self, step: usize, states: &mut States) -> Vec<Ball> {
-        let (world, model) = (self.world, self.world.model);
+        let world = self.world;
+        let model = self.world.model;
         let blocks = (world.tokens[self.request] + step + 1).div_ceil(model.block_tokens);
         let declared = self.bound.traced.declared.states.iter().zip(&self.bound.extents.states);
         for (state, (decl, [d0, d1])) in states.iter_mut().zip(declared) {

@@ -91,7 +91,8 @@ impl<'a> Naive<'a> {
 
     fn define(&self, node: usize, s: usize, i: usize, j: usize) -> Ball {
         let id = ValueId(node as u32);
-        let (op, operands) = (self.graph.op(id), self.graph.operands(id));
+        let op = self.graph.op(id);
+        let operands = self.graph.operands(id);
         let operand = |k: usize| operands[k].index();
         // An operand's element; an extent of 1 broadcasts.
         let x = |k: usize, i: usize, j: usize| {

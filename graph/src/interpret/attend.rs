@@ -21,16 +21,23 @@ impl StepRun<'_> {
         let Op::Attention { q, k, v, at, scale, soft_cap: cap, window, sinks, causal } = op else {
             return Vec::new();
         };
-        let (q, k, v, at) = (self.value(*q), self.value(*k), self.value(*v), self.value(*at));
-        let (heads, dims) = (q.shape[1], q.shape[2]);
-        let (groups, value_dims) = (k.shape[1], v.shape[2]);
+        let q = self.value(*q);
+        let k = self.value(*k);
+        let v = self.value(*v);
+        let at = self.value(*at);
+        let heads = q.shape[1];
+        let dims = q.shape[2];
+        let groups = k.shape[1];
+        let value_dims = v.shape[2];
         let sinks = sinks.map(|sinks| &self.weight(sinks).data);
         let mut data = Vec::with_capacity(q.shape[0] * heads * value_dims);
         for (place, query) in q.data.chunks_exact(dims).enumerate() {
-            let (row, head) = (place / heads, place % heads);
+            let row = place / heads;
+            let head = place % heads;
             let group = head / (heads / groups);
             let is_seen = |key: &usize| {
-                let (key, own) = (*key as f64, at.data[row]);
+                let key = *key as f64;
+                let own = at.data[row];
                 (!causal || key <= own) && window.is_none_or(|window| key + f64::from(window) > own)
             };
             let seen: Vec<usize> = (0..k.shape[0]).filter(is_seen).collect();

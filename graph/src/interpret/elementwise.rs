@@ -54,9 +54,11 @@ impl StepRun<'_> {
     }
 
     pub(super) fn rope(&self, x: ValueId, at: ValueId, table: RopeId, pairs: RopePairs) -> Vec<f64> {
-        let (x, at) = (self.value(x), self.value(at));
+        let x = self.value(x);
+        let at = self.value(at);
         let table = &self.interpreter.graph.parts().ropes[table.index()];
-        let (half, last) = (table.frequencies.len(), x.shape.last().copied().unwrap_or(1));
+        let half = table.frequencies.len();
+        let last = x.shape.last().copied().unwrap_or(1);
         let mut data = x.data.clone();
         let width = x.width();
         for (place, head) in data.chunks_exact_mut(last).enumerate() {
@@ -67,8 +69,10 @@ impl StepRun<'_> {
                     RopePairs::Interleaved => (2 * pair, 2 * pair + 1),
                 };
                 let (sine, cosine) = (position * f64::from(*frequency)).sin_cos();
-                let (sine, cosine) = (sine * f64::from(table.scale), cosine * f64::from(table.scale));
-                let (a, b) = (head[first], head[second]);
+                let sine = sine * f64::from(table.scale);
+                let cosine = cosine * f64::from(table.scale);
+                let a = head[first];
+                let b = head[second];
                 head[first] = a * cosine - b * sine;
                 head[second] = b * cosine + a * sine;
             }
@@ -88,7 +92,8 @@ impl StepRun<'_> {
     }
 
     pub(super) fn binary(&self, a: ValueId, b: ValueId, kind: BinaryKind) -> Vec<f64> {
-        let (a, b) = (self.value(a), self.value(b));
+        let a = self.value(a);
+        let b = self.value(b);
         let repeats = a.data.len() / b.data.len().max(1);
         let apply = |(place, a): (usize, &f64)| {
             let b = b.data[place / repeats];

@@ -41,7 +41,9 @@ impl StepRun<'_> {
 
     pub(super) fn expert_linear(&self, op: &Op) -> Result<Vec<f64>, RunError> {
         let Op::ExpertLinear { x, experts, ids, bias, .. } = op else { return Ok(Vec::new()) };
-        let (x, ids, weights) = (self.value(*x), self.value(*ids), self.weight(*experts));
+        let x = self.value(*x);
+        let ids = self.value(*ids);
+        let weights = self.weight(*experts);
         let contracted = weights.shape[2];
         // Without an axis `chosen`, all chosen experts of a row see one activation.
         let has_chosen = x.data.len() / contracted == ids.data.len() && ids.shape[1] * contracted == x.width();

@@ -21,7 +21,8 @@ fn softmax(row: &[f64]) -> Vec<f64> {
 
 impl StepRun<'_> {
     pub(super) fn route(&self, step: &Step<'_>, logits: ValueId, k: u32, kind: RouteKind) -> Vec<Tensor> {
-        let (mut ids, mut weights) = (Vec::new(), Vec::new());
+        let mut ids = Vec::new();
+        let mut weights = Vec::new();
         for row in self.value(logits).rows() {
             let chosen = largest(row, k as usize);
             let picked = |row: &[f64]| chosen.iter().map(|id| row[*id]).collect::<Vec<f64>>();
@@ -41,7 +42,8 @@ impl StepRun<'_> {
     }
 
     pub(super) fn weighted_sum(&self, x: ValueId, weights: ValueId) -> Vec<f64> {
-        let (x, weights) = (self.value(x), self.value(weights));
+        let x = self.value(x);
+        let weights = self.value(weights);
         let chosen = weights.shape[1];
         let width = x.width() / chosen;
         let row = |(x, weights): (&[f64], &[f64])| {

@@ -134,7 +134,8 @@ fn multiplied(product: ProductOp, extents: [usize; 2], operands: &[Tile<'_>], sc
 
 /// An op over all blocks: one tile for [`RowOp::Reduce`], else one for each block.
 fn across(op: &RowOp, x: Tiles<'_>, scale: f64) -> Vec<f64> {
-    let (blocks, width) = (x.len(), x.extents[1]);
+    let blocks = x.len();
+    let width = x.extents[1];
     let lane = |i: usize, j: usize| (0..blocks).map(move |block| x.tile(block).at(i, j));
     let one = |of: &dyn Fn(usize, usize) -> f64| elements(x.extents, of);
     let each = |of: &dyn Fn(usize, usize, usize) -> f64| -> Vec<f64> {

@@ -70,7 +70,9 @@ pub(super) fn read(weight: &Weight, from: &dyn Weights) -> Result<Tensor, Weight
         if !stored.shape.iter().map(|extent| *extent as u64).eq(weight.shape.iter().copied())
             || stored.data.len() as u64 != elements
         {
-            let (found, elements, expected) = (stored.shape, stored.data.len(), weight.shape.clone());
+            let found = stored.shape;
+            let elements = stored.data.len();
+            let expected = weight.shape.clone();
             return Err(WeightError::Shape { name, found, elements, expected });
         }
         let width = stored.data.len() / stored.shape[0];

@@ -60,7 +60,8 @@ impl Decoder {
         let eps = keys.real("rms_norm_eps", bound, Otherwise { absent: Some(1e-6), null: None }) as f32;
         let tied = keys.boolean("tie_word_embeddings", defaults.tied);
         if keys.faults.is_empty() && !heads.is_multiple_of(kv_heads) {
-            let (key, divisor_key) = ("num_attention_heads", "num_key_value_heads");
+            let key = "num_attention_heads";
+            let divisor_key = "num_key_value_heads";
             keys.faults.push(KeyFault::Multiple { key, value: heads, divisor_key, divisor: kv_heads });
         }
         if keys.faults.is_empty() && !head_dim.is_multiple_of(2) {
@@ -94,10 +95,12 @@ fn head_dim(keys: &mut Keys, default: Option<usize>, hidden: usize, heads: usize
     let head_dim = hidden / heads.max(1);
     if keys.faults.is_empty() {
         if !hidden.is_multiple_of(heads) {
-            let (key, divisor_key) = ("hidden_size", "num_attention_heads");
+            let key = "hidden_size";
+            let divisor_key = "num_attention_heads";
             keys.faults.push(KeyFault::Multiple { key, value: hidden, divisor_key, divisor: heads });
         } else if head_dim > *HEAD_DIM.end() as usize {
-            let (min, max) = (*HEAD_DIM.start(), *HEAD_DIM.end());
+            let min = *HEAD_DIM.start();
+            let max = *HEAD_DIM.end();
             let key = "head_dim (hidden_size / num_attention_heads)".to_owned();
             keys.faults.push(KeyFault::Range { key, value: head_dim.to_string(), min, max });
         }

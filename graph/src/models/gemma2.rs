@@ -73,7 +73,9 @@ impl Gemma2 {
         let o = b.linear(a, "self_attn.o_proj").bias(self.bias);
         let x = b.add(x, b.rms_norm(o, "post_attention_layernorm").unit_offset());
         let h = b.rms_norm(x, "pre_feedforward_layernorm").unit_offset();
-        let (gate, up, kind) = ("mlp.gate_proj", "mlp.up_proj", ActivationKind::GeluTanh);
+        let gate = "mlp.gate_proj";
+        let up = "mlp.up_proj";
+        let kind = ActivationKind::GeluTanh;
         let m = b.gated(h, Gated { gate, up, bias: false, kind });
         b.add(x, b.rms_norm(b.linear(m, "mlp.down_proj"), "post_feedforward_layernorm").unit_offset())
     }

@@ -105,13 +105,15 @@ impl Keys {
 
     /// Notes that a value is of the wrong type.
     pub fn wrong_type(&mut self, key: &str, value: &Value, expected: &'static str) {
-        let (key, value) = (self.name(key), quote(value));
+        let key = self.name(key);
+        let value = quote(value);
         self.faults.push(KeyFault::Type { key, value, expected });
     }
 
     /// Notes that a value changes the mathematics in a way that is not supported.
     pub fn unsupported(&mut self, key: &str, value: &Value, meaning: &str, accepted: &'static str) {
-        let (key, value) = (self.name(key), quote(value));
+        let key = self.name(key);
+        let value = quote(value);
         self.faults.push(KeyFault::Unsupported { key, value, meaning: meaning.to_owned(), accepted });
     }
 
@@ -120,8 +122,10 @@ impl Keys {
         let ((first_key, Some(first)), (second_key, Some(second))) = (first, second) else { return };
         let same_text = first.as_str().zip(second.as_str()).is_some_and(|(a, b)| a.eq_ignore_ascii_case(b));
         if first != second && !same_text {
-            let (first_key, second_key) = (self.name(first_key), self.name(second_key));
-            let (first, second) = (quote(first), quote(second));
+            let first_key = self.name(first_key);
+            let second_key = self.name(second_key);
+            let first = quote(first);
+            let second = quote(second);
             self.faults.push(KeyFault::Disagree { first_key, first, second_key, second });
         }
     }
@@ -131,7 +135,8 @@ impl Keys {
     where
         T: Copy + From<Int>,
     {
-        let (min, max) = (*range.start(), *range.end());
+        let min = *range.start();
+        let max = *range.end();
         let placeholder = T::from(Int(min));
         let value = match self.value_or(key, otherwise, placeholder, "a whole number") {
             Taken::Default(value) => return value,
@@ -144,7 +149,8 @@ impl Keys {
         match value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| range.contains(number)) {
             Some(number) => T::from(Int(number)),
             None => {
-                let (key, value) = (self.name(key), quote(&value));
+                let key = self.name(key);
+                let value = quote(&value);
                 self.faults.push(KeyFault::Range { key, value, min, max });
                 placeholder
             }
@@ -163,7 +169,8 @@ impl Keys {
                 }
                 Some(number) if bound.holds(number) => number,
                 Some(_) => {
-                    let (key, value) = (self.name(key), quote(&value));
+                    let key = self.name(key);
+                    let value = quote(&value);
                     self.faults.push(KeyFault::RealRange { key, value, bound });
                     placeholder
                 }

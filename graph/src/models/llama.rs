@@ -111,7 +111,9 @@ impl Llama {
         let a = b.attention(q, k, v).window(self.windows.get(layer).copied().flatten());
         let x = b.add(x, b.linear(a, "self_attn.o_proj").bias(self.o_bias));
         let h = b.rms_norm(x, "post_attention_layernorm");
-        let (gate, up, kind) = ("mlp.gate_proj", "mlp.up_proj", ActivationKind::Silu);
+        let gate = "mlp.gate_proj";
+        let up = "mlp.up_proj";
+        let kind = ActivationKind::Silu;
         let m = b.gated(h, Gated { gate, up, bias: self.mlp_bias, kind });
         b.add(x, b.linear(m, "mlp.down_proj").bias(self.mlp_bias))
     }
@@ -125,7 +127,8 @@ fn windows(keys: &mut Keys, model_type: &str, decoder: &Decoder) -> Vec<Option<u
         "qwen2" | "qwen3" => Window::Switched { positions: 4096, from_layer: 28 },
         _ => Window::None,
     };
-    let (layers, max_positions) = (decoder.layers, decoder.max_positions);
+    let layers = decoder.layers;
+    let max_positions = decoder.max_positions;
     decoder::refuse_chunks(keys, max_positions);
     let windows = match stated {
         Window::Always(absent) => {

@@ -54,12 +54,15 @@ const DEFAULT_THETA: f64 = 10_000.0;
 /// dimensions.
 pub(super) fn read(keys: &mut Keys, head_dim: usize, positions: Positions) -> RopeTable {
     let outer_theta = keys.optional_real("rope_theta", THETA);
-    let (old, new) = (keys.take_value("rope_scaling"), keys.take_value("rope_parameters"));
+    let old = keys.take_value("rope_scaling");
+    let new = keys.take_value("rope_parameters");
     if let (Some(old), Some(new)) = (&old, &new)
         && old != new
     {
-        let (first, second) = (quote(old), quote(new));
-        let (first_key, second_key) = ("rope_scaling".to_owned(), "rope_parameters".to_owned());
+        let first = quote(old);
+        let second = quote(new);
+        let first_key = "rope_scaling".to_owned();
+        let second_key = "rope_parameters".to_owned();
         keys.faults.push(KeyFault::Disagree { first_key, first, second_key, second });
     }
     let (key, prefix, value) = match (new, old) {
@@ -76,8 +79,10 @@ pub(super) fn read(keys: &mut Keys, head_dim: usize, positions: Positions) -> Ro
     if let (Some(outer), Some(nested)) = (outer_theta, inner_theta)
         && outer != nested
     {
-        let (first_key, second_key) = ("rope_theta".to_owned(), inner.name("rope_theta"));
-        let (first, second) = (format!("{outer:?}"), format!("{nested:?}"));
+        let first_key = "rope_theta".to_owned();
+        let second_key = inner.name("rope_theta");
+        let first = format!("{outer:?}");
+        let second = format!("{nested:?}");
         inner.faults.push(KeyFault::Disagree { first_key, first, second_key, second });
     }
     let partial = inner.optional_real("partial_rotary_factor", RealBound::AtLeast(0.0, 1.0));
@@ -96,12 +101,15 @@ pub(super) fn read(keys: &mut Keys, head_dim: usize, positions: Positions) -> Ro
 
 /// Takes the rule's name and its parameters.
 fn read_scaling(keys: &mut Keys, positions: Positions) -> Scaling {
-    let (old, new) = (keys.take_value("type"), keys.take_value("rope_type"));
+    let old = keys.take_value("type");
+    let new = keys.take_value("rope_type");
     if let (Some(old), Some(new)) = (&old, &new)
         && old != new
     {
-        let (first_key, second_key) = (keys.name("type"), keys.name("rope_type"));
-        let (first, second) = (quote(old), quote(new));
+        let first_key = keys.name("type");
+        let second_key = keys.name("rope_type");
+        let first = quote(old);
+        let second = quote(new);
         keys.faults.push(KeyFault::Disagree { first_key, first, second_key, second });
     }
     let rule = new.or(old).unwrap_or_else(|| Value::from("default"));
@@ -149,7 +157,8 @@ fn read_llama3(keys: &mut Keys, max_positions: usize) -> Scaling {
     let high_freq_factor = keys.real("high_freq_factor", POSITIVE, Otherwise::REQUIRED);
     let original = read_original(keys, max_positions);
     if keys.faults.is_empty() && low_freq_factor >= high_freq_factor {
-        let (low_key, high_key) = (keys.name("low_freq_factor"), keys.name("high_freq_factor"));
+        let low_key = keys.name("low_freq_factor");
+        let high_key = keys.name("high_freq_factor");
         keys.faults.push(KeyFault::Order { low_key, low: low_freq_factor, high_key, high: high_freq_factor });
     }
     Scaling::Llama3 { factor, low_freq_factor, high_freq_factor, original }
@@ -162,11 +171,13 @@ fn read_yarn(keys: &mut Keys, max_positions: usize) -> Yarn {
     let mut non_zero = |key| keys.optional_real(key, RealBound::AtLeast(0.0, 1e6)).filter(|&value| value != 0.0);
     let beta_fast = non_zero("beta_fast").unwrap_or(32.0);
     let beta_slow = non_zero("beta_slow").unwrap_or(1.0);
-    let (mscale, mscale_all_dim) = (non_zero("mscale"), non_zero("mscale_all_dim"));
+    let mscale = non_zero("mscale");
+    let mscale_all_dim = non_zero("mscale_all_dim");
     let attention_factor = keys.optional_real("attention_factor", POSITIVE);
     let truncate = keys.boolean("truncate", true);
     if keys.faults.is_empty() && beta_slow >= beta_fast {
-        let (low_key, high_key) = (keys.name("beta_slow"), keys.name("beta_fast"));
+        let low_key = keys.name("beta_slow");
+        let high_key = keys.name("beta_fast");
         keys.faults.push(KeyFault::Order { low_key, low: beta_slow, high_key, high: beta_fast });
     }
     let magnitude = |m: f64| if factor <= 1.0 { 1.0 } else { 0.1 * m * factor.ln() + 1.0 };
@@ -223,7 +234,8 @@ fn llama3(freq: f32, factor: f32, low_freq_factor: f64, high_freq_factor: f64, o
 fn yarn_frequencies(theta: f64, head_dim: usize, yarn: Yarn) -> RopeTable {
     let dim = head_dim as f64;
     let correction = |turns: f64| dim * (yarn.original / (turns * 2.0 * PI)).ln() / (2.0 * theta.ln());
-    let (mut low, mut high) = (correction(yarn.beta_fast), correction(yarn.beta_slow));
+    let mut low = correction(yarn.beta_fast);
+    let mut high = correction(yarn.beta_slow);
     if yarn.truncate {
         (low, high) = (low.floor(), high.ceil());
     }

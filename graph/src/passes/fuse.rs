@@ -174,7 +174,8 @@ impl<'g> Grouping<'g> {
     /// Whether an op, with the whole group that it is in, needs a result of `group`. Ops before
     /// `first` do not.
     fn depends(&self, op: usize, group: usize, first: usize) -> bool {
-        let (mut open, mut seen) = (vec![op], HashSet::from([op]));
+        let mut open = vec![op];
+        let mut seen = HashSet::from([op]);
         while let Some(op) = open.pop() {
             let of_op = self.group_of(op);
             if of_op == Some(group) {
@@ -242,7 +243,8 @@ impl<'g> Grouping<'g> {
             let part = |op: &usize| self.group[*op].map_or(GroupPart::Core, |(_, part)| part);
             members.sort_by_key(part);
             let mut parts: [Vec<Op>; 3] = Default::default();
-            let (mut results, mut outputs) = (Vec::new(), Vec::new());
+            let mut results = Vec::new();
+            let mut outputs = Vec::new();
             for op in &members {
                 let step = self.steps[*op];
                 parts[part(op) as usize].push(rewritten.take(step.op, step.first, step.results.len()));

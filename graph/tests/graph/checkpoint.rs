@@ -82,7 +82,8 @@ pub fn cases(folder: &Path) -> Vec<Case> {
 pub fn error_of(graph: &Graph, weights: &HashMap<String, CheckpointTensor>, cases: &[Case], step: usize) -> f64 {
     let weights = |name: &str| weights.get(name).cloned();
     let interpreter = Interpreter::new(graph, &weights).expect("the weights fit");
-    let (mut distance, mut size) = (0.0, 0.0);
+    let mut distance = 0.0;
+    let mut size = 0.0;
     for case in cases {
         let mut sequence = Sequence::default();
         let steps = case.ids.chunks(step).map(|ids| interpreter.run(&mut sequence, ids).expect("runs").swap_remove(0));

@@ -43,7 +43,9 @@ fn every_family_of_the_list_has_a_checkpoint() {
 #[test]
 fn a_prompt_in_steps_gives_the_reference_too() {
     let folder = folder("tests/data/families/gemma2");
-    let (graph, weights, cases) = (graph(&folder), weights(&folder), cases(&folder));
+    let graph = graph(&folder);
+    let weights = weights(&folder);
+    let cases = cases(&folder);
     let whole = error_of(&graph, &weights, &cases, usize::MAX);
     for step in [1, 7, 74] {
         assert_eq!(error_of(&graph, &weights, &cases, step), whole, "steps of {step}");
@@ -54,7 +56,8 @@ fn a_prompt_in_steps_gives_the_reference_too() {
 /// outside of it.
 #[test]
 fn a_key_that_is_ignored_shows() {
-    let (full, sliding) = ("full_attention", "sliding_attention");
+    let full = "full_attention";
+    let sliding = "sliding_attention";
     let changes = [
         ("tests/data/families/gemma2", "attn_logit_softcapping", json!(null)),
         ("tests/data/families/gemma2", "final_logit_softcapping", json!(3.01)),

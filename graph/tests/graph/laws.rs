@@ -104,7 +104,9 @@ proptest! {
 fn passes_keep_logits_of_the_families() {
     for path in ["models/tiny-qwen3", "tests/data/families/gemma2", "tests/data/families/llama-biases-linear"] {
         let folder = folder(path);
-        let (graph, weights, mut cases) = (graph(&folder), stored(&folder), cases(&folder));
+        let graph = graph(&folder);
+        let weights = stored(&folder);
+        let mut cases = cases(&folder);
         cases.truncate(1);
         let expected = error_of(&graph, &weights, &cases, 7);
         let normal = normalise(&graph).expect("valid");

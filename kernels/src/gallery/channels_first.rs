@@ -37,7 +37,8 @@ pub fn channels_first<L: StaticLayout>(k: &Builder) {
     }
     place[0] = Index::any(number);
 
-    let (tile, arrived) = (LayoutTensor::<f32, L, _>::shared_box(k, "tile"), k.mbarriers("arrived", 1));
+    let tile = LayoutTensor::<f32, L, _>::shared_box(k, "tile");
+    let arrived = k.mbarriers("arrived", 1);
     k.when(k.tid().eq(0), || {
         arrived.init(1);
         k.fence_mbarrier_init();

@@ -22,7 +22,8 @@ pub fn residual_norm(k: &Builder, eps: f32) {
     let run = 4 * k.threads();
     let squares = k.var(0.0f32);
     x.parts_along(0, run).each(|x, at| {
-        let (x, r) = (x.vectorize::<0, 4>().load(thread), r.range(0, at, run).vectorize::<0, 4>().load(thread));
+        let x = x.vectorize::<0, 4>().load(thread);
+        let r = r.range(0, at, run).vectorize::<0, 4>().load(thread);
         let sums = [0, 1, 2, 3].map(|i| x[i] + r[i]);
         s.range(0, at, run).vectorize::<0, 4>().store(thread, sums);
         squares.set(sums.into_iter().fold(squares.get(), |squares, s| s.fma(s, squares)));
@@ -36,7 +37,8 @@ pub fn residual_norm(k: &Builder, eps: f32) {
 
     // Each thread reads what it wrote.
     s.parts_along(0, run).each(|s, at| {
-        let (s, w) = (s.vectorize::<0, 4>().load(thread), w.range(0, at, run).vectorize::<0, 4>().load(thread));
+        let s = s.vectorize::<0, 4>().load(thread);
+        let w = w.range(0, at, run).vectorize::<0, 4>().load(thread);
         y.range(0, at, run).vectorize::<0, 4>().store(thread, [0, 1, 2, 3].map(|i| s[i] * scale * w[i]));
     });
 }

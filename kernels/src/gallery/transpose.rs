@@ -15,7 +15,8 @@ pub fn transpose(k: &Builder) {
     let across = (n + 31) / 32;
     let place = [k.block_id() / across, k.block_id() % across].map(Index::any);
 
-    let (all, tile) = (ThreadGroup::block(k), LayoutTensor::<f32, TransposeTile, _>::shared(k, "tile"));
+    let all = ThreadGroup::block(k);
+    let tile = LayoutTensor::<f32, TransposeTile, _>::shared(k, "tile");
     all.copy(x.clipped_tile([32, 32], place), tile);
     k.barrier();
     all.copy(tile, y.permute([1, 0]).clipped_tile([32, 32], place));

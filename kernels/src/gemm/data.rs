@@ -120,7 +120,8 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
             let stride = operand.stride as usize;
             (F::VALUE)(data[if operand.major == Major::K { row * stride + k } else { k * stride + row }])
         };
-        let (start, depth) = (range.start as usize, range.end - range.start);
+        let start = range.start as usize;
+        let depth = range.end - range.start;
         let (a, b) = (|m, k| at(&self.a, problem.a, m, start + k), |n, k| at(&self.b, problem.b, n, start + k));
         let extents = [problem.m, problem.b_rows(), depth].map(|extent| extent as usize);
         let sizes = naive::gemm(extents, |m, k| a(m, k).abs(), |n, k| b(n, k).abs());

@@ -45,7 +45,8 @@ pub fn fetch_weights<'k>(
     task: GemvTask<'k>,
 ) {
     let how = Bulk::default().policy(k.policy(Eviction::First));
-    let (strip, elements) = (plan.strip, plan.strip.bytes() / 2);
+    let strip = plan.strip;
+    let elements = plan.strip.bytes() / 2;
     groups(k, plan, task, |start, strips| {
         let group = task.weights.at((task.first + start).mul_wide(elements));
         k.moving().for_(0, strip.stages(), |s| {

@@ -425,7 +425,8 @@ impl Packer {
 /// use tilewright_kernels::gemv::{Strip, pack};
 /// let w: Vec<half::bf16> = (0..16 * 64).map(|i| half::bf16::from_bits(i)).collect();
 /// let strip = Strip::new(64, 1, 1024)?;
-/// let (packed, number) = (pack(&w, strip), strip.layout(2).right_inverse());
+/// let packed = pack(&w, strip);
+/// let number = strip.layout(2).right_inverse();
 /// // The inverse of the layout: rows come fastest.
 /// let unpacked = |place: usize| w[number.at(place as i64) as usize % 16 * 64 + number.at(place as i64) as usize / 16];
 /// assert!((0..1024).all(|place| packed[place] == unpacked(place)));

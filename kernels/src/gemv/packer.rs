@@ -21,7 +21,8 @@ pub type QuantRow<'m> = (&'m QuantMatrix, usize);
 /// let rounding = Rounding { code: Code::U4, zero: 8, group: 32, store: |scale| scale };
 /// let matrix = nearest(&vec![1.0; 8 * 64], 8, 64, &rounding)?;
 /// let strip = Strip::of_codes(64, 1, 512, Codes::of(&matrix).expect("a device has it"))?;
-/// let (packer, mut memory) = (CodePacker::new(strip).expect("codes"), vec![0u8; strip.bytes() as usize]);
+/// let packer = CodePacker::new(strip).expect("codes");
+/// let mut memory = vec![0u8; strip.bytes() as usize];
 /// packer.pack(&std::array::from_fn(|row| Some((&matrix, row))), &mut memory);
 /// assert_eq!(packer.unpack(&memory)[3][..64], [matrix.bits(3, 0); 64]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -84,7 +84,8 @@ impl<'k> TokenBlock<'k> {
         let tokens = [0u32, 1, 8, 9].map(|of| row(column * 2 + of));
         for (to, at) in self.values.iter().zip(0..) {
             to.iter().zip(tokens).for_each(|(to, token)| {
-                let (pool, row) = (values, token);
+                let pool = values;
+                let row = token;
                 self.words(to, TokenRun { pool, row, start: height * at, width: height, offset: group * run });
             });
         }

@@ -112,7 +112,8 @@ impl TileForm {
         row: Val<'k, u32>,
         vector: Val<'k, u32>,
     ) -> Ptr<'k, Shared, bf16> {
-        let (width, panel) = (self.width(), self.width() / VECTOR);
+        let width = self.width();
+        let panel = self.width() / VECTOR;
         match self.form {
             RowArrangement::Interleaved => {
                 let constant = (rows + vectors * self.rows) * VECTOR;

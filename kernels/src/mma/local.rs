@@ -58,7 +58,8 @@ pub enum LocalCopyError {
 /// use tilewright_kernels::mma::local_sources;
 /// use tilewright_layout::fragment::{FragmentA, FragmentC, StaticFragment, atoms};
 /// type Atom = atoms::SM80_16x8x16_F32BF16BF16F32_TN;
-/// let (c, a) = (FragmentC::<Atom>::FRAGMENT, FragmentA::<Atom>::FRAGMENT);
+/// let c = FragmentC::<Atom>::FRAGMENT;
+/// let a = FragmentA::<Atom>::FRAGMENT;
 /// // Columns 16 to 31 of the accumulators: those of the third and the fourth.
 /// let sources = local_sources(&c, &a, 16).unwrap();
 /// assert_eq!(sources, [(2, 0), (2, 1), (2, 2), (2, 3), (3, 0), (3, 1), (3, 2), (3, 3)]);

@@ -25,7 +25,8 @@ impl Tf32 {
     ///
     /// ```
     /// use tilewright_kernels::mma::Tf32;
-    /// let (one, step) = (1.0f32, 2f32.powi(-10));
+    /// let one = 1.0f32;
+    /// let step = 2f32.powi(-10);
     /// assert_eq!([Tf32::nearest(one + step / 2.0), Tf32::nearest(-one - step / 2.0)], [one + step, -one - step]);
     /// assert_eq!(Tf32::nearest(one + step / 4.0), one);
     /// ```

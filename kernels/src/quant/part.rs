@@ -63,7 +63,8 @@ impl QuantMatrix {
     /// ```
     /// use tilewright_kernels::naive::dequantize;
     /// use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
-    /// let (codes, scales) = (vec![0x21, 0x43], vec![1.0, 2.0]);
+    /// let codes = vec![0x21, 0x43];
+    /// let scales = vec![1.0, 2.0];
     /// let parts = QuantParts { n: 1, k: 4, code: Code::U4, group: 3, codes, scales, zeros: Zeros::Same(0), order: None };
     /// let part = QuantMatrix::new(parts)?.part(0..1, 2..4)?;
     /// assert_eq!((part.group(), dequantize::<f32>(&part)), (1, vec![3.0, 8.0]));

@@ -15,7 +15,8 @@ use super::{Code, CodeFormat, QuantMatrix};
 ///
 /// ```
 /// use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Widen, Zeros};
-/// let (codes, scales) = (vec![0x21, 0x0f], vec![0.5, 2.0]);
+/// let codes = vec![0x21, 0x0f];
+/// let scales = vec![0.5, 2.0];
 /// let parts = QuantParts { n: 1, k: 3, code: Code::U4, group: 2, codes, scales, zeros: Zeros::Same(8), order: None };
 /// let matrix = QuantMatrix::new(parts)?;
 /// let widen = Widen::of(&matrix);

@@ -21,7 +21,9 @@ use tilewright_codegen::build::{Builder, Val, Var};
 ///
 /// // out[c] = Σₜ x[t, 511 - c]: 128 threads, four elements each.
 /// let kernel = record("pipeline", Arch::Sm80, block(128), |k| {
-///     let (tiles, x, out) = (k.param::<u32>("tiles"), k.global::<f32>("x"), k.global::<f32>("out"));
+///     let tiles = k.param::<u32>("tiles");
+///     let x = k.global::<f32>("x");
+///     let out = k.global::<f32>("out");
 ///     let mine = Index::thread(k) * 4;
 ///     let operands = (StageTile::<f32, Contiguous<512>>::typed(),);
 ///     let mut ring = GroupRing::new::<Tiles, _>(k, operands, 3, |number, (tile,)| {

@@ -37,7 +37,9 @@
 //!
 //! // out[c] = Σₜ x[t, c] for 128 columns: one warp fetches rows, four add them up.
 //! let kernel = record("sum", Arch::Sm90a, block(160), |k| {
-//!     let (rows, x, out) = (k.param::<u32>("rows"), k.global::<f32>("x"), k.global::<f32>("out"));
+//!     let rows = k.param::<u32>("rows");
+//!     let x = k.global::<f32>("x");
+//!     let out = k.global::<f32>("out");
 //!     let tiles = (StageTile::<f32, Line<128>>::typed(),);
 //!     let ring = start(k, Ring::bulk::<Rows>(k, tiles, Shape::stages(4).consumers(Consumers::Warps(4))));
 //!     let (mut producer, mut consumer) = ring.split();

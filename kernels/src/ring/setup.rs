@@ -46,7 +46,9 @@ use crate::ring::parts::{RingBarriers, RingParts};
 ///
 /// // y[r, c] = 2·x[r, c], rows of 128: warp 4 fetches, four warps compute, four stages, two of them in flight.
 /// let kernel = record("double", Arch::Sm90a, block(160), |k| {
-///     let (rows, x, y) = (k.param::<u32>("rows"), k.global::<f32>("x"), k.global::<f32>("y"));
+///     let rows = k.param::<u32>("rows");
+///     let x = k.global::<f32>("x");
+///     let y = k.global::<f32>("y");
 ///     let shape = Shape::stages(4).in_flight(2).consumers(Consumers::Warps(4));
 ///     let ring = Ring::bulk::<Rows>(k, (StageTile::<f32, Contiguous<128>>::typed(),), shape);
 ///     let (mut producer, mut consumer) = start(k, ring).split();

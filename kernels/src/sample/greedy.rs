@@ -9,7 +9,8 @@ use super::source::{LogitRow, visit};
 /// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all
 /// threads.
 pub(super) fn likeliest<'k>(search: SumSearch<'k>, row: LogitRow<'k>) -> Val<'k, u32> {
-    let (team, k) = (search.team, search.team.k);
+    let team = search.team;
+    let k = search.team.k;
     let most = k.var(f32::NEG_INFINITY);
     let first = k.var(0u32);
     // A thread meets its tokens by rising number, and a comparison with a NaN is false.

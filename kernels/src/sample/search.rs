@@ -56,7 +56,8 @@ impl<'k> Warps<'k> {
 impl<'k> SumSearch<'k> {
     /// The sums of the warps, each of which gives its own in all lanes.
     fn warps(self, at: Ptr<'k, Shared, u64>, mine: Val<'k, u64>) -> Warps<'k> {
-        let (team, k) = (self.team, self.team.k);
+        let team = self.team;
+        let k = self.team.k;
         k.when(k.lane().eq(0), || at.at(k.warp()).store(mine));
         team.sync();
         let there = at.at(k.lane().min(team.warps - 1)).load();
@@ -85,7 +86,8 @@ impl<'k> SumSearch<'k> {
         value: impl Fn(Val<'k, u32>) -> Val<'k, u64>,
         wanted: impl Fn(Val<'k, u64>) -> Val<'k, u64>,
     ) -> SearchHit<'k> {
-        let (team, k) = (self.team, self.team.k);
+        let team = self.team;
+        let k = self.team.k;
         let run = (end - begin + (team.threads() - 1)) / team.threads();
         let first = (begin + k.tid() * run).min(end);
         let last = (first + run).min(end);
@@ -124,7 +126,8 @@ impl<'k> SumSearch<'k> {
         value: impl Fn(Token<'k>) -> Val<'k, u64>,
         wanted: impl Fn(Val<'k, u64>) -> Val<'k, u64>,
     ) -> Val<'k, u32> {
-        let (team, k) = (self.team, self.team.k);
+        let team = self.team;
+        let k = self.team.k;
         let stretch = (source.count() + (team.warps - 1)) / team.warps;
         let begin = (k.warp() * stretch).min(source.count());
         let end = (begin + stretch).min(source.count());

@@ -27,7 +27,8 @@ pub(super) fn raise<'k, S: TokenSource<'k>>(
     measure: impl Fn(Token<'k>) -> Val<'k, u64>,
     wanted: impl Fn(Val<'k, u64>) -> Val<'k, u64>,
 ) {
-    let (team, k) = (search.team, search.team.k);
+    let team = search.team;
+    let k = search.team.k;
     let kept = |token: Token<'k>| token.key.ge(cut.get());
     let upper = |token: Token<'k>| token.key.split().1;
     let prefix = k.var(0u32);

@@ -64,7 +64,8 @@ pub(super) fn gather<'k>(
     weigh: Weigh<'k>,
     limits: TokenLimits<'k>,
 ) -> Extent<'k> {
-    let (team, k) = (search.team, search.team.k);
+    let team = search.team;
+    let k = search.team.k;
     let scale = k.lit(LOG2_E * BINS_PER_OCTAVE as f32).div_rn(weigh.temperature);
     let bins = Bins { weigh, scale, counts: scratch.bins.cast() };
     team.each(BINS, |bin| bins.counts.at(bin).store(0u32));
@@ -99,7 +100,8 @@ fn write<'k>(
     list: Shortlist<'k>,
     passes: impl Fn(Val<'k, f32>) -> Val<'k, bool>,
 ) -> Val<'k, u32> {
-    let (team, k) = (search.team, search.team.k);
+    let team = search.team;
+    let k = search.team.k;
     let stretch = (row.count + (team.warps - 1)) / team.warps;
     let begin = (k.warp() * stretch).min(row.count);
     let end = (begin + stretch).min(row.count);

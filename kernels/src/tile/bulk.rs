@@ -122,7 +122,8 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
     /// tilewright_layout::layout! { type Voxels = (1, 2, 4, 8, 4):(256, 128, 32, 4, 1); }
     /// # record("sample", Arch::Sm90a, block(32), |k| {
     /// let tile = LayoutTensor::<f32, Voxels, _>::shared_box(k, "tile");
-    /// let (map, arrived) = (k.tensor_map("x"), k.mbarriers("arrived", 1));
+    /// let map = k.tensor_map("x");
+    /// let arrived = k.mbarriers("arrived", 1);
     /// tile.fetch_box(map, [0, -1, -1, -1, 0].map(|at| k.lit(at)), arrived, Bulk::default());
     /// # });
     /// ```

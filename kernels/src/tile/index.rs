@@ -20,7 +20,8 @@ use tilewright_layout::swizzle::{add_bits, times_bits};
 /// # record("sample", Arch::Sm80, block(128), |k| {
 /// let thread = Index::below(k.tid(), 128);
 /// // Vector 3 of the thread: row and column of a tile of 16 vectors a row.
-/// let (column, row) = ((thread + 3 * 128) % 16, (thread + 3 * 128) / 16);
+/// let column = (thread + 3 * 128) % 16;
+/// let row = (thread + 3 * 128) / 16;
 /// assert_eq!((column.constant(), row.constant()), (0, 24));
 /// # });
 /// ```

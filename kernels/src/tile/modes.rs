@@ -17,7 +17,8 @@ use tilewright_codegen::ir::Ty;
 /// use tilewright_kernels::tile::{Index, LayoutTensor, Modes};
 /// # record("sample", Arch::Sm80, block(128), |k| {
 /// // Rows of 64 elements, as many as the caller says, so far apart as the caller says.
-/// let (rows, stride) = (k.param::<u32>("rows"), k.param::<u32>("stride"));
+/// let rows = k.param::<u32>("rows");
+/// let stride = k.param::<u32>("stride");
 /// let x = LayoutTensor::new(k.global::<f32>("x"), Modes::row_major([rows.into(), 64.into()], stride));
 /// let tile = x.clipped_tile([16, 64], [k.block_id().into(), 0.into()]);
 /// let at = [Index::thread(k) / 8, Index::thread(k) % 8];

@@ -82,7 +82,8 @@ impl<'k> Stages<'k> {
 
 impl<'k> ring::Stages<'k> for Stages<'k> {
     fn wait(&self) -> ring::AnyStage<'k> {
-        let (team, k) = (self.team, self.team.k);
+        let team = self.team;
+        let k = self.team.k;
         let streamed = self.streamed.expect("stages are asked for where tokens are streamed");
         k.loop_(|| {
             k.break_if(self.next.get().lt(streamed.stages(self.tokens(streamed))));
@@ -425,14 +426,16 @@ fn every_depth_and_group_alone() {
 #[test]
 fn scores_of_negative_infinity_alone_give_zeros() {
     for seed in 0..12 {
-        let (splits, meets) = ([1, 3][seed as usize % 2], seed % 3 == 0);
+        let splits = [1, 3][seed as usize % 2];
+        let meets = seed % 3 == 0;
         let heads = HeadCounts { heads: [4, 17][seed as usize / 6], kv_heads: 1, dim: 32, splits };
         let mut draw = Draw::new(seed);
         let drawn = Case::of(heads, Some(PoolType::Float(Float::Bf16)), &mut draw);
         let paged = Paged::draw(&mut draw, 3, 150, [1, 16, 32]);
         let stage = TokenStage::new(drawn.pool, 32, 16, 8192).filter(|_| heads.is_one_pass() && seed % 4 < 2);
         let least = SplitPages { fewest: 1, single: 1 };
-        let (position, immutable_prefix) = (vec![149, -1, 70], vec![144, 0, 48]);
+        let position = vec![149, -1, 70];
+        let immutable_prefix = vec![144, 0, 48];
         let modifier = ScoreModifier { window: (seed % 5 == 0).then_some(21), ..ScoreModifier::NONE };
         let case = Case {
             q: Float::F32,

@@ -53,7 +53,8 @@ pub fn quantised(draw: &mut Draw, [n, k]: [usize; 2], form: Codes, whole: bool) 
 
 /// Every code in every column: row r has code r, and its zero is another for each row.
 pub fn every_code(form: Codes, [n, k]: [usize; 2]) -> QuantMatrix {
-    let (code, known) = (form.code, known(form.code));
+    let code = form.code;
+    let known = known(form.code);
     let codes: Vec<u8> = (0..n * k).map(|at| known[(at / k) % known.len()]).collect();
     let group = form.group.map_or(k, |group| group as usize);
     let groups = k.div_ceil(group);

@@ -50,7 +50,8 @@ impl<'k> Supply<'k> {
                 memory.at(at).store(from.at(at).load())
             });
         }
-        let (stages, all) = (k.lit(strip.stages()), strips * strip.stages());
+        let stages = k.lit(strip.stages());
+        let all = strips * strip.stages();
         let order: Option<StageAt<'k>> = match a_operand {
             AOperand::Reloaded { group } => {
                 let order = StageOrder { stages, group: k.lit(group), all };

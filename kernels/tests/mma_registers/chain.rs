@@ -97,8 +97,10 @@ fn warp<F: Exact>() {
     type V = OperandTile<KMajor, 16, 24, 32>;
     type P = RowMajor<32, 32>;
     let kernel = recorded(Arch::Sm80, 32, |k| {
-        let (q, keys) = (filled::<F::Stored, Q>(k, "q"), filled::<F::Stored, Q>(k, "keys"));
-        let (v, out) = (filled::<F::Stored, V>(k, "v"), k.global::<f32>("out"));
+        let q = filled::<F::Stored, Q>(k, "q");
+        let keys = filled::<F::Stored, Q>(k, "keys");
+        let v = filled::<F::Stored, V>(k, "v");
+        let out = k.global::<f32>("out");
         k.barrier();
         let scores = TiledMma::<MmaSync<F>, Q, Q>::new(k);
         scores.multiply(q, keys);
@@ -124,7 +126,8 @@ fn warpgroup<F: Exact>() {
     let kernel = recorded(Arch::Sm90a, 128, |k| {
         let (q, keys): (LayoutTensor<'_, F::Stored, Q, Shared>, _) =
             (filled(k, "q"), filled::<F::Stored, Q>(k, "keys"));
-        let (v, out) = (filled::<F::Stored, V>(k, "v"), k.global::<f32>("out"));
+        let v = filled::<F::Stored, V>(k, "v");
+        let out = k.global::<f32>("out");
         k.fence_proxy_async(ProxyFence::Shared);
         k.barrier();
         let scores = TiledMma::<Wgmma<F>, Q, Q>::new(k);
@@ -175,7 +178,8 @@ fn a_warpgroup_reads_its_operand_either_way() {
     type B = OperandTile<KMajor, 16, 32, 64>;
     let kernel = |registers: bool| {
         recorded(Arch::Sm90a, 128, |k| {
-            let (a, b) = (filled::<bf16, A>(k, "a"), filled::<bf16, B>(k, "b"));
+            let a = filled::<bf16, A>(k, "a");
+            let b = filled::<bf16, B>(k, "b");
             let out = k.global::<f32>("out");
             k.fence_proxy_async(ProxyFence::Shared);
             k.barrier();

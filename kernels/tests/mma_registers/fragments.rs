@@ -62,10 +62,12 @@ fn word<F: Bits, L: StaticFragment>(thread: usize, register: usize, [row, column
 /// Every step's fragments of A and of B, of every warp.
 fn warps<F: Bits, A: StaticLayout, B: StaticLayout, G: AtomGrid>() {
     let [m, n] = TiledMma::<MmaSync<F>, A, B, G>::PART;
-    let (threads, steps) = (TiledMma::<MmaSync<F>, A, B, G>::THREADS, TiledMma::<MmaSync<F>, A, B, G>::STEPS);
+    let threads = TiledMma::<MmaSync<F>, A, B, G>::THREADS;
+    let steps = TiledMma::<MmaSync<F>, A, B, G>::STEPS;
     let words = steps * (4 * m / 16 + 2 * n / 8);
     let kernel = recorded(Arch::Sm90a, threads, |k| {
-        let (a, b) = (filled::<F::Stored, A>(k, "a"), filled::<F::Stored, B>(k, "b"));
+        let a = filled::<F::Stored, A>(k, "a");
+        let b = filled::<F::Stored, B>(k, "b");
         let out = k.global::<u32>("out");
         k.barrier();
         let product = TiledMma::<MmaSync<F>, A, B, G>::new(k);
@@ -108,7 +110,8 @@ fn warps<F: Bits, A: StaticLayout, B: StaticLayout, G: AtomGrid>() {
 /// Every step's fragments of A of every warpgroup.
 fn warpgroups<F: Bits, A: StaticLayout, B: StaticLayout, G: AtomGrid>() {
     let m = TiledMma::<Wgmma<F>, A, B, G>::PART[0];
-    let (threads, steps) = (TiledMma::<Wgmma<F>, A, B, G>::THREADS, TiledMma::<Wgmma<F>, A, B, G>::STEPS);
+    let threads = TiledMma::<Wgmma<F>, A, B, G>::THREADS;
+    let steps = TiledMma::<Wgmma<F>, A, B, G>::STEPS;
     let words = steps * 4 * m / 64;
     let kernel = recorded(Arch::Sm90a, threads, |k| {
         let a = filled::<F::Stored, A>(k, "a");

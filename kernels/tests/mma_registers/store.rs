@@ -87,7 +87,8 @@ impl<X: Multiply, A: StaticLayout, B: StaticLayout, G: AtomGrid, T: Cell, D: Sta
     fn run<const M: usize, const N: usize>(arch: Arch, shared: bool, told: Option<[u32; 2]>) -> (Vec<T>, String) {
         let reach = Lowered::<D>::REACH as u32;
         let kernel = recorded(arch, TiledMma::<X, A, B, G>::THREADS, |k| {
-            let (a, b) = (filled::<bf16, A>(k, "a"), filled::<bf16, B>(k, "b"));
+            let a = filled::<bf16, A>(k, "a");
+            let b = filled::<bf16, B>(k, "b");
             let out = k.global::<T>("out");
             let extents = told.map(|_| ["rows", "columns"].map(|name| Index::any(k.param::<u32>(name))));
             if X::THREADS == 128 {
@@ -204,7 +205,8 @@ proptest! {
 /// A block's tile of a matrix whose extents and stride are parameters, `whole` columns promised.
 fn edged(whole: u32) -> String {
     let kernel = recorded(Arch::Sm80, 64, |k| {
-        let (a, b) = (filled::<bf16, Ka<32>>(k, "a"), filled::<bf16, Ka<16>>(k, "b"));
+        let a = filled::<bf16, Ka<32>>(k, "a");
+        let b = filled::<bf16, Ka<16>>(k, "b");
         k.barrier();
         let product = TiledMma::<MmaSync<bf16>, Ka<32>, Ka<16>, AtomLayout<2, 1>>::new(k);
         product.multiply(a, b);

@@ -26,7 +26,8 @@ fn read(word: Val<'_, u32>, rounded: bool) -> Val<'_, u32> {
 /// A·Bᵀ of numbers of a seed; rounded before, or as they are.
 fn product(seed: u32, rounded: bool) -> Vec<f32> {
     let kernel = recorded(Arch::Sm80, 32, |k| {
-        let (a, b) = (filled::<f32, A>(k, "a"), filled::<f32, B>(k, "b"));
+        let a = filled::<f32, A>(k, "a");
+        let b = filled::<f32, B>(k, "b");
         let out = k.global::<f32>("out");
         k.barrier();
         let product = TiledMma::<MmaSync<Tf32>, A, B>::new(k);
@@ -50,7 +51,8 @@ fn near(seed: u32, found: &[f32], read: fn(f32) -> f32) -> bool {
         let term =
             |x: usize| [(seed, at / 8), (seed + 1, at % 8)].map(|(seed, row)| f64::from(read(number(seed, row, x))));
         let terms = || (0..DEPTH).map(term).map(|[a, b]| a * b);
-        let (sum, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
+        let sum = terms().sum::<f64>();
+        let size = terms().map(f64::abs).sum::<f64>();
         let bound = (1.0625 * DEPTH as f64 + 2.0) * Tf32::CUT * size;
         (f64::from(found[at]) - sum).abs() <= bound
     })

@@ -66,7 +66,8 @@ fn column_eight_of_eight_is_reported_with_tensor_mode_and_extent() {
 #[test]
 fn index_sixty_four_of_a_shared_run_is_reported_before_it_reads_the_next_allocation() {
     let body = |Given { k, n, x }: Given<'_>| {
-        let (run, next) = (LayoutTensor::<f32, Contiguous<64>, _>::shared(k, "run"), k.shared::<f32>("next", 64));
+        let run = LayoutTensor::<f32, Contiguous<64>, _>::shared(k, "run");
+        let next = k.shared::<f32>("next", 64);
         next.at(k.lane()).store(1.0f32);
         run.at([Index::lane(k)]).store(2.0f32);
         k.barrier();

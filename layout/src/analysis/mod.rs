@@ -59,7 +59,8 @@ impl Layout {
     pub const fn vector_width(&self, element_bits: i64) -> i64 {
         let widest = if element_bits < 1 { 1 } else { MAX_VECTOR_BITS / element_bits };
         let modes = Flat::coalesced(self);
-        let (mut aligned, mut contiguous) = (0, false);
+        let mut aligned = 0;
+        let mut contiguous = false;
         let mut i = 0;
         while i < modes.len {
             let along = modes.stride[i] == 1 && !contiguous;
@@ -84,7 +85,8 @@ impl Composed {
     ///
     /// ```
     /// use tilewright_layout::{Composed, Layout, Swizzle};
-    /// let (swizzle, rows) = (Swizzle::new(3, 3, 3).unwrap(), Layout::parse("(8,64):(64,1)").unwrap());
+    /// let swizzle = Swizzle::new(3, 3, 3).unwrap();
+    /// let rows = Layout::parse("(8,64):(64,1)").unwrap();
     /// assert_eq!(Composed::new(swizzle, 0, rows).vector_width(16), 8);
     /// assert_eq!(Composed::new(swizzle, 4, rows).vector_width(16), 4);
     /// ```

@@ -128,9 +128,11 @@ impl Vector {
 
 const fn widest_of(first: &Swizzled, second: &Swizzled, bits: i64) -> Vector {
     let mut best = Vector { width: 0, along: 0 };
-    let (mut nearest, mut mode) = (i64::MAX, 0);
+    let mut nearest = i64::MAX;
+    let mut mode = 0;
     while mode < first.layout().rank() {
-        let (a, b) = (first.vector_along(mode, bits), second.vector_along(mode, bits));
+        let a = first.vector_along(mode, bits);
+        let b = second.vector_along(mode, bits);
         let width = if a < b { a } else { b };
         let step = neighbours(&first.layout(), mode);
         if width > best.width || (width == best.width && step < nearest) {
@@ -159,7 +161,8 @@ const fn same_extents(operation: &'static str, first: &Layout, second: &Layout) 
     }
     let mut mode = 0;
     while mode < first.rank() {
-        let (left, right) = (first.extent(mode), second.extent(mode));
+        let left = first.extent(mode);
+        let right = second.extent(mode);
         if left != right {
             return Err(LayoutError::Shape { operation, mode, left, right });
         }
@@ -218,7 +221,8 @@ impl CopyPlan {
         let (operation, Vector { width, along }) = ("copy plan", vector);
         if threads < 1 || width < 1 {
             let value = if threads < 1 { threads } else { width };
-            let (argument, bound) = ("the number of threads, or of elements of a vector,", "at least 1");
+            let argument = "the number of threads, or of elements of a vector,";
+            let bound = "at least 1";
             return Err(LayoutError::Argument { operation, argument, value, bound });
         }
         let rank = first.rank();
@@ -275,7 +279,8 @@ impl CopyPlan {
 
 /// How many coordinates the modes before one have: the step of the flat coordinate along it.
 const fn before(layout: &Layout, mode: usize) -> i64 {
-    let (mut product, mut i) = (1, 0);
+    let mut product = 1;
+    let mut i = 0;
     while i < mode {
         product *= layout.extent(i);
         i += 1;
@@ -285,7 +290,9 @@ const fn before(layout: &Layout, mode: usize) -> i64 {
 
 /// The mode that is not done whose neighbours lie closest together; the first of these.
 const fn nearest_of(layout: &Layout, done: u64) -> usize {
-    let (mut nearest, mut found, mut mode) = (i64::MAX, layout.rank(), 0);
+    let mut nearest = i64::MAX;
+    let mut found = layout.rank();
+    let mut mode = 0;
     while mode < layout.rank() {
         if done >> mode & 1 == 0 {
             let step = neighbours(layout, mode);
@@ -316,7 +323,8 @@ mod tests {
 
     #[test]
     fn single_elements_run_along_the_mode_that_is_contiguous_in_the_first_layout() {
-        let (rows, columns) = (plain("(4,8):(9,1)"), plain("(4,8):(1,5)"));
+        let rows = plain("(4,8):(9,1)");
+        let columns = plain("(4,8):(1,5)");
         assert_eq!(Vector::common(&rows, &columns, 16).unwrap(), Vector { width: 1, along: 1 });
         assert_eq!(Vector::common(&columns, &rows, 16).unwrap(), Vector { width: 1, along: 0 });
     }

@@ -182,7 +182,8 @@ impl Atom {
 }
 
 const fn same(a: &str, b: &str) -> bool {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let a = a.as_bytes();
+    let b = b.as_bytes();
     if a.len() != b.len() {
         return false;
     }
@@ -199,7 +200,9 @@ const fn same(a: &str, b: &str) -> bool {
 /// The number between the first and the second `x` of a name; 0 where there is none.
 const fn n_of(name: &str) -> i64 {
     let bytes = name.as_bytes();
-    let (mut n, mut crosses, mut i) = (0, 0, 0);
+    let mut n = 0;
+    let mut crosses = 0;
+    let mut i = 0;
     while i < bytes.len() && crosses < 2 && n <= 256 {
         if bytes[i] == b'x' {
             crosses += 1;

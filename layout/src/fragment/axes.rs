@@ -28,7 +28,8 @@ impl FragmentLayout {
     /// assert_eq!(axes.col.to_string(), "((4,8),(2,2)):((2,0),(1,0))");
     /// ```
     pub const fn axes(&self) -> Axes {
-        let (mut row, mut col) = (self.layout, self.layout);
+        let mut row = self.layout;
+        let mut col = self.layout;
         let mut i = 0;
         while i < self.layout.strides().len() {
             let stride = self.layout.stride[i];

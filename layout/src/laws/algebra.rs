@@ -39,7 +39,8 @@ pub const fn composition(a: &Layout, b: &Layout, result: &Layout) -> Result<(), 
 /// The first index at which they differ, or the mode that could be merged.
 pub const fn coalesce(layout: &Layout, result: &Layout) -> Result<(), Counterexample> {
     tri!(same_function("coalesce(L)(i) == L(i)", result, layout));
-    let (extents, strides) = (result.extents(), result.strides());
+    let extents = result.extents();
+    let strides = result.strides();
     let mut i = 1;
     while i < extents.len() {
         if extents[i] == 1 || extents[i - 1] == 1 || extents[i - 1] * strides[i - 1] == strides[i] {

@@ -25,7 +25,10 @@ pub const fn injective(layout: &Layout) -> Result<(), Counterexample> {
         return Err(Counterexample { law, at: -1, found: layout.size(), expected: layout.size() });
     }
     // The positive and the negative part of the difference are two coordinates.
-    let (mut one, mut other, mut offset, mut place) = (0, 0, 0, 1);
+    let mut one = 0;
+    let mut other = 0;
+    let mut offset = 0;
+    let mut place = 1;
     let mut leaf = 0;
     while leaf < layout.profile.leaves() {
         let step = search.difference[leaf];
@@ -68,7 +71,8 @@ struct ImageSearch {
 
 impl ImageSearch {
     const fn new(layout: &Layout, signed: bool) -> ImageSearch {
-        let (order, reach) = ([0; MAX_LEAVES], [0; MAX_LEAVES + 1]);
+        let order = [0; MAX_LEAVES];
+        let reach = [0; MAX_LEAVES + 1];
         let mut search = ImageSearch { signed, order, count: 0, reach, difference: [0; MAX_LEAVES], steps: 0 };
         let mut leaf = 0;
         while leaf < layout.profile.leaves() {
@@ -103,10 +107,12 @@ impl ImageSearch {
             return moved && sum == 0;
         }
         let leaf = self.order[place];
-        let (stride, rest) = (layout.stride[leaf], self.reach[place + 1]);
+        let stride = layout.stride[leaf];
+        let rest = self.reach[place + 1];
         // A difference and its negative are the same pair: the first step up is enough.
         let most = layout.shape[leaf] - 1;
-        let (mut low, mut high) = (if moved && self.signed { -most } else { 0 }, most);
+        let mut low = if moved && self.signed { -most } else { 0 };
+        let mut high = most;
         if stride != 0 {
             // Only steps that leave |sum| within the reach of the smaller strides.
             let toward = -sum / stride;

@@ -5,7 +5,8 @@
 //!
 //! ```
 //! use tilewright_layout::{Layout, laws};
-//! let (a, b) = (Layout::parse("(6,2):(8,2)").unwrap(), Layout::parse("(4,3):(3,1)").unwrap());
+//! let a = Layout::parse("(6,2):(8,2)").unwrap();
+//! let b = Layout::parse("(4,3):(3,1)").unwrap();
 //! assert_eq!(laws::composition(&a, &b, &a.composition(&b).unwrap()), Ok(()));
 //! ```
 

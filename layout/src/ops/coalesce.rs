@@ -103,7 +103,8 @@ pub(crate) const fn by_profile(
         return Err(LayoutError::Rank { operation: "coalesce by mode", given: arity, expected: rank });
     }
     tri!(out.profile.push_tuple(rank));
-    let (mut at, mut from) = (layout.profile.child(at, 0), profile.child(from, 0));
+    let mut at = layout.profile.child(at, 0);
+    let mut from = profile.child(from, 0);
     let mut i = 0;
     while i < rank {
         if i < arity {

@@ -143,7 +143,8 @@ impl Layout {
         let mut rest = Flat::EMPTY;
         let mut i = 0;
         while i < modes.len && modes.stride[0] != 0 {
-            let (extent, stride) = (modes.shape[i], modes.stride[i]);
+            let extent = modes.shape[i];
+            let stride = modes.stride[i];
             if stride < 0 {
                 return Err(LayoutError::NegativeStride { operation: "complement", stride });
             }
@@ -165,7 +166,8 @@ impl Layout {
     pub(crate) const fn nests(&self) -> bool {
         let mut modes = Flat::of(self).filter();
         modes.sort_by_stride();
-        let (mut filled, mut i) = (1, 0);
+        let mut filled = 1;
+        let mut i = 0;
         while i < modes.len && modes.stride[i] > 0 {
             if modes.stride[i] % filled != 0 {
                 return false;
@@ -189,7 +191,8 @@ pub(crate) const fn gaps(operation: &'static str, tile: &Layout, rest: &Layout) 
 
 /// Appends the copies of a span of `filled` that fill the bound's modes, first mode fastest.
 const fn push_rest(rest: &mut Flat, bound: &Layout, filled: i64) -> Result<(), LayoutError> {
-    let (mut left, mut stride) = (filled, filled);
+    let mut left = filled;
+    let mut stride = filled;
     let mut leaf = 0;
     while leaf < bound.profile.leaves() {
         let extent = ceil_div(bound.shape[leaf], left);

@@ -137,11 +137,14 @@ impl CompositionWalk {
         let last = self.lhs.len - 1;
         self.upward |= stride > 0;
         self.downward |= stride < 0;
-        let (mut rest, mut step) = (extent, stride);
-        let (node, first) = (out.profile.nodes(), out.profile.leaves());
+        let mut rest = extent;
+        let mut step = stride;
+        let node = out.profile.nodes();
+        let first = out.profile.leaves();
         let mut mode = 0;
         while mode < last {
-            let (here, magnitude) = (self.lhs.shape[mode], step.abs());
+            let here = self.lhs.shape[mode];
+            let magnitude = step.abs();
             if magnitude >= here {
                 let over = magnitude / here;
                 let exact = over * here == magnitude;
@@ -177,7 +180,9 @@ impl CompositionWalk {
     /// The stride of a mode of one element, as the rules give it; 0 where they give none, since no
     /// step is taken.
     const fn step_of_one(&self, stride: i64) -> i64 {
-        let (last, mut step, mut mode) = (self.lhs.len - 1, stride, 0);
+        let last = self.lhs.len - 1;
+        let mut step = stride;
+        let mut mode = 0;
         while mode < last {
             let here = self.lhs.shape[mode];
             let over = step.abs() / here;

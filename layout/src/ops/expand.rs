@@ -60,7 +60,8 @@ impl Layout {
     ///
     /// ```
     /// use tilewright_layout::Layout;
-    /// let (rows, pairs) = (Layout::parse("(6,4):(4,1)").unwrap(), Layout::parse("((2,3),4):((1,2),6)").unwrap());
+    /// let rows = Layout::parse("(6,4):(4,1)").unwrap();
+    /// let pairs = Layout::parse("((2,3),4):((1,2),6)").unwrap();
     /// let (expanded, same) = rows.expand_modes_alike(&pairs).unwrap();
     /// assert_eq!((expanded.to_string().as_str(), same), ("((2,3),4):((4,8),1)", pairs));
     /// ```
@@ -91,7 +92,8 @@ const fn expand(
 ) -> Result<(), LayoutError> {
     let operation = "expand_modes_alike";
     let (Some(rank), Some(arity)) = (left.profile.arity(at.node), right.profile.arity(from.node)) else {
-        let (ours, theirs) = (tri!(left.product_at(at)), tri!(right.product_at(from)));
+        let ours = tri!(left.product_at(at));
+        let theirs = tri!(right.product_at(from));
         if ours != theirs {
             return Err(LayoutError::Shape { operation, mode, left: ours, right: theirs });
         }
@@ -106,7 +108,8 @@ const fn expand(
     }
     tri!(out.profile.push_tuple(rank));
     let top = at.node == 0;
-    let (mut at, mut from) = (left.profile.child(at, 0), right.profile.child(from, 0));
+    let mut at = left.profile.child(at, 0);
+    let mut from = right.profile.child(from, 0);
     let mut i = 0;
     while i < rank {
         tri!(expand(left, at, right, from, if top { i } else { mode }, out));
@@ -120,8 +123,10 @@ const fn expand(
 /// Writes the strides of `layout` into `out`, whose shape splits its integers further.
 const fn split(layout: &Layout, at: TreePosition, out: &mut Layout, to: TreePosition) {
     let Some(rank) = layout.profile.arity(at.node) else {
-        let (end, whole) = (out.profile.end(to).leaf, out.profile.arity(to.node).is_none());
-        let (mut stride, mut leaf) = (layout.stride[at.leaf], to.leaf);
+        let end = out.profile.end(to).leaf;
+        let whole = out.profile.arity(to.node).is_none();
+        let mut stride = layout.stride[at.leaf];
+        let mut leaf = to.leaf;
         while leaf < end {
             out.stride[leaf] = if out.shape[leaf] == 1 && !whole { 0 } else { stride };
             // At most the span of the integer, which is checked, and one step more where the rest
@@ -131,7 +136,8 @@ const fn split(layout: &Layout, at: TreePosition, out: &mut Layout, to: TreePosi
         }
         return;
     };
-    let (mut at, mut to) = (layout.profile.child(at, 0), out.profile.child(to, 0));
+    let mut at = layout.profile.child(at, 0);
+    let mut to = out.profile.child(to, 0);
     let mut i = 0;
     while i < rank {
         split(layout, at, out, to);

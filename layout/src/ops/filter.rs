@@ -137,7 +137,8 @@ const fn mark(out: &mut Layout, at: TreePosition, marks: &IntTuple, from: TreePo
         return Ok(());
     };
     tri!(crate::index::matching_tuple("filter_zeros", arity, &out.profile, at.node));
-    let (mut at, mut from) = (out.profile.child(at, 0), marks.profile.child(from, 0));
+    let mut at = out.profile.child(at, 0);
+    let mut from = marks.profile.child(from, 0);
     let mut i = 0;
     while i < arity {
         tri!(mark(out, at, marks, from));

@@ -51,7 +51,8 @@ impl Layout {
         let mut found = true;
         while found {
             found = false;
-            let (mut i, mut index) = (0, 1);
+            let mut i = 0;
+            let mut index = 1;
             while i < modes.len && !found {
                 if modes.stride[i] == next && modes.shape[i] > 1 {
                     // Never more modes than the layout has.
@@ -107,9 +108,11 @@ impl Layout {
         // The flat coordinate's step along each mode; modes of stride 0 count there but have no
         // offset to invert.
         let mut steps = Flat::EMPTY;
-        let (mut i, mut index) = (0, 1);
+        let mut i = 0;
+        let mut index = 1;
         while i < coalesced.len {
-            let (extent, stride) = (coalesced.shape[i], coalesced.stride[i]);
+            let extent = coalesced.shape[i];
+            let stride = coalesced.stride[i];
             if stride < 0 {
                 return Err(LayoutError::NegativeStride { operation: "left_inverse", stride });
             }
@@ -132,7 +135,8 @@ impl Layout {
         while i < modes.len {
             let mut extent = modes.shape[i];
             if i + 1 < modes.len {
-                let (stride, next) = (modes.stride[i], modes.stride[i + 1]);
+                let stride = modes.stride[i];
+                let next = modes.stride[i + 1];
                 if next % stride != 0 {
                     return Err(LayoutError::Indivisible { operation: "left_inverse", value: next, divisor: stride });
                 }
@@ -180,7 +184,8 @@ impl Layout {
     /// ```
     pub const fn nullspace(&self) -> Layout {
         let mut kernel = Flat::EMPTY;
-        let (mut leaf, mut index) = (0, 1);
+        let mut leaf = 0;
+        let mut index = 1;
         while leaf < self.profile.leaves() {
             let extent = self.shape[leaf];
             if self.stride[leaf] == 0 {

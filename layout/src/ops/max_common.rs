@@ -143,7 +143,8 @@ impl Layout {
 
 /// How many `i` from 0 on `layout` sends `inverse(i)` to, up to [`MAX_ENUMERATION`].
 const fn walk_together(layout: &Layout, inverse: &Layout) -> i64 {
-    let (size, mut i) = (inverse.size(), 1);
+    let size = inverse.size();
+    let mut i = 1;
     while i < size && i < MAX_ENUMERATION && layout.at(inverse.at(i)) == i {
         i += 1;
     }
@@ -153,7 +154,8 @@ const fn walk_together(layout: &Layout, inverse: &Layout) -> i64 {
 /// The largest number up to `count` that is all of the first modes of a coalesced layout, as often
 /// as the next mode has it.
 const fn whole_modes(layout: &Layout, count: i64) -> i64 {
-    let (mut whole, mut leaf) = (1, 0);
+    let mut whole = 1;
+    let mut leaf = 0;
     while leaf < layout.profile.leaves() && whole * layout.shape[leaf] <= count {
         whole *= layout.shape[leaf];
         leaf += 1;

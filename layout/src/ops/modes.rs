@@ -102,7 +102,8 @@ impl Layout {
     ///
     /// ```
     /// use tilewright_layout::Layout;
-    /// let (a, b) = (Layout::parse("4:1").unwrap(), Layout::parse("(2,2):(4,8)").unwrap());
+    /// let a = Layout::parse("4:1").unwrap();
+    /// let b = Layout::parse("(2,2):(4,8)").unwrap();
     /// assert_eq!(a.append(&b).unwrap().to_string(), "(4,(2,2)):(1,(4,8))");
     /// ```
     ///

@@ -79,7 +79,8 @@ impl Layout {
     /// A pair of coordinates of block and copies that share an offset, although neither repeats one
     /// by itself; modes of stride 0 do not count.
     const fn first_repeat(&self, copies: &Layout, free: &Layout) -> Result<Option<Counterexample>, LayoutError> {
-        let (block, copies) = (self.filter_zeros(), copies.filter_zeros());
+        let block = self.filter_zeros();
+        let copies = copies.filter_zeros();
         if injective(&block).is_err() || injective(&copies).is_err() {
             return Ok(None);
         }

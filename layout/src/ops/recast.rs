@@ -44,7 +44,8 @@ impl Layout {
         let mut out = *self;
         let mut leaf = 0;
         while leaf < out.profile.leaves() && factor > 1 {
-            let (stride, step) = (out.stride[leaf], out.stride[leaf].abs());
+            let stride = out.stride[leaf];
+            let step = out.stride[leaf].abs();
             if step != 0 && out.shape[leaf] == 1 && step % factor != 0 && factor % step != 0 {
                 out.stride[leaf] = 0;
             } else if step != 0 {
@@ -166,7 +167,8 @@ const fn positive(operation: &'static str, factor: i64) -> Result<(), LayoutErro
 
 /// Greatest common divisor; of 0 and `b` it is `b`.
 pub(crate) const fn gcd(a: i64, b: i64) -> i64 {
-    let (mut a, mut b) = (a.abs(), b.abs());
+    let mut a = a.abs();
+    let mut b = b.abs();
     while b != 0 {
         (a, b) = (b, a % b);
     }

@@ -157,7 +157,8 @@ impl IntTuple {
     ///
     /// ```
     /// use tilewright_layout::IntTuple;
-    /// let (tile, shape) = (IntTuple::parse("(4,3)").unwrap(), IntTuple::parse("((2,4),6)").unwrap());
+    /// let tile = IntTuple::parse("(4,3)").unwrap();
+    /// let shape = IntTuple::parse("((2,4),6)").unwrap();
     /// assert!(tile.weakly_compatible(&shape) && !tile.compatible(&shape));
     /// ```
     pub const fn weakly_compatible(&self, other: &IntTuple) -> bool {
@@ -180,7 +181,8 @@ impl IntTuple {
     ///
     /// ```
     /// use tilewright_layout::IntTuple;
-    /// let (flat, split) = (IntTuple::parse("(8,6)").unwrap(), IntTuple::parse("((2,4),6)").unwrap());
+    /// let flat = IntTuple::parse("(8,6)").unwrap();
+    /// let split = IntTuple::parse("((2,4),6)").unwrap();
     /// assert!(flat.compatible(&split) && !split.compatible(&flat));
     /// ```
     pub const fn compatible(&self, other: &IntTuple) -> bool {
@@ -246,10 +248,12 @@ impl IntTuple {
     pub const fn domain_distribute(&self, count: i64) -> Result<Layout, LayoutError> {
         let mut out = tri!(self.as_shape()).flatten();
         if count < 1 {
-            let (argument, bound) = ("the count", "at least 1");
+            let argument = "the count";
+            let bound = "at least 1";
             return Err(LayoutError::Argument { operation: "domain_distribute", argument, value: count, bound });
         }
-        let (mut rest, mut stride) = (count, 1);
+        let mut rest = count;
+        let mut stride = 1;
         let mut leaf = 0;
         while leaf < out.profile.leaves() {
             let extent = out.shape[leaf];
@@ -298,7 +302,8 @@ const fn even_at(layout: &Layout, at: TreePosition, tiler: &Tiler, from: TreePos
         if tiler.is_open(from.leaf) {
             return true;
         }
-        let (tile, shape) = (tiler.part(from.leaf), layout.subtree(at).shape());
+        let tile = tiler.part(from.leaf);
+        let shape = layout.subtree(at).shape();
         if tile.check().is_err() {
             return false;
         }
@@ -343,7 +348,8 @@ const fn divide_at(
     rounding: Rounding,
 ) -> Result<(), LayoutError> {
     let profile = out.profile;
-    let (rank, arity) = (profile.arity(at.node), divisor.profile.arity(from.node));
+    let rank = profile.arity(at.node);
+    let arity = divisor.profile.arity(from.node);
     let (Some(rank), Some(arity)) = (rank, arity) else {
         // An integer divisor of a tuple is used up by the integers in turn.
         let mut rest = tri!(divisor.product_at(from));
@@ -359,7 +365,8 @@ const fn divide_at(
     if arity > rank || (matches!(rounding, Rounding::Exact) && arity != rank) {
         return Err(LayoutError::Rank { operation: "shape_div", given: arity, expected: rank });
     }
-    let (mut at, mut from) = (profile.child(at, 0), divisor.profile.child(from, 0));
+    let mut at = profile.child(at, 0);
+    let mut from = divisor.profile.child(from, 0);
     let mut i = 0;
     while i < arity {
         tri!(divide_at(out, at, divisor, from, rounding));
@@ -382,7 +389,8 @@ const fn scale_at(
         return Ok(());
     };
     tri!(crate::index::matching_tuple("elem_scale", rank, &factors.profile, from.node));
-    let (mut at, mut from) = (profile.child(at, 0), factors.profile.child(from, 0));
+    let mut at = profile.child(at, 0);
+    let mut from = factors.profile.child(from, 0);
     let mut i = 0;
     while i < rank {
         tri!(scale_at(out, at, factors, from));
@@ -395,8 +403,10 @@ const fn scale_at(
 
 /// What is left of the product of a subtree's integers, divided by `divisor`.
 const fn remainder(tuple: &IntTuple, at: TreePosition, divisor: i64) -> i128 {
-    let (end, divisor) = (tuple.profile.end(at).leaf, divisor as i128);
-    let (mut rest, mut leaf) = (1 % divisor, at.leaf);
+    let end = tuple.profile.end(at).leaf;
+    let divisor = divisor as i128;
+    let mut rest = 1 % divisor;
+    let mut leaf = at.leaf;
     while leaf < end {
         rest = rest * tuple.values[leaf] as i128 % divisor;
         leaf += 1;
@@ -417,7 +427,8 @@ const fn refines(coarse: &IntTuple, at: TreePosition, fine: &IntTuple, from: Tre
         Some(arity) if arity == rank => {}
         _ => return false,
     }
-    let (mut at, mut from) = (coarse.profile.child(at, 0), fine.profile.child(from, 0));
+    let mut at = coarse.profile.child(at, 0);
+    let mut from = fine.profile.child(from, 0);
     let mut i = 0;
     while i < rank {
         if !refines(coarse, at, fine, from, sizes) {

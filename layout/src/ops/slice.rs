@@ -110,8 +110,10 @@ const fn pick_into(
         return Ok(0);
     };
     tri!(crate::index::matching_tuple("slice", arity, &layout.profile, at.node));
-    let (mut at, mut from) = (layout.profile.child(at, 0), profile.child(from, 0));
-    let (mut count, mut i) = (0, 0);
+    let mut at = layout.profile.child(at, 0);
+    let mut from = profile.child(from, 0);
+    let mut count = 0;
+    let mut i = 0;
     while i < arity {
         count += tri!(pick_into(layout, at, coordinate, from, open, out));
         at = layout.profile.end(at);

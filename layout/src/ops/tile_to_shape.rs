@@ -68,7 +68,8 @@ impl Layout {
         tri!(counts.profile.push_tuple(rank));
         let mut i = 0;
         while i < rank {
-            let (whole, part) = (target.extent(i), block.extent(i));
+            let whole = target.extent(i);
+            let part = block.extent(i);
             if whole % part != 0 {
                 return Err(LayoutError::Indivisible { operation: "tile_to_shape", value: whole, divisor: part });
             }

@@ -151,7 +151,8 @@ const fn gather_side(
 /// `(tile, (r0,r1,..))` to `(tile, r0, r1, ..)`; with `both`, the tile's modes too. A side of one
 /// mode stays as it is.
 pub(crate) const fn spread(pair: &Layout, both: bool) -> Result<Layout, LayoutError> {
-    let (tile, rest) = (pair.profile.child(TreePosition::ROOT, 0), pair.profile.child(TreePosition::ROOT, 1));
+    let tile = pair.profile.child(TreePosition::ROOT, 0);
+    let rest = pair.profile.child(TreePosition::ROOT, 1);
     let tile_rank = if both { pair.profile.rank_at(tile.node) } else { 1 };
     let rest_rank = pair.profile.rank_at(rest.node);
     let mut out = Layout::NOTHING;

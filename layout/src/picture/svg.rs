@@ -63,7 +63,8 @@ impl LayoutSvg {
     fn shade(&self, rows: i64, row: i64, column: i64) -> i64 {
         match self.colour {
             Colour::Tile { rows: tile_rows, columns } => {
-                let (down, across) = (row / tile_rows.max(1), column / columns.max(1));
+                let down = row / tile_rows.max(1);
+                let across = column / columns.max(1);
                 down + across * (rows / tile_rows.max(1)).max(1)
             }
             Colour::Bank { element_bytes } => {
@@ -187,7 +188,8 @@ impl LayoutSvg {
         write!(Xml { to: f, left: LONGEST_TITLE }, "{}", self.layout)?;
         f.write_str("</text>\n")?;
         let rank = self.layout.layout().rank();
-        let (end, bottom) = (LEFT + columns * CELL, TOP + rows * CELL);
+        let end = LEFT + columns * CELL;
+        let bottom = TOP + rows * CELL;
         let across = match rank {
             0 | 1 => "index",
             2 => "mode 1",
@@ -235,7 +237,8 @@ impl LayoutSvg {
     /// The smallest numbers of colours that cells have, ascending and then `i64::MAX`, and the
     /// largest. Numbers that no cell has are left out: a bank that nothing lies in.
     fn first_shades(&self, rows: i64, columns: i64) -> ([i64; NAMED], i64) {
-        let (mut named, mut most) = ([i64::MAX; NAMED], -1);
+        let mut named = [i64::MAX; NAMED];
+        let mut most = -1;
         for index in 0..rows * columns {
             let mut shade = self.shade(rows, index % rows, index / rows);
             most = most.max(shade);
@@ -252,7 +255,8 @@ impl LayoutSvg {
     }
 
     fn cell(&self, f: &mut fmt::Formatter<'_>, rows: i64, row: i64, column: i64) -> fmt::Result {
-        let (x, y) = (LEFT + column * CELL, TOP + row * CELL);
+        let x = LEFT + column * CELL;
+        let y = TOP + row * CELL;
         let [red, green, blue] = colour(self.shade(rows, row, column));
         write!(f, r#"<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{CELL}" "#)?;
         writeln!(f, r##"fill="#{red:02x}{green:02x}{blue:02x}"/>"##)?;
@@ -306,7 +310,8 @@ mod tests {
 
     /// The colour by the definition of hue, saturation and lightness, in floating point.
     fn by_definition(shade: i64) -> [f64; 3] {
-        let (hue, lightness) = ((shade * 137 % 360) as f64, (72 + shade * 7 % 18) as f64 / 100.0);
+        let hue = (shade * 137 % 360) as f64;
+        let lightness = (72 + shade * 7 % 18) as f64 / 100.0;
         let chroma = (1.0 - (2.0 * lightness - 1.0).abs()) * 0.7;
         [0.0, 120.0, 240.0].map(|centre: f64| {
             let apart = (hue - centre).abs();

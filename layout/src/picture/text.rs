@@ -40,7 +40,8 @@ impl TextGrid {
 }
 
 fn width_of(value: i64) -> usize {
-    let (mut width, mut rest) = (1 + usize::from(value < 0), value.unsigned_abs());
+    let mut width = 1 + usize::from(value < 0);
+    let mut rest = value.unsigned_abs();
     while rest >= 10 {
         rest /= 10;
         width += 1;

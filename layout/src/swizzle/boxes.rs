@@ -59,7 +59,8 @@ impl Swizzled {
             Major::Mn => 0,
         };
         let across = descriptor.width.bytes() * 8 / bits;
-        let (extent, lines) = (self.layout().extent(contiguous), self.layout().extent(1 - contiguous));
+        let extent = self.layout().extent(contiguous);
+        let lines = self.layout().extent(1 - contiguous);
         if descriptor.stride != 0 && descriptor.stride * 8 / bits != 8 * across {
             let reason = "the lines of a tile do not follow each other, so that no box of a tensor map fills it";
             return Err(LayoutError::Swizzle { operation: "tensor_boxes", reason });

@@ -232,7 +232,8 @@ impl CanonicalAtom {
 /// [`LayoutError::Argument`] where the row is not a power of two of at least 16 bytes.
 pub const fn ldmatrix_swizzle(row_bytes: i64) -> Result<Swizzle, LayoutError> {
     if row_bytes < 16 || row_bytes & (row_bytes - 1) != 0 {
-        let (argument, bound) = ("the row in bytes", "a power of two of at least 16");
+        let argument = "the row in bytes";
+        let bound = "a power of two of at least 16";
         return Err(LayoutError::Argument { operation: "ldmatrix_swizzle", argument, value: row_bytes, bound });
     }
     let units = if row_bytes / 16 > 8 { row_bytes / 16 } else { 8 };

@@ -63,8 +63,10 @@ impl Swizzled {
     /// [`LayoutError::Swizzle`] where the layout is none of the swizzled canonical ones.
     pub const fn matrix_descriptor(&self, bits: i64) -> Result<MatrixDescriptor, LayoutError> {
         let width = tri!(self.width_of(bits));
-        let (across, bytes) = (width.bytes() * 8 / bits, bits / 8);
-        let (mn, k) = (tri!(self.layout().mode(0)).coalesce(), tri!(self.layout().mode(1)).coalesce());
+        let across = width.bytes() * 8 / bits;
+        let bytes = bits / 8;
+        let mn = tri!(self.layout().mode(0)).coalesce();
+        let k = tri!(self.layout().mode(1)).coalesce();
         if let (Some(_), Some(stride)) = (along(&k, across), down(&mn, across)) {
             return Ok(MatrixDescriptor { major: Major::K, width, leading: 16, stride: stride * bytes });
         }
@@ -91,7 +93,8 @@ impl Swizzled {
 /// The distance of the next swizzled row's width along the contiguous mode; 0 where there is no
 /// next.
 const fn along(mode: &Layout, across: i64) -> Option<i64> {
-    let (extents, strides) = (mode.extents(), mode.strides());
+    let extents = mode.extents();
+    let strides = mode.strides();
     if strides[0] != 1 || extents[0] > across {
         return None;
     }
@@ -104,7 +107,8 @@ const fn along(mode: &Layout, across: i64) -> Option<i64> {
 
 /// The distance of the next eight rows, `across` apart each; 0 where there are eight only.
 const fn down(mode: &Layout, across: i64) -> Option<i64> {
-    let (extents, strides) = (mode.extents(), mode.strides());
+    let extents = mode.extents();
+    let strides = mode.strides();
     if strides[0] != across || extents[0] % 8 != 0 {
         return None;
     }

@@ -127,7 +127,8 @@ impl Swizzle {
         if from < 0 || into < 0 || from.count_ones() != into.count_ones() {
             return Err(LayoutError::Swizzle { operation, reason: "the masks have different numbers of bits" });
         }
-        let (source, target) = (from.trailing_zeros() as i64, into.trailing_zeros() as i64);
+        let source = from.trailing_zeros() as i64;
+        let target = into.trailing_zeros() as i64;
         let base = if source < target { source } else { target };
         let swizzle = tri!(Swizzle::new(from.count_ones() as i64, base, source - target));
         if swizzle.source_mask() != from || swizzle.target_mask() != into {
@@ -278,7 +279,8 @@ impl Swizzle {
 
 const fn log2(factor: i64) -> Result<i64, LayoutError> {
     if factor < 1 || factor & (factor - 1) != 0 {
-        let (argument, bound) = ("the factor", "a power of two");
+        let argument = "the factor";
+        let bound = "a power of two";
         return Err(LayoutError::Argument { operation: "swizzle recast", argument, value: factor, bound });
     }
     Ok(factor.trailing_zeros() as i64)

@@ -40,7 +40,8 @@ impl Swizzled {
     /// As [`Layout::slice`]; [`LayoutError::Swizzle`] where offset and slice add up with a carry
     /// into a swizzled bit; [`LayoutError::Overflow`] where start and offsets leave 60 bits.
     pub const fn slice_and_offset(&self, coordinate: &Coord) -> Result<(Composed, i64), LayoutError> {
-        let (swizzle, start) = (self.swizzle(), self.start());
+        let swizzle = self.swizzle();
+        let start = self.start();
         let (slice, offset) = tri!(self.layout().slice_and_offset(coordinate));
         // Start and span of the slice within bounds: no sum below wraps.
         tri!(Swizzled::new(swizzle, tri!(sum(start, offset, "the offset")), slice).checked());
@@ -88,8 +89,11 @@ const fn active_bits(layout: &Layout) -> i64 {
 /// The swizzle around `offset` as a layout: the change of the swizzled offset for each bit that is
 /// not set in `offset`.
 const fn bit_strides(swizzle: &Swizzle, offset: i64) -> Result<Layout, LayoutError> {
-    let (bits, base, distance) = (swizzle.bits(), swizzle.base(), swizzle.shift().abs());
-    let (source, target) = (lowest(swizzle.source_mask()), lowest(swizzle.target_mask()));
+    let bits = swizzle.bits();
+    let base = swizzle.base();
+    let distance = swizzle.shift().abs();
+    let source = lowest(swizzle.source_mask());
+    let target = lowest(swizzle.target_mask());
     let mut out = Layout::NOTHING;
     tri!(out.profile.push_tuple(2 * bits as usize + 3));
     tri!(out.push_leaf(1 << base, 1));

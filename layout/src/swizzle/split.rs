@@ -36,7 +36,8 @@ impl Swizzle {
     pub const fn split(&self, bits: i64, step: i64) -> Option<SwizzleStep> {
         let touched = self.source_mask() | self.target_mask();
         let period = if touched == 0 { 1 } else { 1i64 << (63 - touched.leading_zeros()) << 1 };
-        let (low, high) = (step & (period - 1), step & !(period - 1));
+        let low = step & (period - 1);
+        let high = step & !(period - 1);
         if low == 0 || touched == 0 {
             return Some(SwizzleStep { mix: 0, add: step });
         }
@@ -67,7 +68,8 @@ impl Layout {
     ///
     /// A negative stride may set any bit.
     pub const fn offset_bits(&self) -> i64 {
-        let (extents, strides) = (self.extents(), self.strides());
+        let extents = self.extents();
+        let strides = self.strides();
         let mut bits = 0;
         let mut i = 0;
         while i < extents.len() {
@@ -120,7 +122,8 @@ mod tests {
 
     #[test]
     fn what_is_proven_holds_for_every_offset() {
-        let (mut proven, mut total) = (0, 0);
+        let mut proven = 0;
+        let mut total = 0;
         for (b, m, s) in [(3, 3, 3), (2, 0, 3), (1, 4, 3), (2, 1, -3), (3, 0, 3), (0, 0, 0)] {
             let swizzle = Swizzle::new(b, m, s).unwrap();
             for bits in [0, 0x7, 0x1c0, 0x1f8, 0x38, 0x3c0, 0x3ff, 0x155, 0x2aa] {

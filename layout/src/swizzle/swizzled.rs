@@ -222,7 +222,8 @@ impl Swizzled {
     /// # Errors
     /// As [`Layout::max_common_vector`].
     pub const fn max_common_vector(&self, other: &Layout) -> Result<i64, LayoutError> {
-        let (common, vector) = (tri!(self.layout.max_common_vector(other)), self.vector());
+        let common = tri!(self.layout.max_common_vector(other));
+        let vector = self.vector();
         Ok(if common < vector { common } else { vector })
     }
 
@@ -333,7 +334,8 @@ impl Layout {
 /// Refuses to check by enumeration what is too large for it.
 pub(crate) const fn enumerable(size: i64) -> Result<(), LayoutError> {
     if size > MAX_ENUMERATION {
-        let (operation, argument) = ("swizzle", "the size of a layout whose swizzle is moved");
+        let operation = "swizzle";
+        let argument = "the size of a layout whose swizzle is moved";
         return Err(LayoutError::Argument { operation, argument, value: size, bound: "at most 4194304" });
     }
     Ok(())

@@ -141,7 +141,8 @@ const fn to_shape(block: &Layout, shape: &IntTuple, order: Order<'_>) -> Layout 
 
 /// A rank-2 layout as whole tiles.
 pub(super) const fn tiled(layout: &Layout, m: usize, n: usize) -> Layout {
-    let (rows, columns) = (layout.extent(0), layout.extent(1));
+    let rows = layout.extent(0);
+    let columns = layout.extent(1);
     let whole = layout.rank() == 2 && m > 0 && n > 0 && rows % m as i64 == 0 && columns % n as i64 == 0;
     if !whole {
         let message = Message::new().text("tiling of ").layout(layout).text(": ");

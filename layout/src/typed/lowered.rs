@@ -76,7 +76,8 @@ impl<L: StaticLayout> Lowered<L> {
     /// As [`Lowered::before_swizzle`], the rank not checked: missing modes count as 0.
     #[inline(always)]
     pub(crate) fn sum(coordinate: &[usize]) -> usize {
-        let (mut offset, mut mode) = (0, 0);
+        let mut offset = 0;
+        let mut mode = 0;
         while mode < MAX_RANK && mode < coordinate.len() {
             offset += Self::along(mode, coordinate[mode]);
             mode += 1;
@@ -87,7 +88,9 @@ impl<L: StaticLayout> Lowered<L> {
     /// The offset of flat coordinate `index`, first mode fastest, before the swizzle.
     #[inline(always)]
     pub fn flat(index: usize) -> usize {
-        let (mut rest, mut offset, mut mode) = (index, 0, 0);
+        let mut rest = index;
+        let mut offset = 0;
+        let mut mode = 0;
         while mode + 1 < Self::RANK {
             offset += Self::along(mode, rest % Self::EXTENTS[mode]);
             rest /= Self::EXTENTS[mode];
@@ -107,7 +110,9 @@ impl<L: StaticLayout> Lowered<L> {
     #[inline(always)]
     pub(crate) fn along(mode: usize, coordinate: usize) -> usize {
         let runs = &Self::RUNS[mode];
-        let (mut rest, mut offset, mut run) = (coordinate, 0, 0);
+        let mut rest = coordinate;
+        let mut offset = 0;
+        let mut run = 0;
         // A bound known here, so that the loop unrolls; the pairs beyond `len` fold away.
         while run < MAX_RUNS {
             if run + 1 < runs.len {

@@ -125,7 +125,8 @@ static_layout! {
     Selected [L: StaticLayout, I: StaticTuple] [L, I] (L, I) {
         SWIZZLE = L::SWIZZLE;
         LAYOUT = {
-            let (wanted, mut indices) = (I::TUPLE, [0usize; crate::MAX_LEAVES]);
+            let wanted = I::TUPLE;
+            let mut indices = [0usize; crate::MAX_LEAVES];
             let mut i = 0;
             while i < wanted.values().len() {
                 // A negative index becomes one that no layout has.
@@ -242,7 +243,9 @@ static_layout! {
 }
 
 const fn without(layout: &Layout, mode: usize) -> Layout {
-    let (mut kept, mut count, mut i) = ([0usize; crate::MAX_NODES], 0, 0);
+    let mut kept = [0usize; crate::MAX_NODES];
+    let mut count = 0;
+    let mut i = 0;
     while i < layout.rank() {
         if i != mode {
             kept[count] = i;

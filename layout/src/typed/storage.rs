@@ -105,7 +105,8 @@ impl<T, L: Storage> ArrayTensor<T, L> {
     /// Proof that the two counts agree and that every offset of the layout is inside. Any use of a
     /// tensor evaluates it.
     pub const CHECKED: () = {
-        let (owned, size) = (<L::Len as Unsigned>::USIZE, L::LAYOUT.size() as usize);
+        let owned = <L::Len as Unsigned>::USIZE;
+        let size = L::LAYOUT.size() as usize;
         let reach = Lowered::<L>::REACH;
         let message = Message::new().text("array tensor of ").text(notation::<L>().as_str()).text(": ");
         if owned != size {

@@ -101,7 +101,8 @@ pub(super) const fn divide_among(layout: &Layout, threads: &Layout) -> Result<La
     }
     let mut mode = 0;
     while mode < layout.rank() {
-        let (value, divisor) = (layout.extent(mode), threads.extent(mode));
+        let value = layout.extent(mode);
+        let divisor = threads.extent(mode);
         if value % divisor != 0 {
             let operation = if mode < ALONG.len() { ALONG[mode] } else { "distribute" };
             return Err(LayoutError::Indivisible { operation, value, divisor });
@@ -109,7 +110,8 @@ pub(super) const fn divide_among(layout: &Layout, threads: &Layout) -> Result<La
         mode += 1;
     }
     if !layout.divides_evenly(&tiler) {
-        let (value, divisor) = (layout.size(), threads.size());
+        let value = layout.size();
+        let divisor = threads.size();
         return Err(LayoutError::Indivisible { operation: "distribute of a nested mode", value, divisor });
     }
     layout.zipped_divide(&tiler)

@@ -88,7 +88,8 @@ pub(super) const fn assert_layout<L: StaticLayout>() {
 }
 
 const fn stays_inside<L: StaticLayout, Order: StaticLayout>() {
-    let (order, size) = (Order::LAYOUT, L::LAYOUT.size());
+    let order = Order::LAYOUT;
+    let size = L::LAYOUT.size();
     let mut i = 0;
     while i < order.strides().len() {
         if order.strides()[i] < 0 {

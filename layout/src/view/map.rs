@@ -39,7 +39,8 @@ pub trait OffsetMap: Copy {
     /// beyond 2^60.
     fn span(&self) -> Result<(usize, usize), ViewError> {
         let map = self.swizzled();
-        let (layout, start) = (map.layout(), map.start());
+        let layout = map.layout();
+        let start = map.start();
         match layout.strides().iter().chain([&start]).find(|stride| **stride < 0) {
             Some(&stride) => Err(ViewError::NegativeStride { stride }),
             None if start > LIMIT => {
@@ -103,7 +104,8 @@ impl OffsetMap for Layout {
     }
 
     fn place(&self, coordinate: &[usize]) -> usize {
-        let (mut index, mut step) = (0, 1);
+        let mut index = 0;
+        let mut step = 1;
         for (mode, &at) in coordinate.iter().enumerate() {
             index += at as i64 * step;
             step *= Layout::extent(self, mode);

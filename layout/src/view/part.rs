@@ -128,12 +128,14 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         axis: usize,
         place: &[usize],
     ) -> Result<PartIter<'a, T, S>, ViewError> {
-        let (extent, rank) = (self.bounded(axis)?, self.rank());
+        let extent = self.bounded(axis)?;
+        let rank = self.rank();
         if extents.len() != rank || place.len() != rank {
             let given = if extents.len() == rank { place.len() } else { extents.len() };
             return Err(ViewError::Rank { given, expected: rank });
         }
-        let (mut strip, mut at) = ([0; crate::MAX_NODES], [0; crate::MAX_NODES]);
+        let mut strip = [0; crate::MAX_NODES];
+        let mut at = [0; crate::MAX_NODES];
         strip[..rank].copy_from_slice(extents);
         at[..rank].copy_from_slice(place);
         (strip[axis], at[axis]) = (extent, 0);
@@ -176,7 +178,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         }
         let mut part = self.to_value();
         for mode in 0..self.rank() {
-            let (extent, step) = (self.extent(mode), threads.extent(mode) as usize);
+            let extent = self.extent(mode);
+            let step = threads.extent(mode) as usize;
             let at = place_along(threads, mode, thread)?;
             if at >= extent {
                 return Ok(None);

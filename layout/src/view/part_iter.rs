@@ -38,19 +38,22 @@ impl<'a, T, S: Space> PartIter<'a, T, S> {
     /// The parts of at least one element along a mode that there is.
     pub(super) fn new(tensor: TensorView<'a, T, Swizzled, S>, mode: usize, extent: usize) -> Result<Self, ViewError> {
         let layout = tensor.layout.layout();
-        let (whole, length) = (layout.mode(mode)?, tensor.extent(mode));
+        let whole = layout.mode(mode)?;
+        let length = tensor.extent(mode);
         let count = length.div_ceil(extent);
         let part = |index: usize| {
             let size = extent.min(length - index * extent);
             Ok::<_, ViewError>(cut_mode(&whole, mode, index * extent, 1, size)?.1)
         };
-        let (full, last) = (part(0)?, part(count - 1)?);
+        let full = part(0)?;
+        let last = part(count - 1)?;
         // Strides are the same in every part of a mode of one stride; elsewhere each part must be
         // one.
         if !whole.is_leaf() {
             (0..count).try_for_each(|index| part(index).map(|_| ()))?;
         }
-        let (full, last) = (layout.replace(mode, &full)?, layout.replace(mode, &last)?);
+        let full = layout.replace(mode, &full)?;
+        let last = layout.replace(mode, &last)?;
         Ok(PartIter { tensor, whole, extent, full, last, round: Round::once(count) })
     }
 

@@ -28,7 +28,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
                 return Err(ViewError::NoSuchMode { mode, rank });
             }
             if modes[..i].contains(&mode) {
-                let (argument, bound) = ("a mode that is named twice", "named once");
+                let argument = "a mode that is named twice";
+                let bound = "named once";
                 let value = mode as i64;
                 return Err(LayoutError::Argument { operation: "permute", argument, value, bound }.into());
             }
@@ -57,7 +58,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         if let Some(&stride) = order.strides().iter().find(|stride| **stride < 0) {
             return Err(ViewError::NegativeStride { stride });
         }
-        let (needed, given) = (order.cosize() as usize, self.size());
+        let needed = order.cosize() as usize;
+        let given = self.size();
         if needed > given {
             return Err(ViewError::TooShort { needed, given });
         }
@@ -94,7 +96,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         if layout.divides_evenly(tiler) {
             return Ok(layout);
         }
-        let (value, divisor) = (layout.size(), tiler.part(0).size());
+        let value = layout.size();
+        let divisor = tiler.part(0).size();
         Err(LayoutError::Indivisible { operation, value, divisor }.into())
     }
 }

@@ -176,7 +176,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     }
 
     fn nth_element(&self, index: usize) -> &'a T {
-        let (mut coordinate, mut rest) = ([0; crate::MAX_NODES], index);
+        let mut coordinate = [0; crate::MAX_NODES];
+        let mut rest = index;
         let rank = self.rank();
         for (mode, at) in coordinate.iter_mut().take(rank).enumerate() {
             *at = rest % self.extent(mode);

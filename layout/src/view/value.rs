@@ -80,7 +80,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
 /// Whether a thread layout numbers its places, and has this number.
 pub(super) fn check_thread(threads: &Layout, thread: usize) -> Result<(), ViewError> {
     if !is_numbering(threads) {
-        let (argument, bound) = ("the cosize of the thread layout", "its size, every thread number used once");
+        let argument = "the cosize of the thread layout";
+        let bound = "its size, every thread number used once";
         let value = threads.cosize();
         return Err(LayoutError::Argument { operation: "distribute", argument, value, bound }.into());
     }

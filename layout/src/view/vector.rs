@@ -42,7 +42,8 @@ impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
 impl<'a, T, L: StaticLayout, S: Space, const M: usize, const N: usize> Vectors<'a, T, L, S, M, N> {
     /// Proof that every vector is contiguous and aligned.
     const WHOLE: () = {
-        let (vector, starts) = (Within::<L, M, N>::LAYOUT, TilesOf::<L, M, N>::LAYOUT);
+        let vector = Within::<L, M, N>::LAYOUT;
+        let starts = TilesOf::<L, M, N>::LAYOUT;
         let length = (M * N) as i64;
         let packed = vector.coalesce();
         let contiguous = packed.is_leaf() && (length == 1 || packed.strides()[0] == 1);

@@ -170,7 +170,8 @@ impl Emitter<'_> {
     /// Plans the level of these ops, which are parts of one if they write the same buffers.
     fn plan<'o>(&mut self, name: &str, ops: impl IntoIterator<Item = &'o Op>) -> Result<(), LowerError> {
         let Some(planned) = &mut self.planned else { return Ok(()) };
-        let (device, operands) = (DeviceId::from(self.device), Operands::new(&self.program.buffers));
+        let device = DeviceId::from(self.device);
+        let operands = Operands::new(&self.program.buffers);
         let mut known = Vec::new();
         for op in ops {
             let footprint = op.footprint(&operands);

@@ -32,7 +32,8 @@ use crate::program::{BufferId, BufferKind, Source, Span};
 ///     fn layer(&mut self, at: &mut LayerTasks) -> Result<Selected, LowerError> {
 ///         let shape = [at.options().rows, at.spec().heads, at.spec().head_dim];
 ///         let copy = at.buffer(&format!("q.{}", at.layer()), BufferKind::Output, DType::F32, &shape);
-///         let (src, dst) = (Region::whole(at.q(), &shape), Region::whole(copy, &shape));
+///         let src = Region::whole(at.q(), &shape);
+///         let dst = Region::whole(copy, &shape);
 ///         let all = at.heads().to_vec();
 ///         let done = at.level("snapshot", vec![Op::from(Copy { src, dst })], &all)?;
 ///         Ok(Selected { ready: vec![done; at.spec().kv_heads], selection: None })
@@ -40,7 +41,8 @@ use crate::program::{BufferId, BufferKind, Source, Span};
 /// }
 ///
 /// let spec = ModelSpec::named("llama-3.2-1b").unwrap();
-/// let (target, options) = (Target::named("h100").unwrap(), LowerOptions::for_context(64));
+/// let target = Target::named("h100").unwrap();
+/// let options = LowerOptions::for_context(64);
 /// let tasks = |program: Result<tilewright_megakernel::program::Program, _>| program.map(|p| p.tasks.len());
 /// let dense = tasks(lower(&spec, &|_| DType::BF16, target.clone(), &options))?;
 /// let indexed = tasks(lower_indexed(&spec, &|_| DType::BF16, target, &options, Some(&mut Snapshots)))?;

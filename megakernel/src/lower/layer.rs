@@ -166,7 +166,8 @@ fn exchanged(
             None => LinearOutput::Add { residual: buffer(e, from), out: buffer(e, to) },
             Some((out, sent)) => LinearOutput::Store { out, sent },
         };
-        let (projection, features) = (e.weights().projection(&added.product), e.spec.hidden);
+        let projection = e.weights().projection(&added.product);
+        let features = e.spec.hidden;
         let ready = values.ready(added.x, device);
         linear(e, LinearLevel { name: &name, joint, input, projection, features, output, ready })
     })?;

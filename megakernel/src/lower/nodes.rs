@@ -151,7 +151,8 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<LoweredNode<'_>>, LowerError> {
         let node = match steps.as_slice() {
             [Step { op: Op::Input { .. }, .. }] => continue,
             [step] if !fused => reader.single(step).or_else(|| {
-                let (norm, addition) = (all.get(place + 1)?, all.get(place + 2)?);
+                let norm = all.get(place + 1)?;
+                let addition = all.get(place + 2)?;
                 taken = 2;
                 reader.normed_sum(step, norm, addition)
             }),
@@ -199,13 +200,15 @@ impl<'g> NodeReader<'_, 'g> {
         let &Op::Binary { a, b, kind: BinaryKind::Add } = addition.op else { return None };
         let residual = if b == norm.first { a } else { b };
         let complete = normed == linear.first && [a, b].contains(&norm.first) && a != b;
-        let (product, post_norm) = (self.product(linear)?, Some(self.norm_weight(norm)?));
+        let product = self.product(linear)?;
+        let post_norm = Some(self.norm_weight(norm)?);
         complete.then_some(LoweredNode::Added(Added { x, product, post_norm, residual, out: addition.first }))
     }
 
     fn group(&self) -> Option<LoweredNode<'g>> {
         let products = self.all(|op| matches!(op, Op::Linear { .. } | Op::Logits { .. }));
-        let (before, after) = (self.norm(), self.steps.last()?);
+        let before = self.norm();
+        let after = self.steps.last()?;
         match (products.as_slice(), after.op, before) {
             ([logits], Op::Choose { .. }, Some(norm)) => {
                 let Op::Logits { table, x } = *logits.op else { return None };
@@ -249,7 +252,8 @@ impl<'g> NodeReader<'_, 'g> {
         let append = self.steps.last()?;
         let &Op::CacheAppend { k, v, cache } = append.op else { return None };
         let queries = self.steps.iter().find(|step| matches!(step.op, Op::Rope { .. }) && step.first != k)?;
-        let (queries_made, keys_made) = (self.rotated(queries.first)?, self.rotated(k)?);
+        let queries_made = self.rotated(queries.first)?;
+        let keys_made = self.rotated(k)?;
         // The norm, three products, two rotations, the append, and norms of queries and keys.
         let head_norms = match ([queries_made.norm, keys_made.norm], self.steps.len()) {
             ([Some(queries), Some(keys)], 9) => Some([self.norm_weight(queries)?, self.norm_weight(keys)?]),

@@ -75,7 +75,9 @@ impl TaskOp for LinearPart {
     }
 
     fn accesses(&self) -> Vec<Access> {
-        let (weights, along, rows) = (vec![self.weight], Some(self.along), self.rows.len() as u32);
+        let weights = vec![self.weight];
+        let along = Some(self.along);
+        let rows = self.rows.len() as u32;
         let split = SplitAccess::Read(SplitRead { norm: None, weights, along, rows });
         vec![
             Access::input(self.x).relaxed().split(split),

@@ -129,7 +129,8 @@ impl ChatTemplate {
     /// The template is malformed, refuses the messages, uses what is not there, or exceeds a bound
     /// on its size, nesting or work.
     pub fn render(&self, conversation: &Conversation) -> Result<String, ChatError> {
-        let (file, source) = (self.file, self.source(conversation)?);
+        let file = self.file;
+        let source = self.source(conversation)?;
         let failed = |reason: String| ChatError::Run { file, reason };
         thread::scope(|scope| {
             let thread = thread::Builder::new().name("tilewright-chat".to_owned()).stack_size(STACK);

@@ -42,8 +42,10 @@ pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> QuantPlan {
     let zero_point = keys.boolean("zero_point", true);
     let symmetric = keys.boolean("sym", !zero_point);
     if stated == [true, true] && zero_point == symmetric {
-        let (first_key, second_key) = (keys.name("zero_point"), keys.name("sym"));
-        let (first, second) = (zero_point.to_string(), symmetric.to_string());
+        let first_key = keys.name("zero_point");
+        let second_key = keys.name("sym");
+        let first = zero_point.to_string();
+        let second = symmetric.to_string();
         keys.faults.push(ConfigFault::Disagree { first_key, first, second_key, second });
     }
     let zero_point = zero_point && !symmetric;

@@ -160,12 +160,14 @@ fn choose(keys: &mut Keys, work: &RegexBudget, groups: &[ConfigGroup], module: &
     let first = of_best.next()?;
     if let Some(other) = of_best.find(|other| other.stored != first.stored) {
         let named = |group: &ConfigGroup| keys.name(&format!("config_groups.{}", group.name));
-        let (first_key, second_key) = (named(first), named(other));
+        let first_key = named(first);
+        let second_key = named(other);
         let text = |group: &ConfigGroup| match group.stored {
             Some(stored) => format!("{} for {module}", stored.scheme.name),
             None => format!("dense for {module}"),
         };
-        let (first, second) = (text(first), text(other));
+        let first = text(first);
+        let second = text(other);
         keys.faults.push(ConfigFault::Disagree { first_key, first, second_key, second });
         return None;
     }

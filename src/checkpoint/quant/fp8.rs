@@ -52,9 +52,11 @@ fn plan(keys: &mut Keys, modules: &[Module], scheme: &'static Scheme, scales: Sc
     let mut names = take_names(keys, "modules_to_not_convert");
     names.extend(take_names(keys, "ignored_layers"));
     let dense: Vec<Pattern> = names.into_iter().map(Pattern::Path).collect();
-    let (zeros, order) = (Presence::Absent, Presence::Absent);
+    let zeros = Presence::Absent;
+    let order = Presence::Absent;
     let stored = StoredModule { scheme, scales, zeros, symmetric: true, order };
-    let (mut plan, work) = (QuantPlan::default(), RegexBudget::default());
+    let mut plan = QuantPlan::default();
+    let work = RegexBudget::default();
     for module in modules.iter().filter(|module| !module.is_head) {
         if !dense.iter().any(|pattern| pattern.matches(&work, &module.name).is_some()) {
             plan.modules.insert(module.name.clone(), stored);

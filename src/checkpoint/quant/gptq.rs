@@ -125,7 +125,8 @@ impl Settings {
 
 /// Whether it is the first format, which stores zero points minus one.
 fn read_format(keys: &mut Keys) -> bool {
-    let (older, newer) = (keys.take_value("checkpoint_format"), keys.take_value("format"));
+    let older = keys.take_value("checkpoint_format");
+    let newer = keys.take_value("format");
     keys.agree(("checkpoint_format", older.as_ref()), ("format", newer.as_ref()));
     let format = older.or(newer).unwrap_or_else(|| Value::from("gptq"));
     match format.as_str() {

@@ -69,7 +69,8 @@ fn read_algorithm(keys: &mut Keys, modules: &[Module]) -> QuantPlan {
     }
     let mut names = take_names(keys, "exclude_modules");
     names.extend(take_names(keys, "ignore"));
-    let (mut dense, work) = (Vec::new(), RegexBudget::default());
+    let mut dense = Vec::new();
+    let work = RegexBudget::default();
     for name in names {
         match Pattern::wildcard(&work, &name) {
             Some(pattern) => dense.push(pattern),

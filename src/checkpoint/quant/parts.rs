@@ -122,18 +122,22 @@ pub(in crate::checkpoint) fn prepare<'a>(
     });
     let zeros = scheme.zero.tensor.and_then(|(suffix, packing)| {
         let shapes = shapes_of(packing.shape(bits, grid[0], grid[1]), grid);
-        let (presence, dtypes, text) = (stored.zeros, words(packing), text_of(packing.word));
+        let presence = stored.zeros;
+        let dtypes = words(packing);
+        let text = text_of(packing.word);
         get(suffix, Wanted { presence, shapes, dtypes, text })
     });
     let order = scheme.order.and_then(|suffix| {
-        let (presence, shapes) = (stored.order, vec![vec![k]]);
+        let presence = stored.order;
+        let shapes = vec![vec![k]];
         get(suffix, Wanted { presence, shapes, dtypes: &[DType::I32], text: "i32" })
     });
     let shape = scheme.shape.and_then(|suffix| get(suffix, required(vec![vec![2]], &[DType::I64], "i64")));
     for suffix in scheme.unused {
         take(&format!("{module}.{suffix}"));
     }
-    let (codes, scales) = (codes?, scales?);
+    let codes = codes?;
+    let scales = scales?;
     let module = module.to_owned();
     (faults.len() == before).then_some(Job { module, n, k, stored, codes, scales, global, zeros, order, shape })
 }
@@ -156,7 +160,8 @@ fn check<'a>(
     };
     let file = part.file.to_owned();
     if !wanted.dtypes.contains(&part.dtype) {
-        let (expected, found) = (wanted.text, part.dtype);
+        let expected = wanted.text;
+        let found = part.dtype;
         faults.push(PartFault::Dtype { tensor, file, scheme, expected, found });
         return None;
     }
@@ -204,7 +209,8 @@ fn scale_types(scale: ScaleType) -> (&'static [DType], &'static str) {
 impl Job<'_> {
     /// Reads the contents.
     pub fn run(&self) -> Result<Unpacked, PartFault> {
-        let (n, k) = (self.n, self.k);
+        let n = self.n;
+        let k = self.k;
         self.check_shape()?;
         let [rows, columns] = cover(self.stored.scales, n, k);
         let order = self.read_order(columns)?;
@@ -238,7 +244,8 @@ impl Job<'_> {
 
     fn check_shape(&self) -> Result<(), PartFault> {
         let Some(part) = &self.shape else { return Ok(()) };
-        let (expected, found) = ([self.n, self.k], elements::<i64>(part.bytes));
+        let expected = [self.n, self.k];
+        let found = elements::<i64>(part.bytes);
         if found.iter().map(|&extent| usize::try_from(extent).ok()).eq(expected.map(Some)) {
             return Ok(());
         }
@@ -249,7 +256,8 @@ impl Job<'_> {
     /// already.
     fn read_order(&self, size: usize) -> Result<Option<Vec<u32>>, PartFault> {
         let Some(part) = &self.order else { return Ok(None) };
-        let (k, groups) = (self.k, self.k.div_ceil(size));
+        let k = self.k;
+        let groups = self.k.div_ceil(size);
         let of: Vec<i32> = elements(part.bytes);
         // What was never filled says nothing.
         if of.iter().all(|&group| group == -1) {
@@ -267,7 +275,8 @@ impl Job<'_> {
             }
         }
         for (group, columns) in columns.iter().enumerate() {
-            let (found, expected) = (columns.len(), size.min(k - group * size));
+            let found = columns.len();
+            let expected = size.min(k - group * size);
             if found != expected {
                 let (tensor, file) = place();
                 return Err(PartFault::GroupSize { tensor, file, group, found, expected });
@@ -289,7 +298,8 @@ impl Job<'_> {
             return Err(PartFault::Scale { tensor: part.name.clone(), file: part.file.to_owned(), value });
         }
         let stored = self.with_global(stored)?;
-        let (wide, groups) = (self.n.div_ceil(rows), self.k.div_ceil(columns));
+        let wide = self.n.div_ceil(rows);
+        let groups = self.k.div_ceil(columns);
         let at = |row: usize, group: usize| match self.stored.scheme.scale_outer {
             WeightAxis::N => row / rows * groups + group,
             WeightAxis::K => group * wide + row / rows,
@@ -333,14 +343,18 @@ impl Job<'_> {
         let (Some(part), Some((_, packing))) = (&self.zeros, zero.tensor) else {
             return Ok((Zeros::Same(zero.same), false));
         };
-        let (code, wide, groups) = (self.stored.scheme.code, self.n.div_ceil(rows), self.k.div_ceil(columns));
+        let code = self.stored.scheme.code;
+        let wide = self.n.div_ceil(rows);
+        let groups = self.k.div_ceil(columns);
         let mask = (code.count() - 1) as u8;
-        let (mut stored, mut wrapped) = (vec![0i16; wide * groups], false);
+        let mut stored = vec![0i16; wide * groups];
+        let mut wrapped = false;
         packing.unpack(code.bits(), wide, groups, part.bytes, |row, group, field| {
             wrapped |= zero.offset > 0 && field == mask;
             stored[row * groups + group] = code.value(field.wrapping_add(zero.offset) & mask) as i16;
         });
-        let (tensor, file) = (part.name.clone(), part.file.to_owned());
+        let tensor = part.name.clone();
+        let file = part.file.to_owned();
         if let Some(&found) = stored.iter().find(|found| self.stored.symmetric && **found != zero.same) {
             return Err(PartFault::Asymmetric { tensor, file, expected: zero.same, found });
         }
@@ -354,7 +368,9 @@ impl Job<'_> {
     /// The codes in the order of places, `[n, bytes of a row]`.
     fn read_codes(&self, order: Option<&[u32]>) -> Vec<u8> {
         let (_, packing) = self.stored.scheme.codes;
-        let (n, k, bits) = (self.n, self.k, self.stored.scheme.code.bits());
+        let n = self.n;
+        let k = self.k;
+        let bits = self.stored.scheme.code.bits();
         let row_bytes = k.div_ceil(8 / bits);
         let in_rows =
             packing.along == WeightAxis::K && packing.outer == WeightAxis::N && packing.order == CodeOrder::Plain;

@@ -69,7 +69,8 @@ impl RegexBudget {
         self.matches.set(matches);
         let found = if matches > MAX_MATCHES { None } else { regex.is_match(module).ok() };
         if found.is_none() && self.fault.borrow().is_none() {
-            let (pattern, module) = (regex.as_str().to_owned(), module.to_owned());
+            let pattern = regex.as_str().to_owned();
+            let module = module.to_owned();
             *self.fault.borrow_mut() = Some(ConfigFault::Pattern { pattern, module, limit: MAX_BACKTRACKS });
         }
         found.unwrap_or(false)

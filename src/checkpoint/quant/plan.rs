@@ -70,7 +70,8 @@ pub(in crate::checkpoint) fn read_beside(
             None => plan = Some(beside),
             Some(stated) if stated.modules == beside.modules => {}
             Some(stated) => {
-                let (first_key, second_key) = (format!("{KEY} of config.json"), file.to_owned());
+                let first_key = format!("{KEY} of config.json");
+                let second_key = file.to_owned();
                 let [first, second] = [describe(stated, &beside), describe(&beside, stated)];
                 let faults = Faults(vec![ConfigFault::Disagree { first_key, first, second_key, second }]);
                 return Err(CheckpointError::Config { path, faults });
@@ -108,7 +109,8 @@ fn interpret(
 ) -> Result<QuantPlan, Vec<ConfigFault>> {
     let mut keys = Keys::new(prefix, map);
     // GPTQModel writes both names.
-    let (stated, other) = (keys.take_value("quant_method"), keys.take_value("method"));
+    let stated = keys.take_value("quant_method");
+    let other = keys.take_value("method");
     keys.agree(("quant_method", stated.as_ref()), ("method", other.as_ref()));
     let stated = stated.or(other).or_else(|| method.map(Value::from)).unwrap_or(Value::Null);
     let name = stated.as_str().map(str::to_ascii_lowercase);

@@ -290,11 +290,14 @@ impl Packing {
     /// [`Packing::shape`], words in their order.
     pub fn unpack(self, bits: usize, n: usize, k: usize, bytes: &[u8], mut each: impl FnMut(usize, usize, u8)) {
         const AWQ_COLUMNS: [usize; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
-        let (fields, word_bytes) = (self.fields(bits), self.word.bytes());
-        let (per_byte, mask) = (8 / bits, if bits == 8 { 0xff } else { 15 });
+        let fields = self.fields(bits);
+        let word_bytes = self.word.bytes();
+        let per_byte = 8 / bits;
+        let mask = if bits == 8 { 0xff } else { 15 };
         let [_, inner] = self.shape(bits, n, k);
         for (at, word) in bytes.chunks_exact(word_bytes).enumerate() {
-            let (outer, inner) = (at / inner, at % inner);
+            let outer = at / inner;
+            let inner = at % inner;
             let (word_n, word_k) = if self.outer == WeightAxis::N { (outer, inner) } else { (inner, outer) };
             for field in 0..fields {
                 let code = word[field / per_byte] >> (bits * (field % per_byte)) & mask;

@@ -99,7 +99,8 @@ pub fn quantize(
     let text = config_text(&dir.join("config.json"), &recipe)?;
     fs::write(&config, text).map_err(failed(&config))?;
     for file in COPIED {
-        let (from, to) = (dir.join(file), folder.path().join(file));
+        let from = dir.join(file);
+        let to = folder.path().join(file);
         if from.is_file() {
             fs::copy(&from, &to).map_err(failed(&to))?;
         }

@@ -79,7 +79,8 @@ impl ModelTensor {
         match &self.module {
             Some(module) => recipe.planned(module, self.extents(), self.weight.dtype()),
             None => {
-                let (name, shape) = (self.spec.name.clone(), self.spec.shape.clone());
+                let name = self.spec.name.clone();
+                let shape = self.spec.shape.clone();
                 vec![PlannedTensor { name, dtype: format_name(self.weight.dtype()), shape, bytes: self.bytes().len() }]
             }
         }
@@ -109,7 +110,8 @@ fn extents(shape: &[usize]) -> [usize; 2] {
 
 /// The file's length field and header, padded so that the data are aligned.
 fn header(planned: &[PlannedTensor]) -> Vec<u8> {
-    let (mut map, mut at) = (Map::new(), 0);
+    let mut map = Map::new();
+    let mut at = 0;
     map.insert("__metadata__".to_owned(), json!({"format": "pt"}));
     for tensor in planned {
         let offsets = [at, at + tensor.bytes];

@@ -173,7 +173,8 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         decode: DeviceWeights::on(devices.clone(), weights.clone()),
         graphs: PeerWeights::new(&devices, &weights),
     };
-    let (mut findings, mut right) = (Vec::new(), true);
+    let mut findings = Vec::new();
+    let mut right = true;
     writeln!(io::stdout(), "{:5} {:28} {:>9} {:>9} {:>9}", "batch", "positions", "worst", "bf16 peer", "f32 peer")?;
     let cases = cases(args);
     let bar = ItemBar::new("comparing", cases.len());
@@ -323,7 +324,8 @@ fn send_history(spec: &ModelSpec, pool: &SharedPool, kv: &KvState, machine: &mut
     for device in 0..devices {
         // Each device has the heads that it needs; with fewer heads than devices, several have the
         // same.
-        let (head, heads) = (device * spec.kv_heads / devices, (spec.kv_heads / devices).max(1));
+        let head = device * spec.kv_heads / devices;
+        let heads = (spec.kv_heads / devices).max(1);
         let part = |len: usize| head * (len / spec.kv_heads)..(head + heads) * (len / spec.kv_heads);
         let name = if devices > 1 { format!("{name}.dev{device}") } else { name.to_owned() };
         match stored_as {
@@ -424,13 +426,16 @@ impl AccuracyCase {
     /// The keys or values of all rows' tokens before their positions as a pool, `[kv_heads, pages,
     /// page_tokens, head_dim]`.
     fn history(&self, spec: &ModelSpec, layer: usize, which: &str) -> Vec<bf16> {
-        let (heads, dim, page_tokens) = (spec.kv_heads, spec.head_dim, self.page_tokens);
+        let heads = spec.kv_heads;
+        let dim = spec.head_dim;
+        let page_tokens = self.page_tokens;
         let mut pool = vec![bf16::ZERO; heads * self.pages() * page_tokens * dim];
         for (row, &tokens) in self.positions.iter().enumerate().filter(|_| !self.prompt) {
             let name = format!("history.{row}.layers.{layer}.{which}");
             let drawn = Uniform::with_deviation(1.0).bf16(&name, SEED, tokens * heads * dim);
             for (at, values) in drawn.chunks_exact(dim).enumerate() {
-                let (token, head) = (at / heads, at % heads);
+                let token = at / heads;
+                let head = at % heads;
                 let page = self.page(row, token / page_tokens);
                 let start = ((head * self.pages() + page) * page_tokens + token % page_tokens) * dim;
                 pool[start..start + dim].copy_from_slice(values);
@@ -522,7 +527,9 @@ impl Finding {
         };
         let shown: Vec<String> = self.positions.iter().take(5).map(usize::to_string).collect();
         let more = if self.positions.len() > 5 { " .." } else { "" };
-        let (ours, bf16, f32) = (worst(&self.error), worst(&self.peer_bf16), worst(&self.peer_f32));
+        let ours = worst(&self.error);
+        let bf16 = worst(&self.peer_bf16);
+        let f32 = worst(&self.peer_f32);
         let verdict = if self.is_right() { "right" } else { "WRONG" };
         let positions = format!("{}{more}", shown.join(" "));
         writeln!(

@@ -96,7 +96,8 @@ fn with_biases(folder: &Path) -> ModelSpec {
 /// history. Truncation, a missing bias and a missing tile exceed them.
 #[test]
 fn roundings_are_within_the_bound_and_faults_beyond() {
-    let (page_tokens, mut beyond) = (LowerOptions::for_context(1).page_tokens, 0);
+    let page_tokens = LowerOptions::for_context(1).page_tokens;
+    let mut beyond = 0;
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
     for model in ["tiny-llama", "tiny-qwen3"] {
         let checkpoint = Checkpoint::open(&models.join(model), &mut |_| ()).expect("the model opens");

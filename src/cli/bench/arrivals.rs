@@ -69,7 +69,8 @@ impl Ran {
         )?;
         for times in &self.widths {
             let WidthTimes { width, steps, launches, longest, .. } = *times;
-            let (mean, longest) = (mean(times), ms(longest));
+            let mean = mean(times);
+            let longest = ms(longest);
             writeln!(
                 out,
                 "  {width:4} rows: {steps:6} steps, {launches:6} launches, {mean:8.3} ms a step, {longest:8.3} longest"
@@ -88,7 +89,8 @@ fn mean(times: &WidthTimes) -> f64 {
 }
 
 fn draw_arrivals(count: usize, rate: f64, vocab: usize) -> Vec<Arrival> {
-    let (draw, mut at) = (&mut Draw::new(11), 0.0);
+    let draw = &mut Draw::new(11);
+    let mut at = 0.0;
     let mut arrival = || {
         at -= (1.0 - draw.unit().abs()).max(1e-9).ln() / rate;
         Arrival { at: Duration::from_secs_f64(at), request: draw_request(draw, vocab) }
@@ -104,7 +106,8 @@ fn watched(
     run: impl FnOnce(&mut Batcher, &[Arrival]) -> Result<(usize, Vec<f64>), Failure>,
 ) -> Result<Ran, Failure> {
     batcher.take_times();
-    let (before, start) = (bare.compiled().len(), Instant::now());
+    let before = bare.compiled().len();
+    let start = Instant::now();
     let (tokens, first) = run(batcher, arrivals)?;
     let seconds = start.elapsed().as_secs_f64();
     let compiled = bare.compiled().split_off(before);
@@ -115,8 +118,11 @@ fn watched(
 /// Runs requests as they arrive. Returns their tokens, and the seconds from arrival to first token.
 fn as_they_come(batcher: &mut Batcher, arrivals: &[Arrival]) -> Result<(usize, Vec<f64>), Failure> {
     let start = Instant::now();
-    let (mut next, mut came, mut first) = (0, BTreeMap::new(), Vec::new());
-    let (mut tokens, mut fault) = (0, None);
+    let mut next = 0;
+    let mut came = BTreeMap::new();
+    let mut first = Vec::new();
+    let mut tokens = 0;
+    let mut fault = None;
     loop {
         while let Some(arrival) = arrivals.get(next).filter(|arrival| arrival.at <= start.elapsed()) {
             came.insert(batcher.submit(Submission::from(arrival.request.clone()))?, arrival.at);
@@ -170,7 +176,8 @@ pub(super) fn run(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &
     let mut first = ours.first.clone();
     first.sort_by(f64::total_cmp);
     let part = |part: f64| first.get((first.len() as f64 * part) as usize).copied().unwrap_or(0.0) * 1e3;
-    let (steps, rows) = (after.steps - before.steps, after.rows - before.rows);
+    let steps = after.steps - before.steps;
+    let rows = after.rows - before.rows;
     let values = [
         ("steps", steps as f64),
         ("rows_per_step", rows as f64 / steps as f64),

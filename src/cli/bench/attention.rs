@@ -149,13 +149,16 @@ impl Tunable for Decoding<'_> {
             stages: settings.choice("stages", &[("2", 2), ("3", 3)], "2 or 3")?,
             blocks: settings.number("blocks")?,
         };
-        let (device, stream) = (&bench.device, &bench.stream);
+        let device = &bench.device;
+        let stream = &bench.stream;
         let scores = ScoreVariant::NONE;
         let plan = Decode { depth: DEPTH, group: GROUP, layout: Layout::Dense, tile: cut.tile, scores };
         let kernel = device.load(&verify(cut.record(&plan))?)?;
-        let (lines, depth) = (batch * KV_HEADS, plan.depth);
+        let lines = batch * KV_HEADS;
+        let depth = plan.depth;
         let splits = plan.splits(lines, tokens, device.properties().sms * cut.blocks);
-        let (elements, results) = ((lines * tokens * depth) as usize, (lines * GROUP * depth) as usize);
+        let elements = (lines * tokens * depth) as usize;
+        let results = (lines * GROUP * depth) as usize;
         let host = [numbers(results, 3)?, numbers(elements, 1)?, numbers(elements, 2)?];
         let q = stream.buffer(&host[0])?;
         let mut caches = vec![[stream.buffer(&host[1])?, stream.buffer(&host[2])?]];
@@ -177,7 +180,8 @@ impl Tunable for Decoding<'_> {
         for cache in &caches {
             let [keys, values] =
                 [0, 1].map(|which: usize| map(device, &cache[which], [lines, tokens, depth], plan.tokens()));
-            let (keys, values) = (keys?, values?);
+            let keys = keys?;
+            let values = values?;
             let args: [Arg<'_>; 12] = [
                 (&q).into(),
                 Arg::Map(&keys),
@@ -227,8 +231,11 @@ fn prefill_shape(depth: u32, tokens: u32, causal: bool) -> [(&'static str, u64);
 }
 
 fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<ResultRow, Failure> {
-    let (device, stream) = (&bench.device, &bench.stream);
-    let (queries, kv, scores) = (QueryLayout::HeadMajor, Kv::HeadMajor, ScoreVariant::NONE);
+    let device = &bench.device;
+    let stream = &bench.stream;
+    let queries = QueryLayout::HeadMajor;
+    let kv = Kv::HeadMajor;
+    let scores = ScoreVariant::NONE;
     let plan = Prefill { depth, group: 1, causal, queries, kv, scores };
     let kernel = device.load(&verify(plan.record_hopper())?)?;
     let elements = (HEADS * tokens * depth) as usize;
@@ -284,7 +291,8 @@ struct Look {
 /// The relative error of some queries; `host` is queries, keys, values.
 fn error(host: &[Vec<bf16>; 3], out: &[bf16], looks: &[Look], [tokens, depth]: [usize; 2]) -> f64 {
     let wide = |x: &[bf16]| x.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
-    let (mut difference, mut norm) = (0.0, 0.0);
+    let mut difference = 0.0;
+    let mut norm = 0.0;
     for &Look { query, plane, seen } in looks {
         let start = plane * tokens * depth;
         let [keys, values] = [1, 2].map(|which: usize| wide(&host[which][start..start + seen * depth]));

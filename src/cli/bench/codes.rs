@@ -141,7 +141,8 @@ impl<'b> QuantisedProduct<'b> {
 
     /// The value of a weight.
     fn weight(&self, row: usize, place: usize) -> f64 {
-        let (matrix, group) = (&self.matrix, place / self.matrix.group());
+        let matrix = &self.matrix;
+        let group = place / self.matrix.group();
         let code = f64::from(matrix.code().value(matrix.bits(row, place)));
         (code - f64::from(matrix.zero(row, group))) * f64::from(matrix.scales(row)[group])
     }
@@ -150,7 +151,9 @@ impl<'b> QuantisedProduct<'b> {
     /// weights.
     fn error(&self, y: &[bf16]) -> f64 {
         let [m, n, k] = self.extents;
-        let (mut draw, mut difference, mut norm) = (Draw::new(9), 0.0, 0.0);
+        let mut draw = Draw::new(9);
+        let mut difference = 0.0;
+        let mut norm = 0.0;
         for _ in 0..CHECKED {
             let [vector, row] = [m, n].map(|extent| draw.between(0..=extent - 1) as usize);
             let x = &self.x[vector * k as usize..][..k as usize];
@@ -164,8 +167,10 @@ impl<'b> QuantisedProduct<'b> {
 
 /// A random matrix whose weights are about as large as a model's.
 fn matrix(draw: &mut Draw, codes: Codes, [n, k]: [u32; 2]) -> Result<QuantMatrix, Failure> {
-    let (code, group) = (codes.code, codes.group.unwrap_or(k));
-    let (groups, bytes) = ((n * k.div_ceil(group)) as usize, (n * k / 8) as usize * code.bits());
+    let code = codes.code;
+    let group = codes.group.unwrap_or(k);
+    let groups = (n * k.div_ceil(group)) as usize;
+    let bytes = (n * k / 8) as usize * code.bits();
     let mut all = room(bytes)?;
     // The mask excludes NaN.
     let mask = if code == Code::E4m3 { 0xf7f7_f7f7_f7f7_f7f7 } else { u64::MAX };
@@ -252,7 +257,9 @@ impl Tunable for QuantisedProduct<'_> {
             (weights + 2 * u64::from(m) * u64::from(n + k), 2 * u64::from(m) * u64::from(n) * u64::from(k));
         let error = self.error(&bench.stream.read(&y)?);
         let hopper::HopperTuning { stage_tiles, stages, multicast, splits, .. } = plan.tuning;
-        let (rows, columns, depth) = (plan.rows(), plan.columns(), self.strip.depth() * stage_tiles);
+        let rows = plan.rows();
+        let columns = plan.columns();
+        let depth = self.strip.depth() * stage_tiles;
         let variant = format!("wgmma {rows}x{columns}x{depth} s{stages} c{multicast} x{splits}");
         let row = finding::row(self.suite, &self.shape(), times, [bytes, flops], error);
         finding::check(ResultRow { variant, ..row }, LIMIT)

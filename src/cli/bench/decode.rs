@@ -63,7 +63,8 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
         return many::run(subject, device, args, journal);
     }
     let spec = subject.spec()?;
-    let (context, tokens) = (subject.context(), args.tokens);
+    let context = subject.context();
+    let tokens = args.tokens;
     let mut shape = shape(&spec, subject)?;
     if device.count() > 1 {
         shape.push(("devices", device.count() as u64));
@@ -97,10 +98,12 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
         let (median_us, best_us) = summary.map(|summary| (summary.median, summary.best)).unzip();
         ResultRow { median_us, best_us, bytes: Some(bytes), error, ..row }
     };
-    let (joules, start) = (journal.telemetry.joules(), Instant::now());
+    let joules = journal.telemetry.joules();
+    let start = Instant::now();
     let fed = fed_back(&mut subject, first, tokens)?;
     let used = journal.telemetry.joules().zip(joules).map(|(after, before)| after - before);
-    let (seconds, steps) = (start.elapsed().as_secs_f64(), (LAUNCHES * tokens) as f64);
+    let seconds = start.elapsed().as_secs_f64();
+    let steps = (LAUNCHES * tokens) as f64;
     let fed = row(&format!("launches of {tokens}"), fed);
     journal.keep(ResultRow { watts: used.map(|used| used / seconds), joules: used.map(|used| used / steps), ..fed })?;
     let single = by_launches(&mut subject, first, tokens)?;
@@ -259,7 +262,8 @@ pub fn draw_history(subject: &mut DecodeSubject) -> Result<(), Failure> {
 /// Decodes the whole context repeatedly. The order of a row's sums is fixed, so every run must give
 /// the same tokens.
 fn repeat(subject: &mut DecodeSubject, runs: usize) -> Result<(), Failure> {
-    let (context, rows) = (subject.context, subject.rows);
+    let context = subject.context;
+    let rows = subject.rows;
     let mut before: Option<Vec<u32>> = None;
     for run in 0..runs {
         let start = Instant::now();
@@ -267,7 +271,8 @@ fn repeat(subject: &mut DecodeSubject, runs: usize) -> Result<(), Failure> {
         let seconds = start.elapsed().as_secs_f64();
         let other = before.iter().flatten().zip(&tokens).position(|(a, b)| a != b);
         if let (Some(at), Some(before)) = (other, &before) {
-            let (position, row) = (at / rows, at % rows);
+            let position = at / rows;
+            let row = at % rows;
             return Err(DecodeError::Differs { run, row, position, found: tokens[at], expected: before[at] }.into());
         }
         let distinct = tokens.iter().collect::<HashSet<_>>().len();
@@ -308,7 +313,8 @@ fn by_launches(subject: &mut DecodeSubject, first: usize, tokens: usize) -> Resu
 /// Bytes that a step must read at a position: every weight once (of an untied embedding only the
 /// rows that are looked up), and the keys and values of all earlier tokens.
 fn bytes(subject: &DecodeSubject, position: usize) -> u64 {
-    let (spec, program) = (&subject.spec, subject.program());
+    let spec = &subject.spec;
+    let program = subject.program();
     let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
     let weights: u64 = weights.map(|buffer| buffer.stored_bytes(buffer.elements().unwrap_or(0))).sum();
     let embedding = if spec.tied_embeddings { 0 } else { (spec.vocab - subject.rows) * spec.hidden * 2 };

@@ -95,7 +95,8 @@ pub(super) const WEIGHT_BITS: &str = "weight_bits";
 
 /// The shape of a row.
 pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Result<Vec<(&'static str, u64)>, Failure> {
-    let (rows, context) = (subject.rows(), subject.context());
+    let rows = subject.rows();
+    let context = subject.context();
     let shape = [("batch", rows), ("context", context), ("hidden", spec.hidden), ("layers", spec.layers)];
     let bits = subject.forms()?.bits().map(|bits| (WEIGHT_BITS, bits));
     let cache = (subject.kv() == KvType::Fp8).then_some(("kv_bits", 8));

@@ -310,11 +310,15 @@ pub(super) fn work_of<'b>(
 
 /// The relative error of elements at random places, against f64.
 fn error<F: Drawn>(problem: &GemmProblem, [a, b]: [&[F::Stored]; 2], c: &[bf16]) -> f64 {
-    let (n, k) = (problem.n as usize, problem.k as usize);
+    let n = problem.n as usize;
+    let k = problem.k as usize;
     let scale = if problem.epilogue.scale.is_some() { f64::from(SCALES[0] * SCALES[1]) } else { 1.0 };
-    let (mut draw, mut difference, mut norm) = (Draw::new(9), 0.0, 0.0);
+    let mut draw = Draw::new(9);
+    let mut difference = 0.0;
+    let mut norm = 0.0;
     for _ in 0..CHECKED {
-        let (row, column) = (draw.between(0..=problem.m - 1) as usize, draw.between(0..=problem.n - 1) as usize);
+        let row = draw.between(0..=problem.m - 1) as usize;
+        let column = draw.between(0..=problem.n - 1) as usize;
         let pairs = a[row * k..][..k].iter().zip(&b[column * k..][..k]);
         let exact = scale * pairs.map(|(a, b)| (F::VALUE)(*a) * (F::VALUE)(*b)).sum::<f64>();
         difference += (c[row * n + column].to_f64() - exact).powi(2);

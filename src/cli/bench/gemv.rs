@@ -208,7 +208,8 @@ fn strip(k: u32) -> Result<Strip, Failure> {
 /// The settings of the product by `wgmma`, with the largest clusters of which the device holds all
 /// at once.
 fn chosen(bench: &Bench, weights: &RotatingWeights, batch: u32) -> Result<hopper::HopperTuning, Failure> {
-    let (sms, strip) = (bench.device.properties().sms, strip(weights.k)?);
+    let sms = bench.device.properties().sms;
+    let strip = strip(weights.k)?;
     let mut most = 8;
     loop {
         let tuning = hopper::choose(batch, weights.n, strip, sms, most);
@@ -276,7 +277,9 @@ impl Tunable for BatchedVectors<'_> {
     }
 
     fn measure(&self, settings: &Settings) -> Result<ResultRow, Failure> {
-        let (bench, weights, batch) = (self.bench, &self.weights, self.batch);
+        let bench = self.bench;
+        let weights = &self.weights;
+        let batch = self.batch;
         let (&RotatingWeights { n, k, .. }, plan) = (&**weights, self.plan(settings)?);
         let mut draw = Draw::new(u64::from(batch));
         let x = draw.floats::<bf16>((batch * k) as usize, bf16::from_f64);
@@ -324,10 +327,13 @@ fn launch(
 /// The relative error of some rows, against f64.
 fn error(weights: &RotatingWeights, strip: Strip, x: &[bf16], y: &[bf16]) -> Result<f64, Failure> {
     let layout = strip.layout(weights.n.div_ceil(Strip::ROWS));
-    let (rows, columns) = (layout.mode(0)?, layout.mode(1)?);
-    let (n, k) = (weights.n as usize, weights.k as usize);
+    let rows = layout.mode(0)?;
+    let columns = layout.mode(1)?;
+    let n = weights.n as usize;
+    let k = weights.k as usize;
     let places: Vec<usize> = (0..k).map(|column| columns.at(column as i64) as usize).collect();
-    let (mut difference, mut norm) = (0.0, 0.0);
+    let mut difference = 0.0;
+    let mut norm = 0.0;
     for i in 0..CHECKED {
         let row = i * (n - 1) / (CHECKED - 1);
         let start = rows.at(row as i64) as usize;

@@ -31,7 +31,8 @@ pub fn table(machine: &mut AnyGraph, cells: &StepInputs, layers: usize) -> Resul
         let kinds = of_layer.unwrap_or(1).max(1);
         for kind in 0..kinds {
             let times: Vec<f64> = times.iter().skip(kind).step_by(kinds).copied().collect();
-            let (count, sum) = (times.len(), times.iter().sum::<f64>());
+            let count = times.len();
+            let sum = times.iter().sum::<f64>();
             let name = if kinds > 1 { format!("{name}, {} of a layer", kind + 1) } else { name.to_owned() };
             writeln!(out, "{name:40} {count:4} launches, {:8.2} us each, {sum:9.1} us", sum / count as f64)?;
         }

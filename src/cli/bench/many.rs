@@ -33,7 +33,9 @@ pub const FEW: usize = 16;
 /// Runs the suite.
 pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(), Failure> {
     let spec = subject.spec()?;
-    let (rows, context, tokens) = (subject.rows(), subject.context(), args.tokens);
+    let rows = subject.rows();
+    let context = subject.context();
+    let tokens = args.tokens;
     let mut shape = shape(&spec, subject)?;
     if device.count() > 1 {
         shape.push(("devices", device.count() as u64));
@@ -49,7 +51,8 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     }
     let Opened { devices, target, options, .. } = engine::open(device)?;
     let (spec, weights) = subject.weights()?;
-    let (kv, count) = (subject.kv().dtype(), devices.len());
+    let kv = subject.kv().dtype();
+    let count = devices.len();
     let base = LowerOptions { kv, activation: DType::BF16, devices: count, ..LowerOptions::for_context(context) };
     let pages = base.pages_per_sequence();
     let base = LowerOptions { pages: Some(pages * rows), ..base };
@@ -136,7 +139,8 @@ fn bytes(spec: &ModelSpec, tokens: usize) -> u64 {
 
 /// The largest error of a step's rows; `None` if nothing is expected.
 fn worst(machine: &mut AnyGraph, cells: &StepInputs, expected: &[Vec<f32>]) -> Result<Option<f64>, Failure> {
-    let (mut worst, all) = (0f64, (0..expected.len()).collect::<Vec<_>>());
+    let mut worst = 0f64;
+    let all = (0..expected.len()).collect::<Vec<_>>();
     if all.is_empty() {
         return Ok(None);
     }
@@ -151,7 +155,8 @@ fn worst(machine: &mut AnyGraph, cells: &StepInputs, expected: &[Vec<f32>]) -> R
 /// Settings of a graph's attention, the shipped ones if none is given, and settings of products by
 /// the shape of their weights, such as "4096x14336.in_flight=4".
 fn tuning(settings: &Settings) -> Result<(Option<GraphTuning>, Vec<ProductTuning>), SettingsError> {
-    let (mut tuning, mut attention) = (GraphTuning::SHARES, false);
+    let mut tuning = GraphTuning::SHARES;
+    let mut attention = false;
     let mut products: Vec<ProductTuning> = Vec::new();
     for (name, value) in settings.iter() {
         if let Some((shape, setting)) = name.split_once('.') {

@@ -62,7 +62,9 @@ const BYTE: u8 = 1;
 /// their words.
 fn read(arch: Arch) -> Kernel {
     record("read_peak", arch, block(READERS), |k| {
-        let (rounds, x, out) = (k.param::<u32>("rounds"), k.global::<u32>("x"), k.global::<u32>("out"));
+        let rounds = k.param::<u32>("rounds");
+        let x = k.global::<u32>("x");
+        let out = k.global::<u32>("out");
         let thread = k.block_id() * READERS + k.tid();
         let stride = k.special(SpecialReg::NctaidX) * READERS;
         let sum = k.var(0u32);
@@ -98,8 +100,10 @@ fn mixed(number: u32) -> u32 {
 /// Records a kernel that multiplies the same tiles `rounds` times and stores each thread's total.
 fn matrix() -> Kernel {
     record("matrix_peak", Arch::Sm90a, block(MULTIPLIERS), |k: &Builder| {
-        let (rounds, out) = (k.param::<u32>("rounds"), k.global::<f32>("out"));
-        let (a, b) = (LayoutTensor::<bf16, A, _>::shared(k, "a"), LayoutTensor::<bf16, B, _>::shared(k, "b"));
+        let rounds = k.param::<u32>("rounds");
+        let out = k.global::<f32>("out");
+        let a = LayoutTensor::<bf16, A, _>::shared(k, "a");
+        let b = LayoutTensor::<bf16, B, _>::shared(k, "b");
         for (operand, rows) in (0..).zip(EXTENTS) {
             k.for_step(k.tid(), k.lit(rows * DEPTH), MULTIPLIERS, |number| {
                 let first = (number + operand * 256 * DEPTH) * MIX[0];
@@ -147,7 +151,8 @@ fn read_rate(device: &Device, stream: &Stream, arch: Arch, sizes: PeakSizes) -> 
     let us = replayed(device, stream, &[work], sizes.replays)?;
     let expected = u32::from_ne_bytes([BYTE; 4]).wrapping_mul(rounds as u32 * VECTORS * 4);
     if let Some(&wrong) = stream.read(&out)?.iter().find(|sum| **sum != expected) {
-        let (found, expected) = (wrong.into(), expected.into());
+        let found = wrong.into();
+        let expected = expected.into();
         return Err(PeakError::Wrong { what: "reads", found, expected }.into());
     }
     Ok((round * rounds * 4) as f64 / us * 1e6)

@@ -103,7 +103,8 @@ pub struct PrefillSubject<'a> {
 /// Runs the suite.
 pub fn run(subject: &PrefillSubject, args: &PrefillArgs, journal: &Journal) -> Result<(), Failure> {
     let PrefillSubject { source, kv, device } = *subject;
-    let (launches, exchange) = (args.graph.launches, args.graph.exchange());
+    let launches = args.graph.launches;
+    let exchange = args.graph.exchange();
     let spec = source.spec()?;
     let most = spec.max_positions;
     if let Some(&found) = args.prompt_chunk.iter().find(|chunk| !(ROWS + 1..=MAX_ROWS).contains(*chunk)) {
@@ -287,7 +288,8 @@ impl Prompts {
             }
         }
         let spec = &self.spec;
-        let (heads, kv_heads) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+        let heads = spec.heads * spec.head_dim;
+        let kv_heads = spec.kv_heads * spec.head_dim;
         let layer = spec.hidden * (2 * heads + 2 * kv_heads + 3 * spec.intermediate);
         // The output projection computes one row; causal attention is half of a square.
         let attention = 2 * spec.layers * heads * tokens * tokens;

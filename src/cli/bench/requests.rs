@@ -65,7 +65,8 @@ fn beside(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal)
     };
     // Two rounds warm up kernels, graphs and the estimates of step times.
     let mut found = [0.0; 2];
-    let (mut longest, mut steps) = (0.0, 0);
+    let mut longest = 0.0;
+    let mut steps = 0;
     for round in 0..3 {
         let mut running = Vec::new();
         for _ in 0..EIGHT {
@@ -130,7 +131,8 @@ fn together(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journa
         while watch.least() < 1 {
             batcher.step(|ticket, event| watch.hear(ticket, &event));
         }
-        let (prompts, steps) = (start.elapsed().as_secs_f64(), batcher.statistics().steps);
+        let prompts = start.elapsed().as_secs_f64();
+        let steps = batcher.statistics().steps;
         // Until the first sequence ends, all are in every step.
         let decoding = Instant::now();
         while watch.ended.is_empty() {
@@ -167,7 +169,8 @@ struct TokenWatch {
 
 impl TokenWatch {
     fn of(running: &[Ticket]) -> TokenWatch {
-        let (tokens, now) = (running.iter().map(|&ticket| (ticket, 0)).collect(), Instant::now());
+        let tokens = running.iter().map(|&ticket| (ticket, 0)).collect();
+        let now = Instant::now();
         TokenWatch { tokens, ended: Vec::new(), since: now, last: now, longest: 0.0, counted: 0, fault: None }
     }
 
@@ -221,7 +224,8 @@ fn soak(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -
     let pages = args.seats * CONTEXT / 64 / 2;
     let options = BatchOptions { deterministic: true, sharing: true, pages: Some(pages), ..options(args, CONTEXT) };
     let mut batcher = bare.batcher(Some(args.step_rows.min(128)), &options)?;
-    let (draw, start) = (&mut Draw::new(3), Instant::now());
+    let draw = &mut Draw::new(3);
+    let start = Instant::now();
     let mut open: BTreeMap<Ticket, (Request, Vec<u32>)> = BTreeMap::new();
     let mut whole: Vec<(Request, Vec<u32>)> = Vec::new();
     let [mut given, mut cancelled, mut faults, mut expired, mut ended] = [0usize; 5];

@@ -85,14 +85,17 @@ pub(super) fn spread(draw: &mut Draw, least: f64, most: f64) -> usize {
 }
 
 pub(super) fn draw_request(draw: &mut Draw, vocab: usize) -> Request {
-    let (prompt, new) = (spread(draw, 16.0, 512.0), spread(draw, 16.0, 400.0));
+    let prompt = spread(draw, 16.0, 512.0);
+    let new = spread(draw, 16.0, 400.0);
     let prompt_ids = (0..prompt).map(|_| draw.between(0..=vocab as u32 - 1)).collect();
     Request { prompt_ids, max_new_tokens: new }
 }
 
 /// Runs to the end. Returns the tokens of each request.
 pub(super) fn drain(batcher: &mut Batcher) -> Result<BTreeMap<Ticket, Vec<u32>>, Failure> {
-    let (mut all, mut fault, mut more) = (BTreeMap::<Ticket, Vec<u32>>::new(), None, true);
+    let mut all = BTreeMap::<Ticket, Vec<u32>>::new();
+    let mut fault = None;
+    let mut more = true;
     while more {
         more = batcher.step(|ticket, event| match event {
             Event::Token(token) => all.entry(ticket).or_default().push(token.id),

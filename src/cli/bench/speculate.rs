@@ -108,7 +108,8 @@ pub fn run(source: &ModelSource, device: Device, journal: &Journal) -> Result<()
     let base = LowerOptions { kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
     let pages = base.pages_per_sequence();
     let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
-    let (bar, mut resident) = (LoadBar::new(), DeviceWeights::new(device, weights.clone()));
+    let bar = LoadBar::new();
+    let mut resident = DeviceWeights::new(device, weights.clone());
     let mut machine = |rows, kv: Option<&DeviceMachine>| -> Result<DeviceMachine, Failure> {
         let lowering =
             LowerOptions { rows, pages: Some(pages), ..base.clone() }.splits_for_gpu(spec.kv_heads, target.sms);
@@ -159,9 +160,12 @@ pub fn run(source: &ModelSource, device: Device, journal: &Journal) -> Result<()
 impl SpeculationMachines {
     /// Continues a prompt as a batcher with one request does.
     fn go(&mut self, work: &Workload, proposes: bool) -> Result<Course, Failure> {
-        let (mut known, mut proposer, mut gain) = (work.prompt.clone(), Proposer::default(), Gain::default());
+        let mut known = work.prompt.clone();
+        let mut proposer = Proposer::default();
+        let mut gain = Gain::default();
         proposer.read(&known);
-        let (mut course, start) = (Course::default(), Instant::now());
+        let mut course = Course::default();
+        let start = Instant::now();
         while known.len() < work.prompt.len() + work.follows.len() {
             let at = known.len() - work.prompt.len();
             let follows = &work.follows[at..];
@@ -181,7 +185,8 @@ impl SpeculationMachines {
                 }
                 if gain.is_wide() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
-            let (tokens, positions) = ([0], [(work.prompt.len() + at - 1) as i32]);
+            let tokens = [0];
+            let positions = [(work.prompt.len() + at - 1) as i32];
             let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &self.pages };
             let mut follows = follows.iter();
             let steps = STEPS.min(follows.len());
@@ -201,7 +206,8 @@ impl SpeculationMachines {
         follows: &[u32],
         course: &mut Course,
     ) -> Result<(), Failure> {
-        let (before, from) = (known.clone(), known.len());
+        let before = known.clone();
+        let from = known.len();
         let left = follows.len().min(STEPS * ROWS);
         let text = Text {
             tokens: &before,
@@ -234,7 +240,9 @@ mod tests {
     #[test]
     fn an_edited_text_repeats_its_prompt_and_prose_does_not() {
         let rate = |work: &Workload| {
-            let (mut known, mut proposer, mut steps) = (work.prompt.clone(), Proposer::default(), 0);
+            let mut known = work.prompt.clone();
+            let mut proposer = Proposer::default();
+            let mut steps = 0;
             let mut follows = &work.follows[..];
             while !follows.is_empty() {
                 proposer.read(&known);

@@ -158,7 +158,8 @@ pub fn run(command: &TuneCommand) -> Result<ExitCode, Failure> {
     }
     let journal = Rc::new(journal_of(name, &device, args.commit.clone()).told(true).resume(&out)?);
     let stream = device.stream()?;
-    let (only, tuned) = (Only(Vec::new()), Tuned::default());
+    let only = Only(Vec::new());
+    let tuned = Tuned::default();
     let bench = Bench { device, stream, tuned, replays: args.replays, only, journal: Rc::clone(&journal) };
     let kernels = match command {
         TuneCommand::Gemm { shape, .. } => gemm::tunables(&bench, shape),
@@ -229,7 +230,8 @@ const TURNS: usize = 3;
 
 impl Tuner<'_> {
     fn run(&self) -> Result<Option<TuneLine>, Failure> {
-        let (kernel, space) = (&self.kernel, self.kernel.space());
+        let kernel = &self.kernel;
+        let space = self.kernel.space();
         let is_kept = |row: &ResultRow| row.verdict.as_deref() == Some(KEPT);
         if let Some(row) = self.journal.before(kernel.suite(), &kernel.shape(), is_kept)
             && !self.args.again
@@ -314,7 +316,8 @@ impl Tuner<'_> {
         let [Some(old), Some(new)] = rows else { unreachable!("there is a round") };
         let kept = wins(&old, &new, self.kernel.as_right());
         let summary = |row: &ResultRow| Summary::of(row).ok_or(BenchError::NoTime);
-        let (shape, settings) = (new.shape_line(), if kept { best } else { shipped.clone() });
+        let shape = new.shape_line();
+        let settings = if kept { best } else { shipped.clone() };
         let line = TuneLine { shape, shipped: summary(&old)?, best: summary(&new)?, settings, tried, kept };
         let row = if kept { new } else { old };
         self.bar.suspend(|| self.journal.keep(ResultRow { verdict: Some(KEPT.to_owned()), ..row }))?;
@@ -353,7 +356,8 @@ fn table(to: &mut dyn Write, lines: &[TuneLine]) -> io::Result<()> {
         let ratio = if *kept { shipped.median / best.median } else { 1.0 };
         ratios.push(ratio.ln());
         let told = if *kept { settings.to_string() } else { "the shipped ones".to_owned() };
-        let (old, new) = (shipped.median, best.median);
+        let old = shipped.median;
+        let new = best.median;
         writeln!(to, "{shape:44} {old:10.2} {new:10.2} {ratio:7.3} {tried:6} {told}")?;
     }
     if !ratios.is_empty() {

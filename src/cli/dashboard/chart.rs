@@ -203,7 +203,8 @@ impl Ranged for CategoryAxis {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
-        let (last, named) = (self.count.saturating_sub(1), self.named.clamp(1, self.count.max(1)));
+        let last = self.count.saturating_sub(1);
+        let named = self.named.clamp(1, self.count.max(1));
         let mut places: Vec<usize> = match named {
             1 => vec![last],
             named => (0..named).map(|at| at * last / (named - 1)).collect(),

@@ -210,8 +210,10 @@ fn twenty_thousand_rows_of_one_shape_take_seconds() {
         assert!(report::page::page(results).contains("Llama-3.2-1B"));
         start.elapsed().as_secs_f64()
     };
-    let (few, many) = (results(1_000), results(10_000));
-    let (first, second) = (seconds(&few), seconds(&many));
+    let few = results(1_000);
+    let many = results(10_000);
+    let first = seconds(&few);
+    let second = seconds(&many);
     println!("2,000 rows: {first:.3} s; 20,000 rows: {second:.3} s");
     // Ten times the rows: ten times the time, and a margin for a busy machine. Quadratic time would
     // be a hundred times.

@@ -54,7 +54,8 @@ pub fn run(args: &DashboardArgs) -> Result<ExitCode, Failure> {
     let results = Results::open(&args.results)?;
     let page = page::page(&board::Board::new(&results))?;
     output.write(|file| file.write_all(page.as_bytes()))?;
-    let (rows, calls) = (results.rows.len(), results.calls.len());
+    let rows = results.rows.len();
+    let calls = results.calls.len();
     writeln!(io::stderr(), "{rows} rows of {calls} calls, {} KB", page.len() / 1000)?;
     Ok(ExitCode::SUCCESS)
 }

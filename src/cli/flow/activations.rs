@@ -74,7 +74,8 @@ pub fn activations(checkpoint: &Checkpoint, ids: &[u32]) -> Result<Vec<Layer>, F
         }
     }
     // The page table is in order, so that a head's pool is its tokens in order.
-    let (stride, dim) = (pages * PAGE * spec.head_dim, spec.head_dim);
+    let stride = pages * PAGE * spec.head_dim;
+    let dim = spec.head_dim;
     for (number, layer) in layers.iter_mut().enumerate() {
         for (which, to) in [("k", &mut layer.keys), ("v", &mut layer.values)] {
             let pool = kv.read(&format!("layers.{number}.{which}")).unwrap_or_default();

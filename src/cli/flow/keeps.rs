@@ -130,7 +130,8 @@ fn over_layers(
     steps: usize,
     budget: &Budget,
 ) -> Result<KeptAttention, Failure> {
-    let (query, key) = (model.kv_heads * model.group * model.head_dim, model.kv_heads * model.head_dim);
+    let query = model.kv_heads * model.group * model.head_dim;
+    let key = model.kv_heads * model.head_dim;
     let mut mean = KeptAttention::default();
     for layer in layers {
         let (before, queries) = layer.queries.split_at(layer.queries.len().saturating_sub(steps * query));
@@ -161,7 +162,9 @@ fn needles(flow: &MeasuredFlow, block_tokens: usize, budget: &Budget) -> Result<
         };
         let tokens = 1024;
         let mut draw = |n: usize| (0..n).map(|_| normal()).collect::<Vec<f64>>();
-        let (mut keys, values, query) = (draw(tokens * 64), draw(tokens * 64), draw(64));
+        let mut keys = draw(tokens * 64);
+        let values = draw(tokens * 64);
+        let query = draw(64);
         let needle = 200 + 37 * trial as usize;
         keys[needle * 64..][..64].copy_from_slice(&query);
         let bound =

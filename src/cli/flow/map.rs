@@ -110,7 +110,8 @@ impl Map {
     fn draw(&self, to: &mut dyn Write) -> io::Result<()> {
         let [width, height] = SIZE;
         let cell = [width / self.steps.len() as f64, height / self.blocks as f64];
-        let (right, bottom) = (width + 2.0 * MARGIN, height + 2.0 * MARGIN);
+        let right = width + 2.0 * MARGIN;
+        let bottom = height + 2.0 * MARGIN;
         writeln!(
             to,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {right} {bottom}\" font-family=\"sans-serif\" role=\"img\">"
@@ -122,7 +123,8 @@ impl Map {
         for (column, (counts, all)) in self.steps.values().enumerate() {
             let x = MARGIN + column as f64 * cell[0];
             for (&block, &count) in counts {
-                let (y, share) = (MARGIN + block as f64 * cell[1], count as f64 / *all as f64);
+                let y = MARGIN + block as f64 * cell[1];
+                let share = count as f64 / *all as f64;
                 let size = format!("width=\"{:.2}\" height=\"{:.2}\"", cell[0], cell[1]);
                 writeln!(to, "<rect class=\"mark\" x=\"{x:.2}\" y=\"{y:.2}\" {size} fill-opacity=\"{share:.3}\"/>")?;
             }
@@ -132,7 +134,8 @@ impl Map {
         let text = |to: &mut dyn Write, x: f64, y: f64, anchor: &str, words: &str| {
             writeln!(to, "<text x=\"{x}\" y=\"{y}\" font-size=\"14\" text-anchor=\"{anchor}\">{words}</text>")
         };
-        let (left, below) = (MARGIN - 8.0, MARGIN + height + 20.0);
+        let left = MARGIN - 8.0;
+        let below = MARGIN + height + 20.0;
         text(to, MARGIN, MARGIN - 44.0, "start", TITLE)?;
         text(to, left, MARGIN + 12.0, "end", "0")?;
         text(to, left, MARGIN + height, "end", &(self.blocks - 1).to_string())?;
@@ -143,7 +146,8 @@ impl Map {
         // The legend: which share of rows (requests, layers, key heads) attends.
         let shares = [0.25, 0.5, 0.75, 1.0];
         for (column, share) in shares.into_iter().enumerate() {
-            let (x, y) = (right - MARGIN - 260.0 + 65.0 * column as f64, MARGIN - 30.0);
+            let x = right - MARGIN - 260.0 + 65.0 * column as f64;
+            let y = MARGIN - 30.0;
             writeln!(
                 to,
                 "<rect class=\"mark\" x=\"{x}\" y=\"{y}\" width=\"14\" height=\"14\" fill-opacity=\"{share}\"/>"

@@ -33,7 +33,8 @@ impl<'w> Generated<'w> {
     /// Creates the answer to the prompt of that index, without tokens.
     pub fn new(work: &GenerationJob<'w>, prompt: usize, request: &'w Request) -> Result<Generated<'w>, Failure> {
         let text = Some(Text::new(work.engine.tokenizer(), work.stop)?);
-        let (tokens, logprobs) = (Vec::new(), Vec::new());
+        let tokens = Vec::new();
+        let logprobs = Vec::new();
         Ok(Generated { prompt, request, text, whole: String::new(), tokens, logprobs, times: None })
     }
 
@@ -119,7 +120,9 @@ impl<'w> Generated<'w> {
         if !io::stderr().is_terminal() {
             return Ok(());
         }
-        let (count, first, device) = (self.tokens.len(), self.first().unwrap_or(0.0), work.engine.device());
+        let count = self.tokens.len();
+        let first = self.first().unwrap_or(0.0);
+        let device = work.engine.device();
         let end = if interrupted { "; interrupted" } else { "" };
         let speed = format!("{:.1} tokens/s on {device}", speed.tokens_per_second());
         writeln!(io::stderr(), "{count} tokens, the first after {first:.2} s, {speed}{remark}{end}")

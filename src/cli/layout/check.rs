@@ -176,7 +176,8 @@ pub fn verdict(case: &Json) -> Option<Verdict> {
     if case.get("fn").is_some() && case.get("expected").is_some() {
         return Some(mojo::verdict(case));
     }
-    let (name, args) = (case["op"].as_str()?, case["args"].as_array()?);
+    let name = case["op"].as_str()?;
+    let args = case["args"].as_array()?;
     if case.get("out").is_none() && case.get("error").is_none() {
         return None;
     }

@@ -74,7 +74,8 @@ impl Expression {
             Expression::Word(word) => LayoutValue::Word(word.clone()),
             Expression::Tuple(items) => LayoutValue::List(all(items)?),
             Expression::Layout(shape, stride) => {
-                let (shape, stride) = (shape.evaluate_counting(done)?, stride.evaluate_counting(done)?);
+                let shape = shape.evaluate_counting(done)?;
+                let stride = stride.evaluate_counting(done)?;
                 Layout::new(&shape.tuple()?, &stride.tuple()?)?.into()
             }
             Expression::Swizzle(bits, base, shift) => {

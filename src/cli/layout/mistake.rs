@@ -39,7 +39,8 @@ impl Mistake {
         // A window that begins a third before the part.
         let first = if self.text.len() < SHOWN { 0 } else { start.saturating_sub(SHOWN / 3) };
         let last = self.text.len().min(first + SHOWN);
-        let (before, after) = (if first > 0 { "..." } else { "" }, if last < self.text.len() { "..." } else { "" });
+        let before = if first > 0 { "..." } else { "" };
+        let after = if last < self.text.len() { "..." } else { "" };
         let shown: String = self.text[first..last].iter().collect();
         let margin = " ".repeat(before.len() + start - first);
         let carets = "^".repeat(end.min(first + SHOWN + 1) - start);

@@ -73,7 +73,8 @@ fn common_vector(args: &[LayoutValue]) -> OperationResult {
 
 fn tile_to_shape(args: &[LayoutValue]) -> OperationResult {
     let name = "tile_to_shape";
-    let (block, shape) = (arg(name, args, 0)?.layout()?, arg(name, args, 1)?.tuple()?);
+    let block = arg(name, args, 0)?.layout()?;
+    let shape = arg(name, args, 1)?.tuple()?;
     Ok(with_order(args.get(2), |order| block.tile_to_shape(&shape, order))??.into())
 }
 
@@ -202,7 +203,8 @@ fn coordinates(name: &str, args: &[LayoutValue]) -> Option<OperationResult> {
         "idx2crd" => idx2crd(name, args),
         "idx2crd_domain" => idx2crd_domain(name, args),
         "crd2crd" => (|| {
-            let (crd, source) = (arg(name, args, 0)?.tuple()?, arg(name, args, 1)?.tuple()?);
+            let crd = arg(name, args, 0)?.tuple()?;
+            let source = arg(name, args, 1)?.tuple()?;
             Ok(crd.between(&source, &arg(name, args, 2)?.tuple()?)?.into())
         })(),
         "get_hier_coord" => of_offset(name, args, |_, coordinate| Ok(coordinate.into())),
@@ -238,7 +240,8 @@ fn crd2idx(name: &str, args: &[LayoutValue]) -> OperationResult {
 }
 
 fn idx2crd(name: &str, args: &[LayoutValue]) -> OperationResult {
-    let (index, shape) = (arg(name, args, 0)?.tuple()?, arg(name, args, 1)?.tuple()?);
+    let index = arg(name, args, 0)?.tuple()?;
+    let shape = arg(name, args, 1)?.tuple()?;
     let Some(stride) = args.get(2) else { return Ok(shape.refine_coordinate(&index)?.into()) };
     let stride = stride.tuple()?;
     let layout = if stride.is_int() && !shape.is_int() {
@@ -288,7 +291,8 @@ fn shapes(name: &str, args: &[LayoutValue]) -> Option<OperationResult> {
             (|| Ok(LayoutValue::Int(arg(name, args, 0)?.tuple()?.inner_product(&arg(name, args, 1)?.tuple()?)?)))()
         }
         "expand_modes_alike" => (|| {
-            let (a, b) = (arg(name, args, 0)?, arg(name, args, 1)?);
+            let a = arg(name, args, 0)?;
+            let b = arg(name, args, 1)?;
             if let (LayoutValue::Layout(a), LayoutValue::Layout(b)) = (a, b) {
                 let (a, b) = a.expand_modes_alike(b)?;
                 return Ok(LayoutValue::List(vec![a.into(), b.into()]));

@@ -35,7 +35,8 @@ pub(super) fn keeps_definition(name: &str, args: &[Json], result: &Json) -> bool
 /// `slice(x) + offset == swizzle(start + slice of the inner layout)` at every `x`.
 fn slices(args: &[LayoutValue], result: &Json) -> Result<bool, ExpressionRefusal> {
     let [coordinate, swizzle, start, inner] = args else { return Ok(false) };
-    let (swizzle, start) = (swizzle.swizzle()?, start.int()?);
+    let swizzle = swizzle.swizzle()?;
+    let start = start.int()?;
     let (inner, inner_offset) = inner.layout()?.slice_and_offset(&coordinate.coord()?)?;
     let offset = i128::from(LayoutValue::from_json(&result[1])?.int()?);
     let first = start.checked_add(inner_offset).ok_or(ExpressionRefusal::Negative { value: start })?;

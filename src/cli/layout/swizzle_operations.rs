@@ -21,7 +21,8 @@ pub(super) fn apply(name: &str, args: &[LayoutValue]) -> Option<SwizzleResult> {
             Ok(LayoutValue::Swizzle(s.recast(arg(name, args, 1)?.int()?, arg(name, args, 2)?.int()?)?))
         }),
         "make_swizzle" => (|| {
-            let (from, into) = (arg(name, args, 0)?.int()?, arg(name, args, 1)?.int()?);
+            let from = arg(name, args, 0)?.int()?;
+            let into = arg(name, args, 1)?.int()?;
             Ok(LayoutValue::Swizzle(Swizzle::from_masks(from, into)?))
         })(),
         "layout_swizzle_composition" => {
@@ -40,7 +41,9 @@ fn swizzle(args: &[LayoutValue], operation: impl FnOnce(Swizzle) -> SwizzleResul
 }
 
 fn swizzle_apply(name: &str, args: &[LayoutValue], swizzle: Swizzle) -> SwizzleResult {
-    let (start, step, count) = (arg(name, args, 1)?.int()?, arg(name, args, 2)?.int()?, arg(name, args, 3)?.int()?);
+    let start = arg(name, args, 1)?.int()?;
+    let step = arg(name, args, 2)?.int()?;
+    let count = arg(name, args, 3)?.int()?;
     listed("swizzle_apply", count)?;
     let one = |i: i64| {
         let offset = step.checked_mul(i).and_then(|steps| start.checked_add(steps));
@@ -52,7 +55,8 @@ fn swizzle_apply(name: &str, args: &[LayoutValue], swizzle: Swizzle) -> SwizzleR
 
 /// The first three arguments as a swizzled layout: swizzle, offset, layout.
 fn composed(name: &str, args: &[LayoutValue], first: usize) -> Result<Composed, ExpressionRefusal> {
-    let (swizzle, offset) = (arg(name, args, first)?.swizzle()?, arg(name, args, first + 1)?.int()?);
+    let swizzle = arg(name, args, first)?.swizzle()?;
+    let offset = arg(name, args, first + 1)?.int()?;
     checked(swizzle, offset, arg(name, args, first + 2)?.layout()?)
 }
 

@@ -170,7 +170,8 @@ mod tests {
         let results = Results::open(&folder).expect("rows");
         let mut found = Vec::new();
         for entry in &results.rows {
-            let (call, row) = (results.call(entry), &entry.1);
+            let call = results.call(entry);
+            let row = &entry.1;
             let fed_back = row.suite == "decode" && row.variant.starts_with("launches of 200");
             if !fed_back || !row.is_ours() || row.copy_of.is_some() || call.commit.as_deref() != Some("a89995a") {
                 continue;

@@ -120,7 +120,9 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
     };
     let forms = Forms::of(&spec, quantization, args.weights)?;
     let context = args.context.unwrap_or(spec.max_positions.min(4096));
-    let (target, rows, devices) = (&args.target, usize::from(args.batch), usize::from(args.devices));
+    let target = &args.target;
+    let rows = usize::from(args.batch);
+    let devices = usize::from(args.devices);
     let load = StepLoad { rows, devices, context };
     let served = served(&spec, &forms, target, load)?;
     let step = StepCost::of(&spec, target, load).with_weights(forms.bytes(&spec, rows));
@@ -201,7 +203,8 @@ fn explain(to: &mut dyn Write, edges: &[EdgeSummary]) -> io::Result<()> {
 
 fn print(to: &mut dyn Write, planned: &PlanOutput) -> io::Result<()> {
     let PlanOutput { spec, target, load: StepLoad { rows, context, .. }, step, served } = *planned;
-    let (giga, milli) = (1e-9, 1e3);
+    let giga = 1e-9;
+    let milli = 1e3;
     let devices = match step.devices {
         1 => String::new(),
         devices => format!("{devices} devices, "),

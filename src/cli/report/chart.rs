@@ -64,7 +64,8 @@ fn picture(device: &str, groups: &[(&str, Vec<Comparison<'_>>)]) -> String {
     let bottom = TOP + groups.len() as f64 * GROUP + rows.len() as f64 * ROW;
     let height = bottom + 62.0;
     let days = rows.iter().map(|row| row.ours.day());
-    let (first, last) = (days.clone().min().unwrap_or_default(), days.max().unwrap_or_default());
+    let first = days.clone().min().unwrap_or_default();
+    let last = days.max().unwrap_or_default();
     let mut body = String::new();
     for tick in 0..=most as u32 {
         let at = x(f64::from(tick));

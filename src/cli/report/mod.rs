@@ -44,7 +44,8 @@ pub struct ReportArgs {
 pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     let outputs = [&args.out, &args.chart].map(|path| path.as_deref().map(CommandOutput::create).transpose());
     let [out, chart] = outputs;
-    let (out, chart) = (out?, chart?);
+    let out = out?;
+    let chart = chart?;
     let results = Results::open(&args.results)?;
     if let Some(out) = out {
         let page = page::page(&results);

@@ -23,14 +23,16 @@ pub(super) fn cut(spec: &ModelSpec, world: usize) -> Result<Vec<Span>, PipelineE
         let of = tensors.iter().filter(|tensor| tensor.name.starts_with(prefix));
         of.map(|tensor| tensor.shape.iter().product::<usize>()).sum::<usize>()
     };
-    let (layer, head) = (weights("model.layers.0."), spec.vocab.saturating_mul(spec.hidden));
+    let layer = weights("model.layers.0.");
+    let head = spec.vocab.saturating_mul(spec.hidden);
     let others = world - 1;
     let longest = |last: usize| {
         let before = (layers - last).div_ceil(others).saturating_mul(layer);
         before.max(last.saturating_mul(layer).saturating_add(head))
     };
     let last = (1..=layers - others).min_by_key(|&last| longest(last)).unwrap_or(1);
-    let (share, extra) = ((layers - last) / others, (layers - last) % others);
+    let share = (layers - last) / others;
+    let extra = (layers - last) % others;
     let sizes = (0..others).map(|rank| share + usize::from(rank < extra)).chain([last]);
     let stages = sizes.scan(0, |at, size| {
         let lo = std::mem::replace(at, *at + size);

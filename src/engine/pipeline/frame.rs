@@ -138,8 +138,10 @@ impl Frame {
         let [head, words] = [header.head, header.words].map(u32::from_le_bytes);
         length("bytes of a head", head as usize, MOST_HEAD)?;
         length("words", words as usize, MOST_WORDS)?;
-        let (head_bytes, body_bytes) = (u64::from(head), 4 * u64::from(words));
-        let (head, body) = (exactly(from, head_bytes)?, exactly(from, body_bytes)?);
+        let head_bytes = u64::from(head);
+        let body_bytes = 4 * u64::from(words);
+        let head = exactly(from, head_bytes)?;
+        let body = exactly(from, body_bytes)?;
         if (head.len() as u64, body.len() as u64) != (head_bytes, body_bytes) {
             return Err(FrameError::Truncated);
         }

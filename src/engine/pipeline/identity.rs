@@ -54,13 +54,15 @@ impl Identity {
     /// ```
     /// use tilewright::{checkpoint::Checkpoint, engine::Identity};
     /// let of = |dir: &str| Checkpoint::open(dir.as_ref(), &mut |_| ()).map(|checkpoint| Identity::of(&checkpoint));
-    /// let (llama, qwen) = (of("models/tiny-llama")?, of("models/tiny-qwen3")?);
+    /// let llama = of("models/tiny-llama")?;
+    /// let qwen = of("models/tiny-qwen3")?;
     /// assert!(llama.check(&llama).is_ok());
     /// assert!(llama.check(&qwen).unwrap_err().to_string().starts_with("its model is another one"));
     /// # Ok::<(), tilewright::checkpoint::CheckpointError>(())
     /// ```
     pub fn of(checkpoint: &Checkpoint) -> Identity {
-        let (mut shape, mut values) = (Xxh3::new(), Xxh3::new());
+        let mut shape = Xxh3::new();
+        let mut values = Xxh3::new();
         let mut stored: BTreeMap<String, usize> = BTreeMap::new();
         shape.update(format!("{:?}", checkpoint.spec()).as_bytes());
         let mut tensors: Vec<_> = checkpoint.tensors().collect();
@@ -80,7 +82,8 @@ impl Identity {
         }
         let stored: Vec<String> = stored.into_iter().map(|(name, count)| format!("{count} {name}")).collect();
         let hex = |hash: Xxh3| format!("{:016x}", hash.digest());
-        let (machine, rows) = (String::new(), Rows::Tcp);
+        let machine = String::new();
+        let rows = Rows::Tcp;
         Identity { machine, rows, shape: hex(shape), stored: stored.join(", "), values: hex(values) }
     }
 

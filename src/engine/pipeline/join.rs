@@ -121,7 +121,8 @@ impl Meeting {
         ways: &[Vec<u8>],
         joined: &mut [Option<Joined>],
     ) -> Result<(), PipelineError> {
-        let (deadline, mut pulse) = (Instant::now() + self.patience, Instant::now());
+        let deadline = Instant::now() + self.patience;
+        let mut pulse = Instant::now();
         while joined.iter().any(Option::is_none) {
             match self.listener.accept() {
                 Ok((stream, from)) => self.hear(model, stream, from, joined)?,
@@ -405,7 +406,8 @@ fn call(address: &str, deadline: Instant, patience: Duration) -> Result<TcpStrea
         match TcpStream::connect_timeout(&to, left.clamp(LOOK, FIRST_WORDS)) {
             Ok(stream) => return Ok(stream),
             Err(source) if left.is_zero() => {
-                let (address, seconds) = (address.to_owned(), patience.as_secs_f64());
+                let address = address.to_owned();
+                let seconds = patience.as_secs_f64();
                 return Err(PipelineError::NoDriver { address, seconds, source });
             }
             Err(_) => std::thread::sleep(LOOK.max(PULSE)),

@@ -70,7 +70,8 @@ impl Engine {
         if self.place.world().is_some() {
             return Err(PipelineError::Twice.into());
         }
-        let (device, patience) = (self.row_device()?, meeting.patience());
+        let device = self.row_device()?;
+        let patience = meeting.patience();
         let id = |device| DeviceLink::id(device).map_err(|source| PipelineError::Rows { source });
         let ways = device.iter().flat_map(|device| (1..meeting.world()).map(move |_| id(device)));
         let ways = ways.collect::<Result<Vec<_>, _>>()?;

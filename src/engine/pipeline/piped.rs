@@ -54,7 +54,8 @@ impl Piped {
     pub fn new(world: &Arc<World>, place: &Arc<Place>, setup: PipedSetup, abort: &AbortHandle) -> Piped {
         let PipedSetup { model, options, widths } = setup;
         let (session, done) = world.session();
-        let (begin, vocab) = (Some(Shape::of(&options)), model.spec.vocab);
+        let begin = Some(Shape::of(&options));
+        let vocab = model.spec.vocab;
         let own = LowerOptions { layers: Some(world.layers()), sampling: false, ..options };
         Piped {
             world: Arc::clone(world),
@@ -155,7 +156,8 @@ impl Machines for Piped {
             self.send(&MessageHead::Begin { session: self.session, shape }.into())?;
         }
         let output = self.stage.step(width, cells, Inlet::Tokens)?;
-        let (session, step) = (self.session, self.sent);
+        let session = self.session;
+        let step = self.sent;
         let head = |by| MessageHead::Step { session, step, rows: width, asked: rows.to_vec(), by };
         let tell = |message: &Message| self.world.send(message).map_err(EngineError::OfPipeline);
         let handed = output.hand_on(self.world.rows(), cells, head, &self.abort, &tell);

@@ -133,7 +133,9 @@ impl StageMachines {
             Place::Gpu(gpu) => (MOST_ROWS, gpu.devices),
         };
         let options = LowerOptions { devices, ..options };
-        let (flow, phase, requests) = (None, Phase::Decode, Vec::new());
+        let flow = None;
+        let phase = Phase::Decode;
+        let requests = Vec::new();
         StageMachines {
             lowering: Lowering { model, options, widths, flow, phase, requests },
             place: Arc::clone(place),

@@ -104,9 +104,11 @@ impl World {
             let sender = sender.clone();
             world.start(move || hear(rank, &*link, |heard| sender.send(heard).is_ok()))?;
         }
-        let (links, shared) = (world.links.clone(), Arc::clone(&world.shared));
+        let links = world.links.clone();
+        let shared = Arc::clone(&world.shared);
         world.start(move || judge(&heard, &links, &shared))?;
-        let (links, shared) = (world.links.clone(), Arc::clone(&world.shared));
+        let links = world.links.clone();
+        let shared = Arc::clone(&world.shared);
         world.start(move || pulse(&links, pulse_of(patience), &|| shared.is_over.load(Ordering::Relaxed)))?;
         Ok(world)
     }

@@ -180,7 +180,8 @@ impl Engine {
         options: &BatchOptions,
     ) -> Result<Batcher, EngineError> {
         let base = self.lowering(options.context, options.sampling);
-        let (ends, abort) = (self.ends(), self.abort_handle());
+        let ends = self.ends();
+        let abort = self.abort_handle();
         let flow = self.session_flow(options.rows.clamp(1, MOST_SEATS));
         let setup = BatcherSetup { ends, chunk: self.prompt_chunk, first_prompt, options, base, flow };
         batcher_of(self.place(), self.model(), &abort, setup)
@@ -236,7 +237,8 @@ pub(crate) fn batcher_of(
         }
         false => widths,
     };
-    let (of_flow, states) = (flow.as_ref(), flow.as_ref().is_some_and(SessionFlow::is_stateful));
+    let of_flow = flow.as_ref();
+    let states = flow.as_ref().is_some_and(SessionFlow::is_stateful);
     // The host's phases are told apart to the bit; on a device only where somebody wants it so.
     let apart = on_host || options.deterministic;
     let flow_limits = of_flow.map(|flow| FlowLimits { covered: flow.covered_tokens(), apart });
@@ -340,7 +342,8 @@ impl Batcher {
     /// than a sequence may hold, or than all pages together hold.
     pub fn submit(&mut self, submission: Submission) -> Result<Ticket, EngineError> {
         let Submission { request, penalties, .. } = &submission;
-        let (prompt, new) = (request.prompt_ids.len(), request.max_new_tokens);
+        let prompt = request.prompt_ids.len();
+        let new = request.max_new_tokens;
         check_prompt(&self.shape.sizes, &request.prompt_ids)?;
         penalties.check()?;
         let tokens = request.room(self.shape.sizes.max_positions);
@@ -479,7 +482,8 @@ impl Batcher {
             let wanted = [giving.wanted(false), giving.wanted(true)].concat();
             self.machines.step(width, &cells.cells(), &wanted, &mut |row, logits| giving.logits(row, logits))?;
         } else if step.steps == 1 {
-            let (rows, hosted) = (giving.wanted(false), giving.wanted(true));
+            let rows = giving.wanted(false);
+            let hosted = giving.wanted(true);
             if rows.is_empty() {
                 // Programs that only feed prompts need not choose, and the host need not wait for a
                 // chunk whose tokens are followed by others.
@@ -514,7 +518,8 @@ impl Batcher {
 
     /// Says whose token each row has, and where what a flow keeps of its request lies.
     fn tell_requests(&mut self, step: &Step, width: usize) -> Result<(), EngineError> {
-        let (mut slots, mut requests) = (Vec::with_capacity(width), Vec::with_capacity(width));
+        let mut slots = Vec::with_capacity(width);
+        let mut requests = Vec::with_capacity(width);
         for piece in &step.pieces {
             // Rows of one request beside each other are those that nothing is chosen for.
             slots.push(self.scheduler.sequence(piece.ticket).and_then(|s| s.slot).unwrap_or(RequestSlot::NONE));
@@ -544,7 +549,8 @@ impl Batcher {
             script: None,
         };
         let mut giving = Giving::new(step, &mut self.scheduler, &mut self.submissions, each);
-        let (mut rows, started) = (0, (self.clock)());
+        let mut rows = 0;
+        let started = (self.clock)();
         let steps = self.machines.propose(width, &text, step.steps, &mut |accepted| {
             rows += 1 + accepted.proposed;
             let goes_on = giving.accepted(accepted);

@@ -67,7 +67,8 @@ impl PageCache {
     /// Pages of the longest prefix of `tokens` that is there, whole pages each. They are held from
     /// now on.
     pub fn share(&mut self, tokens: &[u32]) -> Vec<i32> {
-        let (mut before, mut found) = (0, Vec::new());
+        let mut before = 0;
+        let mut found = Vec::new();
         for tokens in tokens.chunks_exact(self.page_tokens) {
             let Some(&page) = self.index.get(&Contents { before, tokens: tokens.into() }) else { break };
             let Some((prefix, _)) = &self.page(page).full else { break };
@@ -153,7 +154,8 @@ impl PageCache {
     fn hold(&mut self, page: i32) {
         let state = self.page_mut(page);
         state.holders += 1;
-        let (first, left) = (state.holders == 1, state.left);
+        let first = state.holders == 1;
+        let left = state.left;
         if first {
             self.idle.remove(&left);
             self.available -= 1;

@@ -14,7 +14,8 @@ pub fn choose(submission: &Submission, tokens: &[u32], prompt: usize, logits: &[
         return None;
     }
     let step = (tokens.len() - prompt) as u64;
-    let (sampling, row) = (&submission.sampling.checked(), submission.row);
+    let sampling = &submission.sampling.checked();
+    let row = submission.row;
     let id = match submission.penalties.is_none() && submission.suppressed.is_empty() {
         true => sample(logits, sampling, step, row),
         false => {

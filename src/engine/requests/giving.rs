@@ -142,7 +142,8 @@ impl<'g> Giving<'g> {
 
     /// Whether a row's choice counts: a proposed token's does where the row before chose it.
     fn counts(&mut self, at: usize, offset: usize) -> bool {
-        let (piece, state) = (&self.step.pieces[at], &mut self.states[at]);
+        let piece = &self.step.pieces[at];
+        let state = &mut self.states[at];
         if offset >= piece.own() {
             let is_chosen = state.chosen == Some(piece.tokens[offset]);
             state.goes_on &= is_chosen;

@@ -46,7 +46,8 @@ impl Pace {
     /// A step of that width took so long.
     pub fn note(&mut self, width: usize, time: Duration) {
         self.measured += 1;
-        let (now, seconds) = (self.measured, time.as_secs_f64());
+        let now = self.measured;
+        let seconds = time.as_secs_f64();
         let seen = self.seen.entry(width).or_insert(WidthTime { seconds, count: 0, last: now });
         seen.seconds = if seen.count <= UNUSED { seconds } else { seen.seconds + TRUST * (seconds - seen.seconds) };
         (seen.count, seen.last) = (seen.count.saturating_add(1), now);
@@ -58,7 +59,9 @@ impl Pace {
     /// fast one, so the second width is tried in any case.
     pub fn rows(&self, decoding: usize) -> usize {
         let Some(bound) = self.bound else { return usize::MAX };
-        let (mut most, mut fastest, mut tries) = (None, None, true);
+        let mut most = None;
+        let mut fastest = None;
+        let mut tries = true;
         for (at, &width) in self.widths.iter().filter(|width| **width > decoding).enumerate() {
             let Some(seen) = self.seen.get(&width).filter(|seen| seen.count > UNUSED) else {
                 // Not measured, or not truly.

@@ -25,7 +25,8 @@ impl Sequence {
     /// and is covered goes along with those; chunks do not, which steps of prompts have more rows
     /// for.
     pub fn rows_in(&self, phase: Phase, flow: FlowLimits) -> usize {
-        let (alike, pending) = (self.alike(flow), self.pending());
+        let alike = self.alike(flow);
+        let pending = self.pending();
         let goes_along = !flow.apart && pending == 1 && self.computed < flow.covered;
         match phase {
             Phase::Prompt => alike.saturating_sub(self.computed).min(pending),

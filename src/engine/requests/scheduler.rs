@@ -240,7 +240,8 @@ impl Scheduler {
             && alone
             && self.proposes(piece.ticket)
         {
-            let (steps, wanted) = (self.limits.steps, self.limits.steps.saturating_mul(MOST_PROPOSED + 1));
+            let steps = self.limits.steps;
+            let wanted = self.limits.steps.saturating_mul(MOST_PROPOSED + 1);
             let proposes = self.reserve_steps(&pieces, wanted);
             return Some(Step { pieces, steps, decodes, phase, proposes });
         }

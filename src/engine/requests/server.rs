@@ -94,7 +94,8 @@ impl Engine {
         let batcher = self.batcher(options)?;
         let (commands, received) = mpsc::channel();
         let post = Post { commands, attention: batcher.attention() };
-        let (checkpoint, attention) = (Arc::clone(self.checkpoint()), batcher.attention());
+        let checkpoint = Arc::clone(self.checkpoint());
+        let attention = batcher.attention();
         let name = thread::Builder::new().name("tilewright-server".to_owned());
         name.spawn(move || serve(&checkpoint, batcher, &received, &attention)).map_err(EngineError::Thread)?;
         Ok(Server { post })

@@ -46,7 +46,8 @@ fn blesses() -> bool {
 
 #[test]
 fn programs_and_commands_print_what_their_pages_show() {
-    let (mut wrong, mut ran) = (Vec::new(), 0);
+    let mut wrong = Vec::new();
+    let mut ran = 0;
     for page in page::pages() {
         let mut edits: Vec<(Range<usize>, String)> = Vec::new();
         let mut compare = |name: &str, index: usize, printed: String| {
@@ -82,7 +83,8 @@ fn programs_and_commands_print_what_their_pages_show() {
 
 #[test]
 fn pictures_are_what_their_commands_draw() {
-    let (mut wrong, mut drawn) = (Vec::new(), 0);
+    let mut wrong = Vec::new();
+    let mut drawn = 0;
     for page in page::pages() {
         let commands = page.blocks.iter().filter(|block| block.kind == "sh");
         for line in commands.flat_map(|block| page.lines_of(block).lines()) {

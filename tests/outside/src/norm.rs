@@ -23,7 +23,8 @@ pub fn residual_rms_norm<const N: usize>(arch: Arch, eps: f32) -> Kernel {
             [("x", row), ("residual", row), ("weight", k.lit(0u64)), ("h", row), ("out", row)].map(|(n, r)| mine(n, r));
         let sum: Vec<_> = (0..x.extent(0))
             .map(|i| {
-                let (x, residual) = (x.load([i.into()]), residual.load([i.into()]));
+                let x = x.load([i.into()]);
+                let residual = residual.load([i.into()]);
                 let sum: [_; 8] = std::array::from_fn(|e| x[e].cast::<f32>() + residual[e].cast::<f32>());
                 h.store([i.into()], sum.map(|e| e.cast::<bf16>()));
                 sum

@@ -21,7 +21,8 @@ fn trial<F: KvFamily>(heads: u32, tokens: u32, room: u32, seed: u64) -> Trial {
         all.chunks_mut(room as usize * D).for_each(|head| head[tokens as usize * D..].fill(bf16::NAN));
         all
     };
-    let (keys, values) = (cache(), cache());
+    let keys = cache();
+    let values = cache();
     let wide = |values: &[bf16]| values.iter().map(|v| v.to_f64()).collect::<Vec<_>>();
     let scale = 1.0 / (D as f64).sqrt();
     let out: Vec<f64> = (0..heads as usize)

@@ -23,7 +23,8 @@ fn trial([m, n, k]: [u32; 3], seed: u64) -> Trial {
     let grid = [n.div_ceil(tile_n), m.div_ceil(tile_m), 1];
     let kernel = verify(outside::gemm::gemm(Arch::Sm80)).expect("a legal kernel");
     let mut trial = Trial::new(kernel, grid).note(format!("{m}x{n}x{k}, seed {seed}"));
-    let (a, b) = (trial.input("a", &a), trial.input("b", &b));
+    let a = trial.input("a", &a);
+    let b = trial.input("b", &b);
     let c = trial.output("c", Expected::near::<f32>(&c, bound));
     [m, n, k].into_iter().fold(trial, Trial::pass).pass(a).pass(b).pass(c)
 }

@@ -15,7 +15,9 @@ const EPS: f32 = 1e-5;
 fn trial<const N: usize>(rows: u32, seed: u64) -> Trial {
     let mut draw = Draw::new(seed);
     let mut numbers = |rows: u32| draw.floats(rows as usize * N, bf16::from_f64);
-    let (x, residual, weight) = (numbers(rows), numbers(rows), numbers(1));
+    let x = numbers(rows);
+    let residual = numbers(rows);
+    let weight = numbers(1);
     let sum: Vec<f32> = x.iter().zip(&residual).map(|(x, residual)| x.to_f32() + residual.to_f32()).collect();
     let h: Vec<bf16> = sum.iter().map(|&h| bf16::from_f32(h)).collect();
     let wide = |values: &[bf16]| values.iter().map(|v| v.to_f64()).collect::<Vec<_>>();

@@ -19,7 +19,9 @@ pub fn saxpy() -> Result<Verified, VerifyErrors> {
 /// all are resident.
 pub fn gather() -> Result<Verified, VerifyErrors> {
     recorded("gather", block(32).cooperative(), |k| {
-        let (counter, slots, sums) = (k.global::<u32>("counter"), k.global::<u32>("slots"), k.global::<u32>("sums"));
+        let counter = k.global::<u32>("counter");
+        let slots = k.global::<u32>("slots");
+        let sums = k.global::<u32>("sums");
         k.when(k.tid().eq(0), || {
             slots.at(k.block_id()).store(k.block_id() + 1);
             counter.red(AtomOp::Add, 1, RedOrder::Release(Scope::Gpu));
@@ -37,7 +39,8 @@ pub const REVERSED: u32 = 51_200;
 /// Numbers 0.. written backwards into shared memory and read forwards.
 pub fn reverse() -> Result<Verified, VerifyErrors> {
     recorded("reverse", block(1024), |k| {
-        let (out, pool) = (k.global::<u32>("out"), k.shared::<u32>("pool", REVERSED));
+        let out = k.global::<u32>("out");
+        let pool = k.shared::<u32>("pool", REVERSED);
         for step in 0..REVERSED / 1024 {
             let i = k.tid() + step * 1024;
             pool.at(k.lit(REVERSED - 1) - i).store(i);
@@ -56,7 +59,8 @@ pub const RING: u32 = 4;
 /// Each block of a cluster writes its number into the shared memory of the next.
 pub fn ring() -> Result<Verified, VerifyErrors> {
     recorded("ring", block(32).cluster(RING), |k| {
-        let (out, slot) = (k.global::<u32>("out"), k.shared::<u32>("slot", 1));
+        let out = k.global::<u32>("out");
+        let slot = k.shared::<u32>("slot", 1);
         let leader = k.tid().eq(0);
         k.cluster_sync();
         k.when(leader, || slot.on((k.cluster_rank() + 1) % RING).store(k.block_id()));
@@ -81,9 +85,11 @@ pub fn answer() -> Result<Verified, VerifyErrors> {
 /// is.
 pub fn tile() -> Result<Verified, VerifyErrors> {
     recorded("tile", block(128), |k| {
-        let (map, out) = (k.tensor_map("map"), k.global::<u32>("out"));
+        let map = k.tensor_map("map");
+        let out = k.global::<u32>("out");
         let at = [k.param::<i32>("x"), k.param::<i32>("y")];
-        let (tile, arrived) = (k.shared_aligned::<u32>("box", 64 * 32, 1024), k.mbarriers("arrived", 1));
+        let tile = k.shared_aligned::<u32>("box", 64 * 32, 1024);
+        let arrived = k.mbarriers("arrived", 1);
         k.when(k.tid().eq(0), || {
             arrived.init(1);
             k.fence_mbarrier_init();

@@ -68,7 +68,8 @@ pub fn operands(device: &Device, len: u32) -> Result<Operands, Box<dyn Error>> {
     let stream = device.stream()?;
     let kernel = device.load(&kernels::saxpy()?)?;
     let (x, y): (Vec<f32>, Vec<f32>) = (0..len).map(|i| ((i % 1000) as f32, (i % 7) as f32)).unzip();
-    let (x, y) = (stream.buffer(&x)?, stream.buffer(&y)?);
+    let x = stream.buffer(&x)?;
+    let y = stream.buffer(&y)?;
     let args = vec![len.into(), 2f32.into(), (&x).into(), (&y).into()];
     let read = stream.clone();
     let right = move || -> Said {
@@ -104,7 +105,8 @@ fn graph(device: &Device) -> Said {
     let stream = device.stream()?;
     let kernel = device.load(&kernels::saxpy()?)?;
     let x = stream.buffer(&[1f32; 1024])?;
-    let (y, z) = (device.buffer::<f32>(1024)?, device.buffer::<f32>(1024)?);
+    let y = device.buffer::<f32>(1024)?;
+    let z = device.buffer::<f32>(1024)?;
     let add = kernel.work(4, &[1024u32.into(), 1f32.into(), (&x).into(), (&y).into()])?;
     let repeats = size(device, 100, 5);
     let mut work = vec![Work::fill(&y, 0)];
@@ -115,7 +117,8 @@ fn graph(device: &Device) -> Said {
     let rounds = size(device, 50, 1);
     let time = |submit: &dyn Fn() -> Result<(), DeviceError>| -> Result<(Duration, Duration), DeviceError> {
         submit()?;
-        let (start, host) = (stream.record()?, Instant::now());
+        let start = stream.record()?;
+        let host = Instant::now();
         for _ in 0..rounds {
             submit()?;
         }
@@ -142,7 +145,8 @@ fn cooperative(device: &Device) -> Said {
     let stream = device.stream()?;
     let kernel = device.load(&kernels::gather()?)?;
     let blocks = u32::try_from(kernel.resident_blocks())?;
-    let (counter, slots) = (stream.buffer(&[0u32])?, device.buffer::<u32>(blocks as usize)?);
+    let counter = stream.buffer(&[0u32])?;
+    let slots = device.buffer::<u32>(blocks as usize)?;
     let sums = device.buffer::<u32>(blocks as usize)?;
     let args = [(&counter).into(), (&slots).into(), (&sums).into()];
     let refused = kernel.launch(&stream, blocks + 1, &args);
@@ -182,10 +186,12 @@ fn cluster(device: &Device) -> Said {
 
 fn streams(device: &Device) -> Said {
     let len = size(device, 1 << 24, 1 << 10);
-    let (first, second) = (device.stream()?, device.stream()?);
+    let first = device.stream()?;
+    let second = device.stream()?;
     let kernel = device.load(&kernels::saxpy()?)?;
     let x = first.buffer(&vec![1f32; len as usize])?;
-    let (y, z) = (first.buffer(&vec![0f32; len as usize])?, device.buffer::<f32>(len as usize)?);
+    let y = first.buffer(&vec![0f32; len as usize])?;
+    let z = device.buffer::<f32>(len as usize)?;
     let args = [len.into(), 1f32.into(), (&x).into(), (&y).into()];
     for _ in 0..20 {
         kernel.launch(&first, len / 256, &args)?;
@@ -233,7 +239,8 @@ fn mapped(device: &Device) -> Said {
         words.store(0, 70 + round)?;
         kernel.launch(&stream, 1, &[(&words).into()])?;
         stream.wait()?;
-        let (answer, count) = (words.load(1)?, words.load(2)?);
+        let answer = words.load(1)?;
+        let count = words.load(2)?;
         ensure!((answer, count) == (70 + round, round), "round {round}: the kernel answers {answer}, {count}");
     }
     Ok("told and answered three times".into())

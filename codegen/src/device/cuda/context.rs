@@ -125,7 +125,8 @@ impl CudaContext {
     /// Free and whole device memory, bytes.
     pub(super) fn memory(&self) -> Result<(u64, u64), DeviceError> {
         self.bind()?;
-        let (mut free, mut total) = (0usize, 0usize);
+        let mut free = 0usize;
+        let mut total = 0usize;
         // SAFETY: the context is current and the pointers are live.
         check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
         Ok((free as u64, total as u64))

@@ -51,7 +51,8 @@ impl Link {
             return Err(DeviceError::Length { from: id.len(), to: size_of::<UniqueId>() });
         };
         context.bind()?;
-        let (mut raw, rank) = (std::ptr::null_mut(), c_int::from(end == End::Takes));
+        let mut raw = std::ptr::null_mut();
+        let rank = c_int::from(end == End::Takes);
         // SAFETY: the context is current and the pointer live. `Drop` aborts what is made.
         let made = unsafe { (nccl.init_rank)(&raw mut raw, 2, id, rank) };
         nccl.check("ncclCommInitRank", made)?;
@@ -67,7 +68,8 @@ impl Link {
         let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
         let raw = raw.ok_or(DeviceError::GivenUp)?;
         self.context.bind()?;
-        let (place, queue) = (pointer(address), stream.raw().cast());
+        let place = pointer(address);
+        let queue = stream.raw().cast();
         // SAFETY: the place has the number of bytes, of memory of the communicator's device that
         // lives until the work is done; stream and communicator are live and of that device; who
         // sends has rank 0, and who takes has rank 1.
@@ -84,7 +86,8 @@ impl Link {
     /// hold what it waits for.
     pub(super) fn abort(&self) {
         let Some(raw) = self.raw.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        let (abort, raw) = (self.nccl.abort, raw.expose_provenance());
+        let abort = self.nccl.abort;
+        let raw = raw.expose_provenance();
         let thread = std::thread::spawn(move || {
             // SAFETY: the communicator is live, and no other code has it any more. What fails here
             // is of a device that is lost.
@@ -99,7 +102,8 @@ impl Drop for Link {
     /// while a thread is in NCCL would be torn down under it.
     fn drop(&mut self) {
         self.abort();
-        let (begun, aborting) = (Instant::now(), self.aborting.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let begun = Instant::now();
+        let aborting = self.aborting.get_mut().unwrap_or_else(PoisonError::into_inner);
         while aborting.as_ref().is_some_and(|thread| !thread.is_finished()) && begun.elapsed() < FAREWELL {
             std::thread::sleep(Duration::from_millis(1));
         }

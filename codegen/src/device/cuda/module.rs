@@ -65,7 +65,8 @@ impl Module {
         let fail = |name: String, log: String| DeviceError::Jit { kernel: kernel.into(), name, log };
         let text = CString::new(ptx)
             .map_err(|zero| fail("not a text".into(), format!("a zero byte at {}", zero.nul_position())))?;
-        let (mut info, mut error) = (vec![0u8; LOG_BYTES], vec![0u8; LOG_BYTES]);
+        let mut info = vec![0u8; LOG_BYTES];
+        let mut error = vec![0u8; LOG_BYTES];
         let options: [(CUjit_option, *mut c_void); 5] = [
             (CUjit_option::CU_JIT_INFO_LOG_BUFFER, info.as_mut_ptr().cast()),
             (CUjit_option::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, number(LOG_BYTES)),
@@ -73,7 +74,8 @@ impl Module {
             (CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, number(LOG_BYTES)),
             (CUjit_option::CU_JIT_LOG_VERBOSE, number(1)),
         ];
-        let (mut keys, mut values) = (options.map(|(key, _)| key), options.map(|(_, value)| value));
+        let mut keys = options.map(|(key, _)| key);
+        let mut values = options.map(|(_, value)| value);
         let mut raw: CUmodule = std::ptr::null_mut();
         // SAFETY: `load` made the context current; the text ends with a zero; keys and values are
         // as many as said, the two buffers as long as said, and all live through the call. Numbers
@@ -87,7 +89,8 @@ impl Module {
                 values.as_mut_ptr(),
             )
         };
-        let (info, error) = (until_zero(&info), until_zero(&error));
+        let info = until_zero(&info);
+        let error = until_zero(&error);
         if let Err(failure) = check("cuModuleLoadDataEx", result) {
             return Err(match failure {
                 DeviceError::Driver { name, .. } if result != CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
@@ -197,7 +200,8 @@ impl Function {
 
     /// Bytes of a parameter of the compiled code, which has one of that number.
     fn param_size(&self, index: usize) -> Result<usize, DeviceError> {
-        let (mut offset, mut size) = (0usize, 0usize);
+        let mut offset = 0usize;
+        let mut size = 0usize;
         // SAFETY: the function is of a loaded module and the pointers are live.
         let result = unsafe { sys::cuFuncGetParamInfo(self.raw, index, &raw mut offset, &raw mut size) };
         check("cuFuncGetParamInfo", result)?;
@@ -244,7 +248,8 @@ impl Function {
         if needed <= limit {
             return Ok(());
         }
-        let (kernel, device) = (self.signature.name.clone(), self.context().properties().name.clone());
+        let kernel = self.signature.name.clone();
+        let device = self.context().properties().name.clone();
         Err(DeviceError::LaunchTooLarge { kernel, what, needed: needed.into(), limit: limit.into(), device })
     }
 

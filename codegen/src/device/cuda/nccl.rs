@@ -229,7 +229,8 @@ impl Communicators {
                 SumFloat::F32 => (7, 4),
                 SumFloat::Bf16 => (9, 2),
             };
-            let (from, to) = (pointer(from).cast_const(), pointer(to));
+            let from = pointer(from).cast_const();
+            let to = pointer(to);
             stream.context().bind()?;
             // SAFETY: both places have the number of elements, in memory of the communicator's
             // device that lives as long as the graph; stream and communicator are live and of that

@@ -50,7 +50,8 @@ pub(super) fn check(call: &'static str, result: CUresult) -> Result<(), DeviceEr
     if result == CUresult::CUDA_SUCCESS {
         return Ok(());
     }
-    let (code, name) = (result as u32, format!("{result:?}"));
+    let code = result as u32;
+    let name = format!("{result:?}");
     Err(if is_sticky(result) {
         DeviceError::Lost { call, code, name }
     } else {

@@ -24,12 +24,15 @@ impl Inst {
     /// ```
     /// use tilewright_codegen::ir::{Addr, Const, Inst, MemOp, Space, Ty, attr::{AtomOp, RedOrder, Scope}};
     /// let at: Addr = Addr { base: Const::new(Ty::Ptr(Space::Shared), 64).into(), offset: 0 };
-    /// let (v, order) = (Const::f32(1.0).into(), RedOrder::Relaxed(Scope::Cta));
+    /// let v = Const::f32(1.0).into();
+    /// let order = RedOrder::Relaxed(Scope::Cta);
     /// let red: Inst = MemOp::Red { ty: Ty::F32, at, v, op: AtomOp::Add, order }.into();
     /// assert_eq!((red.accesses()[0].unit, red.accesses()[0].bytes), (4, Some(4)));
     /// ```
     pub fn accesses(&self) -> Vec<Access> {
-        let (mut places, mut elements, mut size) = (Vec::new(), 1, None);
+        let mut places = Vec::new();
+        let mut elements = 1;
+        let mut size = None;
         self.visit(&mut |spec, slot| match slot {
             OperandSlot::Mem(addr) if spec.role != Role::MemAt && matches!(spec.rule, Rule::In(_)) => places.push(addr),
             OperandSlot::Defs(values) => elements = values.len() as u32,

@@ -79,7 +79,8 @@ fn alike(stuck: &[StuckWarp]) -> Vec<(&StuckWarp, usize)> {
     let mut groups: Vec<(&StuckWarp, usize)> = Vec::new();
     for warp in stuck {
         let same = |first: &StuckWarp| {
-            let (a, b) = (&first.place, &warp.place);
+            let a = &first.place;
+            let b = &warp.place;
             (a.stmt, a.device, a.block, a.lane) == (b.stmt, b.device, b.block, b.lane) && first.wait == warp.wait
         };
         match groups.iter_mut().find(|(first, _)| same(first)) {
@@ -195,7 +196,8 @@ impl FaultKind {
                 write!(f, "{what}: found {found:#x}, the limit is {limit:#x}; bring it within")
             }
             FaultKind::SwizzleBase { at, offset, span } => {
-                let (address, period) = (at.address, 8 * span);
+                let address = at.address;
+                let period = 8 * span;
                 let name = at.name.as_ref().map(|(name, offset)| format!(" ({name} + {offset})")).unwrap_or_default();
                 write!(
                     f,

@@ -75,7 +75,9 @@ impl Simulation<'_> {
     /// Completes an operation, if it is not complete.
     pub(crate) fn complete(&mut self, id: u64) -> Try<()> {
         let Some(mut flight) = self.engine.flights.remove(&id) else { return Ok(()) };
-        let (warp, pc, lane) = (flight.warp, flight.pc, flight.lane);
+        let warp = flight.warp;
+        let pc = flight.pc;
+        let lane = flight.lane;
         self.engine.arrivals.remove(&id);
         let earlier = self.engine.before(&flight.work, id);
         // First of all: a copy that arrives may let a later arrival of the thread happen.
@@ -99,7 +101,8 @@ impl Simulation<'_> {
     /// An operation reads its source now, if it has not yet.
     pub(crate) fn read_source(&mut self, id: u64) -> Try<()> {
         let Some(mut flight) = self.engine.flights.remove(&id) else { return Ok(()) };
-        let (warp, pc) = (flight.warp, flight.pc);
+        let warp = flight.warp;
+        let pc = flight.pc;
         let result = self.read_flight(&mut flight);
         self.engine.flights.insert(id, flight);
         result.map_err(|mut trouble| {
@@ -143,7 +146,8 @@ impl Simulation<'_> {
         let data = flight.data.take().unwrap_or_default();
         match &flight.work {
             &EngineWork::Copy { to, from, bytes, filled } => {
-                let (mut data, filled) = ([0; 16], filled as usize);
+                let mut data = [0; 16];
+                let filled = filled as usize;
                 self.check_written(from, filled)?;
                 if let Some(region) = self.region(from.home) {
                     data[..filled].copy_from_slice(&region.data[from.offset..from.offset + filled]);

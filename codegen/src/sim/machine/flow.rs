@@ -144,7 +144,9 @@ impl Simulation<'_> {
         let of = |lane: usize| (index[lane] as u32).wrapping_add(constant);
         let Some(lane) = lanes(cur.mask).find(|&lane| of(lane) >= extent) else { return Ok(()) };
         let Some(bound) = self.program.bounds.get(id) else { return Ok(()) };
-        let (tensor, mode, src) = (bound.tensor.clone(), bound.mode, bound.src);
+        let tensor = bound.tensor.clone();
+        let mode = bound.mode;
+        let src = bound.src;
         Err(Trouble::lane(FaultKind::IndexOutOfBounds { tensor, mode, index: of(lane), extent, src }, lane))
     }
 

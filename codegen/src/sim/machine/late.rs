@@ -46,7 +46,8 @@ impl Simulation<'_> {
         if !self.on_the_way.stores.is_empty() {
             let device = self.geometry.device_of(block);
             self.let_arrive(|machine, late| {
-                let (start, len) = (late.to.offset, late.bytes * late.values.len());
+                let start = late.to.offset;
+                let len = late.bytes * late.values.len();
                 let meets = late.to.home == at.home && start < at.offset + bytes && at.offset < start + len;
                 meets && machine.geometry.device_of(late.block) == device
             });

@@ -22,7 +22,8 @@ impl Simulation<'_> {
 
     fn lose(&mut self, device: u32) {
         let each = self.geometry.device;
-        let (first, end) = (device * each, (device + 1) * each);
+        let first = device * each;
+        let end = (device + 1) * each;
         self.next_cluster[device as usize] = end / self.geometry.cluster;
         for block in first..end {
             self.running.remove(&(block / self.geometry.cluster));
@@ -36,7 +37,8 @@ impl Simulation<'_> {
                 warp.finish();
             }
         }
-        let (geometry, warps) = (self.geometry, &self.warps);
+        let geometry = self.geometry;
+        let warps = &self.warps;
         self.engine.forget(|flight| geometry.device_of(warps[flight.warp as usize].block) == device);
         self.drop_some(device);
     }

@@ -178,9 +178,11 @@ impl<'a> Simulation<'a> {
 fn coords(index: u32, program: &Program, launch: &Launch) -> [u32; 3] {
     let shape = program.launch.cluster;
     let size = shape.iter().product::<u32>();
-    let (cluster, rank) = (index / size, index % size);
+    let cluster = index / size;
+    let rank = index % size;
     let grid = [0, 1, 2].map(|axis| launch.grid[axis] / shape[axis]);
     let unravel = |n: u32, by: [u32; 3]| [n % by[0], n / by[0] % by[1], n / by[0] / by[1]];
-    let (outer, inner) = (unravel(cluster, grid), unravel(rank, shape));
+    let outer = unravel(cluster, grid);
+    let inner = unravel(rank, shape);
     [0, 1, 2].map(|axis| outer[axis] * shape[axis] + inner[axis])
 }

@@ -57,7 +57,8 @@ impl Simulation<'_> {
         let room = if self.program.launch.cooperative { u32::MAX } else { self.launch.resident.max(size) };
         let each = self.geometry.device / size;
         for device in 0..self.launch.devices() {
-            let (first, end) = (device * each, (device + 1) * each);
+            let first = device * each;
+            let end = (device + 1) * each;
             while self.next_cluster[device as usize] < end
                 && (self.running.range(first..end).count() as u32 + 1).saturating_mul(size) <= room
             {

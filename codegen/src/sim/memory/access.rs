@@ -189,7 +189,8 @@ impl Judge<'_> {
         if generic != now.proxy.is_none() {
             return Ok(false);
         }
-        let (from, to) = (self.geometry.block_of(issuer), self.geometry.block_of(now.thread));
+        let from = self.geometry.block_of(issuer);
+        let to = self.geometry.block_of(now.thread);
         if includes(self.geometry, theirs, from, to) && includes(self.geometry, ours, to, from) {
             return Ok(true);
         }

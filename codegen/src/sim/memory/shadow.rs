@@ -81,7 +81,8 @@ impl Shadow {
         // Not so of cells with sets, which are their own.
         let mut last: Option<(ShadowCell, ShadowCell)> = None;
         let sets = &mut Sets { sets: &mut self.sets, free: &mut self.free };
-        let (mut index, end) = (start / self.cell, (start + bytes).div_ceil(self.cell));
+        let mut index = start / self.cell;
+        let end = (start + bytes).div_ceil(self.cell);
         let wide = end - index > 1;
         while index < end {
             let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([ShadowCell::default(); PAGE]));

@@ -28,10 +28,12 @@ impl<'k> Counterparts<'k> {
     /// number; else all stand for each.
     pub fn new(of: &[PlannedMutant], kernel: &'k Kernel) -> Counterparts<'k> {
         let plans = plans(kernel);
-        let (mine, theirs) = (by_key(of), by_key(&plans));
+        let mine = by_key(of);
+        let theirs = by_key(&plans);
         let stand = |(index, plan): (usize, &PlannedMutant)| -> Vec<usize> {
             let key = key(plan);
-            let (mine, theirs) = (&mine[&key], theirs.get(&key).map_or(&[][..], Vec::as_slice));
+            let mine = &mine[&key];
+            let theirs = theirs.get(&key).map_or(&[][..], Vec::as_slice);
             let number = mine.iter().position(|&at| at == index).filter(|_| mine.len() == theirs.len());
             number.map_or(theirs, |number| &theirs[number..=number]).to_vec()
         };

@@ -111,7 +111,8 @@ pub struct Judged {
 /// let kernel = gallery::named("block_sum").unwrap().record(Arch::Sm90a);
 /// let judge = under_seeds(0..20, |mutant, seed| {
 ///     let mut memory = Memory::new();
-///     let (x, out) = (memory.upload("x", &[1.0f32; 700]), memory.alloc("out", 4));
+///     let x = memory.upload("x", &[1.0f32; 700]);
+///     let out = memory.alloc("out", 4);
 ///     let args = vec![Arg::Scalar(Const::u32(700)), Arg::Ptr(x), Arg::Ptr(out)];
 ///     let outcome = sim::run(mutant, &Launch::new([1, 1, 1], args), &mut memory, seed)?;
 ///     let wrong = || match memory.download::<f32>(out, 1) {
@@ -167,7 +168,8 @@ impl Survey {
     ///
     /// // Neighbours change places, for a number of rounds: one round needs no second barrier.
     /// let turns = |rounds: u32| record("turns", Arch::Sm90a, block(64), move |k| {
-    ///     let (out, tile) = (k.global::<u32>("out"), k.shared::<u32>("tile", 64));
+    ///     let out = k.global::<u32>("out");
+    ///     let tile = k.shared::<u32>("tile", 64);
     ///     k.for_(0u32, rounds, |round| {
     ///         tile.at(k.tid()).store(round);
     ///         k.barrier();
@@ -298,7 +300,8 @@ pub fn under_seeds<E>(
 
 /// The results of jobs numbered from 0, in order, worked off by as many threads as there are cores.
 fn in_parallel<T: Send>(jobs: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(jobs)));
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(jobs));
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(jobs);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -329,7 +332,8 @@ mod tests {
     /// Two barriers, of which the second orders nothing.
     fn kernel() -> Kernel {
         record("pair", Arch::Sm90a, block(64), |k| {
-            let (out, tile) = (k.global::<u32>("out"), k.shared::<u32>("tile", 64));
+            let out = k.global::<u32>("out");
+            let tile = k.shared::<u32>("tile", 64);
             tile.at(k.tid()).store(k.tid());
             k.barrier();
             out.at(k.tid()).store(tile.at(k.tid() ^ 33).load());

@@ -24,7 +24,8 @@ fn to(value: f64) -> u32 {
 }
 
 fn divide(a: u64, b: u64) -> u32 {
-    let (a, b) = (flush(f32_of(a)), flush(f32_of(b)));
+    let a = flush(f32_of(a));
+    let b = flush(f32_of(b));
     if b.is_finite() && b.abs() > 2f32.powi(126) {
         return if a.is_infinite() || a.is_nan() { of_f32(f32::NAN) } else { of_f32(0f32.copysign(a * b.signum())) };
     }

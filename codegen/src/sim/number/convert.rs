@@ -93,7 +93,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn conversions_agree_with_the_host(bits in proptest::num::u64::ANY) {
-            let (int, float) = (bits as i64, f32::from_bits(bits as u32));
+            let int = bits as i64;
+            let float = f32::from_bits(bits as u32);
             let near = |to, from, bits| cvt(to, from, bits, Round::Nearest, Clamp::No);
             assert_eq!(near(Ty::F32, Ty::S64, bits), u64::from((int as f32).to_bits()));
             assert_eq!(near(Ty::F32, Ty::U64, bits), u64::from((bits as f32).to_bits()));

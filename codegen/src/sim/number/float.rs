@@ -30,7 +30,8 @@ fn narrow(format: FloatFormat, value: f64) -> u64 {
 /// a · b + c for 16-bit operands, rounded once. The product is exact in double precision; the error
 /// of the sum tells on which side of it the exact result lies.
 fn fma16(format: FloatFormat, a: u64, b: u64, c: u64) -> u64 {
-    let (product, c) = (decode(format, a) * decode(format, b), decode(format, c));
+    let product = decode(format, a) * decode(format, b);
+    let c = decode(format, c);
     let sum = product + c;
     if !sum.is_finite() {
         return encode_f64(format, Round::Nearest, sum);
@@ -241,7 +242,8 @@ mod tests {
         assert_eq!(fma16(F16, a, a, 0), bits(1.0 + 1.0 / 512.0));
         // Tie, broken by a term far below the precision of a double.
         let big = bits(2048.0);
-        let (one, tiny) = (bits(1.0), 1);
+        let one = bits(1.0);
+        let tiny = 1;
         assert_eq!(fma16(F16, big, one, one), bits(2048.0), "2049 is a tie and goes to even");
         assert_eq!(fma16(BF16, 0x4380, 0x3f80, 0x3f80), 0x4380, "256 + 1 is a tie in bf16");
         assert_eq!(fma16(BF16, 0x4380, 0x3f81, 0x0001), 0x4381, "a term of 2^-133 does not move an exact product");

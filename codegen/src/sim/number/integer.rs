@@ -73,13 +73,15 @@ fn setp(ty: Ty, cmp: Cmp) -> Option<Alu> {
 fn dp4a(ty: Ty) -> Alu {
     if ty.is_signed() {
         lanes!(|x, y, z| {
-            let (a, b) = ((x as u32).to_le_bytes(), (y as u32).to_le_bytes());
+            let a = (x as u32).to_le_bytes();
+            let b = (y as u32).to_le_bytes();
             let dot: i32 = (0..4).map(|i| i32::from(a[i] as i8) * i32::from(b[i] as i8)).sum();
             dot.wrapping_add(z as i32) as u32
         })
     } else {
         lanes!(|x, y, z| {
-            let (a, b) = ((x as u32).to_le_bytes(), (y as u32).to_le_bytes());
+            let a = (x as u32).to_le_bytes();
+            let b = (y as u32).to_le_bytes();
             let dot: u32 = (0..4).map(|i| u32::from(a[i]) * u32::from(b[i])).sum();
             dot.wrapping_add(z as u32)
         })
@@ -296,7 +298,8 @@ mod tests {
                 mul_hi(ty).unwrap()(&[a; 32], &[b; 32], &[0; 32], &mut out);
                 out[0]
             };
-            let (ua, ub) = (a as u64, b as u64);
+            let ua = a as u64;
+            let ub = b as u64;
             assert_eq!(run(Ty::S64, ua, ub), ((i128::from(a) * i128::from(b)) >> 64) as u64);
             assert_eq!(run(Ty::U64, ua, ub), ((u128::from(ua) * u128::from(ub)) >> 64) as u64);
             assert_eq!(run(Ty::S32, ua & 0xffff_ffff, ub & 0xffff_ffff),

@@ -133,7 +133,8 @@ impl Clock {
             return;
         }
         let mut merged = Vec::with_capacity(self.threads.len() + other.threads.len());
-        let (mut left, mut right) = (self.threads.iter().peekable(), other.threads.iter().peekable());
+        let mut left = self.threads.iter().peekable();
+        let mut right = other.threads.iter().peekable();
         loop {
             match (left.peek(), right.peek()) {
                 (Some(&&a), Some(&&b)) if a.0 == b.0 => {

@@ -248,7 +248,8 @@ impl Flatten<'_> {
         let [start, end, step] = range;
         let ty = self.kernel.type_of(start).unwrap_or(Ty::U32);
         let start = self.operand(stmt, start)?;
-        let (end_ref, step_ref) = (self.operand(stmt, end)?, self.operand(stmt, step)?);
+        let end_ref = self.operand(stmt, end)?;
+        let step_ref = self.operand(stmt, step)?;
         if var.index() >= self.written.len() {
             return Err(DecodeError::NoValue { stmt: stmt.id, text: String::new(), value: var });
         }
@@ -365,7 +366,8 @@ impl Flatten<'_> {
                 // A mutation took away what computes it.
                 Operand::Value(_) => continue,
             };
-            let (constant, extent) = (bound.constant, bound.extent);
+            let constant = bound.constant;
+            let extent = bound.extent;
             self.push(site, WarpStep::Bound { index, constant, extent, id });
         }
     }

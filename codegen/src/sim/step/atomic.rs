@@ -45,7 +45,8 @@ fn parts(op: &MemOp) -> Option<Rmw> {
 fn combine_floats(op: AtomOp, ty: Ty, m: u64, v: u64) -> u64 {
     let format = if ty == Ty::BF16 { BF16 } else { F16 };
     let value = |bits| if ty == Ty::F64 { f64::from_bits(bits) } else { decode(format, bits) };
-    let (a, b) = (value(m), value(v));
+    let a = value(m);
+    let b = value(v);
     let takes = |wins: bool| if a.is_nan() || !b.is_nan() && wins { v } else { m };
     if op == AtomOp::Min {
         takes(b.total_cmp(&a).is_lt())
@@ -67,7 +68,8 @@ fn add_halves(format: FloatFormat, m: u64, v: u64) -> u64 {
 }
 
 fn add_f32(m: u64, v: u64, flush: bool) -> u64 {
-    let (m, v) = (f32::from_bits(m as u32), f32::from_bits(v as u32));
+    let m = f32::from_bits(m as u32);
+    let v = f32::from_bits(v as u32);
     let keep = |x: f32| if flush && x.is_subnormal() { 0f32.copysign(x) } else { x };
     let sum = keep(keep(m) + keep(v));
     u64::from(if sum.is_nan() { 0x7fff_ffff } else { sum.to_bits() })
@@ -174,7 +176,8 @@ impl Simulation<'_> {
             return Ok(());
         };
         self.check_written(at, data.len())?;
-        let (size, flush) = (ty.bytes() as usize, at.home.side() == 0);
+        let size = ty.bytes() as usize;
+        let flush = at.home.side() == 0;
         let Some(region) = self.region_mut(at.home) else { return Ok(()) };
         for (offset, bytes) in (at.offset..).step_by(size).zip(data.chunks_exact(size)) {
             let v = bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));

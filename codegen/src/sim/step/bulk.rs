@@ -130,7 +130,8 @@ impl Simulation<'_> {
             let size = bytes[lane] as u32;
             let from = self.reach_bulk(cur, lane, LaneAddress { space: from_space, address: from[lane] }, size)?;
             let to = self.reach_bulk(cur, lane, LaneAddress { space: to_space, address: to[lane] }, size)?;
-            let (reads, writes) = (self.new_op(cur.warp, lane, false), self.new_op(cur.warp, lane, false));
+            let reads = self.new_op(cur.warp, lane, false);
+            let writes = self.new_op(cur.warp, lane, false);
             self.touch_by(cur, lane, BulkEnd::reads(reads), from, size)?;
             self.touch_by(cur, lane, BulkEnd::writes(writes, reduction), to, size)?;
             self.fly_in_group(cur, lane, EngineWork::ToGlobal { to, from, bytes: size, reduction }, reads, writes);

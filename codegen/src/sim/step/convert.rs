@@ -102,7 +102,8 @@ impl Simulation<'_> {
     }
 
     fn pair(&mut self, cur: Cur, d: ValueId, lo: Operand, hi: Operand, f: &dyn Fn(u64, u64) -> u64) {
-        let (lo, hi) = (self.value(cur.warp, lo), self.value(cur.warp, hi));
+        let lo = self.value(cur.warp, lo);
+        let hi = self.value(cur.warp, hi);
         self.set(cur, d, &core::array::from_fn(|lane| f(lo[lane], hi[lane])));
     }
 }

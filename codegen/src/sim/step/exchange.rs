@@ -8,7 +8,8 @@ use crate::sim::number::{LANES, LaneValues, signed};
 
 /// The lane that a shuffle reads; nothing if it lies outside the segment.
 fn source(mode: ShflMode, lane: u32, b: u32, width: u32) -> Option<u32> {
-    let (low, b) = (lane & !(width - 1), b % 32);
+    let low = lane & !(width - 1);
+    let b = b % 32;
     let high = low + width - 1;
     match mode {
         ShflMode::Idx => Some(low + b % width),
@@ -83,7 +84,9 @@ impl Simulation<'_> {
     fn exchange(&mut self, cur: Cur, mask: Mask, op: &WarpOp) -> Try<Next> {
         match op {
             WarpOp::Shfl { d, a, b, width, mode, .. } => {
-                let (a, b, width) = (self.value(cur.warp, *a), self.value(cur.warp, *b), self.value(cur.warp, *width));
+                let a = self.value(cur.warp, *a);
+                let b = self.value(cur.warp, *b);
+                let width = self.value(cur.warp, *width);
                 let mut out = [0; LANES];
                 for lane in lanes(mask) {
                     let width = width[lane] as u32;

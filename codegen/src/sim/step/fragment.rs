@@ -61,7 +61,8 @@ static E4M3_WORTH: LazyLock<[f64; 256]> = LazyLock::new(|| core::array::from_fn(
 /// come out right.
 fn half(bits: u64) -> f64 {
     let bits = bits as u32;
-    let (sign, magnitude) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
+    let sign = (bits & 0x8000) << 16;
+    let magnitude = (bits & 0x7fff) << 13;
     let scaled = f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23);
     let special = magnitude >= 0x7c00 << 13;
     let value = if special { f32::from_bits(magnitude | 0x7f80_0000) } else { scaled };
@@ -162,9 +163,11 @@ pub(crate) fn multiply(a: &[f64], b: &[f64], d: &mut [f64], k: usize, columns: u
     for (a, d) in a.chunks_exact(HIGH * k).zip(d.chunks_exact_mut(HIGH * columns)) {
         let (a0, a1) = a.split_at(k);
         let (d0, d1) = d.split_at_mut(columns);
-        let (d0, d1) = (d0.as_chunks_mut::<WIDE>().0, d1.as_chunks_mut::<WIDE>().0);
+        let d0 = d0.as_chunks_mut::<WIDE>().0;
+        let d1 = d1.as_chunks_mut::<WIDE>().0;
         for (panel, (d0, d1)) in d0.iter_mut().zip(d1).enumerate() {
-            let (mut sum0, mut sum1) = ([-0.0f64; WIDE], [-0.0f64; WIDE]);
+            let mut sum0 = [-0.0f64; WIDE];
+            let mut sum1 = [-0.0f64; WIDE];
             for ((&x0, &x1), row) in a0.iter().zip(a1).zip(b.chunks_exact(columns)) {
                 let row = &row.as_chunks::<WIDE>().0[panel];
                 for c in 0..WIDE {
@@ -214,10 +217,14 @@ mod tests {
 
     #[test]
     fn a_product_of_tiles_is_what_plain_loops_say() {
-        let (rows, columns, k) = (4, 24, 5);
+        let rows = 4;
+        let columns = 24;
+        let k = 5;
         let numbers =
             |count: usize, step: usize| (0..count).map(|i| ((i * step) % 17) as f64 - 8.0).collect::<Vec<_>>();
-        let (a, b, mut d) = (numbers(rows * k, 5), numbers(k * columns, 7), numbers(rows * columns, 3));
+        let a = numbers(rows * k, 5);
+        let b = numbers(k * columns, 7);
+        let mut d = numbers(rows * columns, 3);
         let expected: Vec<f64> = (0..rows * columns)
             .map(|at| d[at] + (0..k).map(|x| a[at / columns * k + x] * b[x * columns + at % columns]).sum::<f64>())
             .collect();
@@ -241,7 +248,8 @@ mod tests {
     fn fragments_cover_their_tiles_once() {
         for (elem, k) in [(Elem::BF16, 16), (Elem::TF32, 8), (Elem::S8, 32)] {
             let e = 32 / elem.bits();
-            let (mut a, mut b) = (HashSet::new(), HashSet::new());
+            let mut a = HashSet::new();
+            let mut b = HashSet::new();
             for lane in 0..32 {
                 for j in 0..e {
                     a.extend((0..4).map(|register| place_a(elem, lane, register, j)));

@@ -63,7 +63,8 @@ impl Simulation<'_> {
         for (matrix, &value) in rows.iter().zip(d) {
             let Some(region) = self.region(home) else { continue };
             let out = core::array::from_fn(|lane| {
-                let (row, column) = (lane / 4, 2 * (lane % 4));
+                let row = lane / 4;
+                let column = 2 * (lane % 4);
                 match trans {
                     Trans::No => region.load(matrix[row] + 2 * column, 4),
                     Trans::Yes => {
@@ -84,7 +85,8 @@ impl Simulation<'_> {
             let value = self.value(cur.warp, operand);
             for (lane, word) in value.iter().enumerate() {
                 for half in 0..2 {
-                    let (row, column) = (lane / 4, 2 * (lane % 4) + half);
+                    let row = lane / 4;
+                    let column = 2 * (lane % 4) + half;
                     let (row, column) = if trans == Trans::Yes { (column, row) } else { (row, column) };
                     if let Some(region) = self.region_mut(home) {
                         region.store(matrix[row] + 2 * column, 2, word >> (16 * half) & 0xffff);
@@ -115,8 +117,11 @@ impl Simulation<'_> {
         }
         let (_, n, k) = atom.shape();
         let (elem_d, elem_a, elem_b) = atom.elems();
-        let (n, k) = (n as usize, k as usize);
-        let (mut tile_a, mut tile_b, mut tile_d) = ([0f64; 16 * 32], [0f64; 8 * 32], [0f64; 16 * 8]);
+        let n = n as usize;
+        let k = k as usize;
+        let mut tile_a = [0f64; 16 * 32];
+        let mut tile_b = [0f64; 8 * 32];
+        let mut tile_d = [0f64; 16 * 8];
         for (register, &operand) in (0..).zip(a) {
             let row = self.value(cur.warp, operand);
             spread(elem_a, &row, |lane, j, value| {

@@ -119,11 +119,15 @@ impl Simulation<'_> {
         let at = |machine: &Self, operand| machine.value(cur.warp, operand);
         match *op {
             BitsOp::Lop3 { d, a, b, c, lut, .. } => {
-                let (a, b, c) = (at(self, a), at(self, b), at(self, c));
+                let a = at(self, a);
+                let b = at(self, b);
+                let c = at(self, c);
                 self.set(cur, d, &core::array::from_fn(|l| number::lop3(a[l], b[l], c[l], lut.0)));
             }
             BitsOp::Bfe { ty, d, a, pos, len } => {
-                let (a, pos, len) = (at(self, a), at(self, pos), at(self, len));
+                let a = at(self, a);
+                let pos = at(self, pos);
+                let len = at(self, len);
                 let lies = check_fields(cur, &pos, &len, ty.bits())?;
                 let signed = ty.is_signed();
                 self.set(
@@ -133,7 +137,10 @@ impl Simulation<'_> {
                 );
             }
             BitsOp::Bfi { ty, d, a, b, pos, len } => {
-                let (a, b, pos, len) = (at(self, a), at(self, b), at(self, pos), at(self, len));
+                let a = at(self, a);
+                let b = at(self, b);
+                let pos = at(self, pos);
+                let len = at(self, len);
                 let lies = check_fields(cur, &pos, &len, ty.bits())?;
                 self.set(cur, d, &core::array::from_fn(|l| number::insert(a[l], b[l], lies[l].0, lies[l].1)));
             }

@@ -37,7 +37,8 @@ impl Simulation<'_> {
     /// The results go to the registers of the warpgroup.
     pub(crate) fn land_multiply(&mut self, work: &Multiply) -> Try<()> {
         let (elem_d, elem_a, elem_b) = work.atom.kind().elems();
-        let (k, n) = (work.atom.kind().k() as usize, work.atom.n() as usize);
+        let k = work.atom.kind().k() as usize;
+        let n = work.atom.n() as usize;
         let row_of_a = |i: u32, x: u32| i as usize * k + x as usize;
         let mut a = match &work.a {
             Left::Shared(operand) => self.operand_values(work, *operand, elem_a, 64, row_of_a)?,

@@ -122,7 +122,8 @@ impl Simulation<'_> {
             return Err(Trouble::lane(FaultKind::Misaligned { at: place, align: 128 }, lane));
         }
         let from = self.locate(space, self.block_of(cur.warp), from[lane], bytes)?;
-        let (reads, writes) = (self.new_op(cur.warp, lane, false), self.new_op(cur.warp, lane, false));
+        let reads = self.new_op(cur.warp, lane, false);
+        let writes = self.new_op(cur.warp, lane, false);
         self.touch_box(cur, lane, BulkEnd::reads(reads), from, &map)?;
         self.touch_runs(cur, lane, BulkEnd::writes(writes, reduction), &map, &at)?;
         let copy = Box::new(TensorCopy { map, at, reduction });
@@ -209,7 +210,8 @@ impl Simulation<'_> {
         copy.map.parts(&copy.at, copy.reduction.is_none(), |at, address, bytes| {
             // Coordinates were checked at the issue.
             let Ok(to) = self.locate(Space::Global, 0, address, bytes) else { return };
-            let (mut done, len) = (0, bytes as usize);
+            let mut done = 0;
+            let len = bytes as usize;
             while done < len && result.is_ok() {
                 // Up to the next unit: within one, bytes keep their order.
                 let count = (UNIT - (at + done) % UNIT).min(len - done);

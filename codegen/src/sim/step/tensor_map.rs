@@ -170,7 +170,8 @@ impl Lie {
 
     /// Where the box's byte of that number lies, of a box that begins at an address.
     pub fn place(self, start: u32, byte: usize) -> u32 {
-        let (row, byte) = (byte as u32 / self.row, byte as u32 % self.row);
+        let row = byte as u32 / self.row;
+        let byte = byte as u32 % self.row;
         self.swizzle.apply(start + row * self.pitch + byte)
     }
 }
@@ -323,7 +324,8 @@ impl TensorMapDescriptor {
     /// takes steps. Stores go on to the end of 16 bytes past a row of the tensor, as the hardware
     /// does.
     pub(super) fn parts(&self, at: &[i64], store: bool, mut see: impl FnMut(usize, u64, u32)) {
-        let (taken, size) = (self.taken(), self.elem.bytes());
+        let taken = self.taken();
+        let size = self.elem.bytes();
         let unit = u64::from(if store { 16 / size } else { 1 });
         let columns = self.dims[0].next_multiple_of(unit) as i64;
         let rows: u32 = taken.iter().skip(1).product();
@@ -350,7 +352,8 @@ impl TensorMapDescriptor {
     /// The address of coordinate 0 of a row of the box; nothing if the row lies outside of the
     /// tensor.
     fn row(&self, at: &[i64], taken: &[u32], row: u32) -> Option<u64> {
-        let (mut rest, mut address) = (row, self.address);
+        let mut rest = row;
+        let mut address = self.address;
         for axis in 1..self.dims.len() {
             let coordinate = at[axis] + i64::from(rest % taken[axis] * self.steps[axis]);
             rest /= taken[axis];

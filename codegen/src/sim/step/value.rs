@@ -36,7 +36,8 @@ impl Simulation<'_> {
                 self.set(cur, d, &[if ty == Ty::U32 { time & 0xffff_ffff } else { time }; LANES]);
             }
             ValueOp::PtrAdd { ty, from, d, p, bytes } => {
-                let (p, bytes) = (self.value(cur.warp, p), self.value(cur.warp, bytes));
+                let p = self.value(cur.warp, p);
+                let bytes = self.value(cur.warp, bytes);
                 let mask = u64::MAX >> (64 - ty.bits());
                 let sum = |l: usize| p[l].wrapping_add(signed(from, bytes[l]) as u64) & mask;
                 self.set(cur, d, &core::array::from_fn(sum));
@@ -50,7 +51,8 @@ impl Simulation<'_> {
                 self.set(cur, d, &row);
             }
             ValueOp::MapA { d, p, rank } => {
-                let (p, rank) = (self.value(cur.warp, p), self.value(cur.warp, rank));
+                let p = self.value(cur.warp, p);
+                let rank = self.value(cur.warp, rank);
                 let limit = u64::from(self.geometry.cluster);
                 if let Some(lane) = lanes(cur.mask).find(|&lane| rank[lane] >= limit) {
                     let what = "rank of a block beyond the cluster";
@@ -72,7 +74,8 @@ impl Simulation<'_> {
         let warp = &self.warps[cur.warp];
         let block = &self.blocks[warp.block as usize];
         let [x, y, _] = self.program.launch.threads;
-        let (grid, shape) = (self.launch.grid, self.program.launch.cluster);
+        let grid = self.launch.grid;
+        let shape = self.program.launch.cluster;
         let thread = |lane: usize| warp.index * 32 + lane as u32;
         let same = |value: u32| [u64::from(value); LANES];
         match reg {

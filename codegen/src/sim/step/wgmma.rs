@@ -101,7 +101,8 @@ impl Multiply {
     /// The 16-byte units of an operand of `count` rows: the first row, the first k, the address.
     pub(super) fn units(&self, operand: SharedOperand, count: u32, size: u32) -> Vec<(u32, u32, u32)> {
         let SharedOperand { descriptor, major } = operand;
-        let (depth, unit) = (self.atom.kind().k(), 16 / size);
+        let depth = self.atom.kind().k();
+        let unit = 16 / size;
         let mut units = Vec::with_capacity((count * depth / unit) as usize);
         match major {
             Major::K => {

@@ -47,7 +47,8 @@ fn half_error(row: &str, ty: Ty, arg: u64, found: u64) -> f64 {
         Ty::F16 => f16::from_bits(bits as u16).to_f64(),
         _ => bf16::from_bits(bits as u16).to_f64(),
     };
-    let (a, found) = (value(arg), value(found));
+    let a = value(arg);
+    let found = value(found);
     let (exact, bound) = match (row, ty) {
         ("ex2.approx", Ty::F16) => (a.exp2(), 2f64.powf(-9.9)),
         ("ex2.approx", _) => (a.exp2(), 2f64.powi(-7)),
@@ -127,7 +128,8 @@ fn close(exact: f64, found: f64, bound: f64) -> f64 {
 /// to 2 ulp of the product, whose own rounding adds a half. The PTX manual says 2 ulp; an H200
 /// gives 2.0519 at 0x7f7f0ba4 / 0x507f51ff.
 fn quotient(a: f64, b: f64, found: f32) -> f64 {
-    let (exact, value) = (a / b, f64::from(found));
+    let exact = a / b;
+    let value = f64::from(found);
     if b.is_finite() && b.abs() > 2f64.powi(126) {
         return rule(if a.is_finite() { value == 0.0 } else { value.is_nan() });
     }

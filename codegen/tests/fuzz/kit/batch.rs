@@ -33,7 +33,8 @@ impl Batch {
     /// The programs of these plans. An error is a fault of the generator: the verifier's report.
     pub fn new(rows: &[&'static InstRow], plans: &[Plan]) -> Result<Batch, String> {
         let mut program = Gen::new(rows);
-        let (mut input, mut slots) = (Vec::new(), Vec::new());
+        let mut input = Vec::new();
+        let mut slots = Vec::new();
         for (number, plan) in (0..).zip(plans) {
             let block = program.base.block;
             let mine =
@@ -54,7 +55,9 @@ impl Batch {
     /// Replaces the kernel of the programs, which is what the shrinker makes.
     pub fn with(&self, kernel: Kernel) -> Option<Batch> {
         let kernel = verify(kernel).ok()?;
-        let (input, slots, counts) = (self.input.clone(), self.slots.clone(), self.counts.clone());
+        let input = self.input.clone();
+        let slots = self.slots.clone();
+        let counts = self.counts.clone();
         Some(Batch { kernel, input, slots, counts })
     }
 
@@ -98,7 +101,8 @@ impl Batch {
         let mut all = Vec::new();
         for (program, slots) in self.slots.iter().enumerate() {
             for (index, slot) in slots.iter().enumerate() {
-                let (a, b) = (self.slot(expected_all, program, index), self.slot(found, program, index));
+                let a = self.slot(expected_all, program, index);
+                let b = self.slot(found, program, index);
                 // Lanes that went another way leave zeros on both machines.
                 let differs = |thread: &usize| match slot.approx {
                     _ if a[*thread] == b[*thread] => false,
@@ -113,7 +117,8 @@ impl Batch {
                 };
                 let threads: Vec<usize> = (0..THREADS as usize).filter(differs).collect();
                 if let Some(&thread) = threads.first() {
-                    let (expected, found) = (a[thread], b[thread]);
+                    let expected = a[thread];
+                    let found = b[thread];
                     let label = slot.label.clone();
                     let threads = threads.len();
                     // The results that this one was made from are mostly among those before it.

@@ -146,7 +146,8 @@ impl Gen<'_> {
 
     /// Appends an instruction and keeps its results.
     pub fn add(&mut self, inst: Inst) {
-        let (label, defs) = (label(&inst), inst.defs());
+        let label = label(&inst);
+        let defs = inst.defs();
         if self.operands_too {
             for operand in inst.uses() {
                 if let Some(ty) = self.kernel.type_of(operand) {
@@ -166,7 +167,8 @@ impl Gen<'_> {
 
     /// A result within a bound: it is seen beside its operands, and not used.
     fn approximate(&mut self, inst: &Inst, label: &str, d: ValueId) {
-        let (ty, uses) = (self.kernel.values[d.index()], inst.uses());
+        let ty = self.kernel.values[d.index()];
+        let uses = inst.uses();
         if !self.has_slots(uses.len() + 1) {
             return;
         }
@@ -225,8 +227,12 @@ impl Gen<'_> {
 
     /// The 16 bits of the operand, with some of the input flipped.
     pub fn unknown(&mut self, operand: Operand) -> Operand {
-        let (ty, at, d) = (Ty::U16, Addr { base: self.base.input, offset: 0 }, self.def(Ty::U16));
-        let (order, cache, prefetch) = (LdOrder::Weak, LdCache::Default, Prefetch::None);
+        let ty = Ty::U16;
+        let at = Addr { base: self.base.input, offset: 0 };
+        let d = self.def(Ty::U16);
+        let order = LdOrder::Weak;
+        let cache = LdCache::Default;
+        let prefetch = Prefetch::None;
         self.emit(MemOp::Ld { ty, d: vec![d], at, policy: None, order, cache, prefetch });
         self.made(ty, |result| BitsOp::Xor { ty, d: result, a: operand, b: d.into() })
     }
@@ -265,7 +271,8 @@ impl Gen<'_> {
             0 => operand,
             1 => word(self.rng.below(70) as u32),
             _ => {
-                let (a, b) = (self.operand(Ty::U32), word(63));
+                let a = self.operand(Ty::U32);
+                let b = word(63);
                 self.made(Ty::U32, |d| BitsOp::And { ty: Ty::U32, d, a, b })
             }
         }

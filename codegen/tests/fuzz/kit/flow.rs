@@ -40,7 +40,8 @@ impl Gen<'_> {
         let body = self.inside(|g| {
             for _ in 0..5 + g.rng.below(4) {
                 let ty = g.rng.pick(&Ty::ALL[3..15]);
-                let (offset, most) = (g.input_row(ty), 16 / ty.bytes());
+                let offset = g.input_row(ty);
+                let most = 16 / ty.bytes();
                 let count = 1 << g.rng.below(most.min(4).ilog2() as usize + 1);
                 g.load_input(ty, offset, count);
             }
@@ -120,7 +121,8 @@ impl Gen<'_> {
 
     /// Reads registers, computes, writes them.
     fn body(&mut self, registers: &[(Regs, Ty)], place: Together, count: usize) -> Block {
-        let (together, depth) = (self.together, self.depth);
+        let together = self.together;
+        let depth = self.depth;
         (self.together, self.depth) = (place, depth + 1);
         let body = self.inside(|g| {
             for &(r, ty) in registers {
@@ -142,7 +144,8 @@ impl Gen<'_> {
     fn branch(&mut self) {
         let registers = self.registers();
         let cond = self.operand(Ty::Pred);
-        let (some, more) = (1 + self.rng.below(4), self.rng.below(4));
+        let some = 1 + self.rng.below(4);
+        let more = self.rng.below(4);
         let then = self.body(&registers, Together::Unknown, some);
         let otherwise = if more > 0 { self.body(&registers, Together::Unknown, more) } else { Block::new() };
         self.push(StmtKind::If { cond, then, otherwise });
@@ -170,11 +173,13 @@ impl Gen<'_> {
     fn counted(&mut self, registers: &[(Regs, Ty)], count: usize, same: bool) {
         let ty = self.rng.pick(&[Ty::U32, Ty::S32, Ty::U64, Ty::S64]);
         let constant = |value: i64| Operand::Const(Const::new(ty, value as u64));
-        let (first, step) = (self.rng.below(5) as i64, 1 + self.rng.below(3) as i64);
+        let first = self.rng.below(5) as i64;
+        let step = 1 + self.rng.below(3) as i64;
         let (place, end) = if same {
             (self.together, constant(first + self.rng.below(9) as i64))
         } else {
-            let (a, b) = (self.operand(ty), constant(7));
+            let a = self.operand(ty);
+            let b = constant(7);
             (Together::Unknown, self.made(ty, |d| BitsOp::And { ty, d, a, b }))
         };
         let var = self.def(ty);
@@ -191,7 +196,8 @@ impl Gen<'_> {
         place: Together,
         count: usize,
     ) -> Block {
-        let (together, depth) = (self.together, self.depth);
+        let together = self.together;
+        let depth = self.depth;
         (self.together, self.depth) = (place, depth + 1);
         let body = self.inside(|g| {
             g.keep(var, ty);
@@ -205,7 +211,8 @@ impl Gen<'_> {
     }
 
     fn left(&mut self, registers: &[(Regs, Ty)], count: usize) {
-        let (value, three) = (self.operand(Ty::U32), word(3));
+        let value = self.operand(Ty::U32);
+        let three = word(3);
         let limit = self.made(Ty::U32, |d| BitsOp::And { ty: Ty::U32, d, a: value, b: three });
         self.kernel.vars.push(Var { name: String::new(), ty: Ty::U32, len: 1 });
         let r = Regs { var: VarId(self.kernel.vars.len() as u32 - 1), start: 0, len: 1 };

@@ -186,7 +186,9 @@ impl Case {
             }
         };
         let mut rng = Rng::new(seed);
-        let (mut a, mut b, mut c) = (Vec::new(), Vec::new(), Vec::new());
+        let mut a = Vec::new();
+        let mut b = Vec::new();
+        let mut c = Vec::new();
         for &class in classes {
             a.extend(words(&mut rng, a_elem, class, a_words as usize, 4));
             b.extend(words(&mut rng, b_elem, class, b_words as usize, 4));
@@ -197,7 +199,8 @@ impl Case {
             Form::Wgmma { atom, .. } if a_elem.bits() == 8 => (atom.kind().k(), 13),
             Form::Wgmma { atom, .. } => (atom.kind().k(), 23),
         };
-        let (name, classes) = (name(form), classes.to_vec());
+        let name = name(form);
+        let classes = classes.to_vec();
         Ok(Case { name, kernel, magnitude, a, b, c, classes, acc, elems: (a_elem, b_elem), k, fraction })
     }
 
@@ -228,7 +231,8 @@ impl Case {
 
     /// Compares results with the simulator's.
     pub fn judge(&self, expected: &[u32], found: &[u32]) -> Result<Verdict, String> {
-        let (a, b) = (absolute(&self.a, self.elems.0), absolute(&self.b, self.elems.1));
+        let a = absolute(&self.a, self.elems.0);
+        let b = absolute(&self.b, self.elems.1);
         let magnitude = self.run(&self.magnitude, [&a, &b, &absolute(&self.c, self.acc)])?;
         let of_block = self.c.len() / self.classes.len();
         let mut verdict = Verdict::default();
@@ -238,7 +242,9 @@ impl Case {
             for j in 0..per {
                 verdict.values += 1;
                 let part = |word: u32| word >> (j * self.acc.bits()) & (u32::MAX >> (32 - self.acc.bits()));
-                let (x, y, s) = (part(x), part(y), part(magnitude[index]));
+                let x = part(x);
+                let y = part(y);
+                let s = part(magnitude[index]);
                 if x == y {
                     continue;
                 }
@@ -308,9 +314,13 @@ fn kernel(form: Form) -> Kernel {
 }
 
 fn body<T: Scalar>(k: &Builder, form: Form) {
-    let (a, b) = (k.global::<u32>("a"), k.global::<u32>("b"));
-    let (c, d) = (k.global::<T>("c"), k.global::<T>("d"));
-    let (block, tid, threads) = (k.block_id(), k.tid(), k.threads());
+    let a = k.global::<u32>("a");
+    let b = k.global::<u32>("b");
+    let c = k.global::<T>("c");
+    let d = k.global::<T>("d");
+    let block = k.block_id();
+    let tid = k.tid();
+    let threads = k.threads();
     let count = match form {
         Form::Mma(atom) => atom.registers().0,
         Form::Wgmma { atom, .. } => atom.acc_registers(),
@@ -339,7 +349,8 @@ type Input<'k> = Ptr<'k, tilewright_codegen::build::Global, u32>;
 
 fn warpgroup<'k, T: Scalar>(k: &'k Builder, form: Form, acc: RegArray<'k, T>, a: Input<'k>, b: Input<'k>) {
     let Form::Wgmma { atom, a: left, b: lie, signs, scale } = form else { return };
-    let (block, tid) = (k.block_id(), k.tid());
+    let block = k.block_id();
+    let tid = k.tid();
     let right = k.shared_aligned::<u32>("right", B_WORDS, 1024);
     for i in (0..B_WORDS).step_by(128) {
         right.at(tid + i).store(b.at(block * B_WORDS + tid + i).load());

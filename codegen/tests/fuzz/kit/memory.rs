@@ -48,7 +48,9 @@ impl Gen<'_> {
     /// A plain load, kept and observed.
     fn load_plain(&mut self, ty: Ty, at: Addr, count: usize, label: &str) {
         let d: Vec<ValueId> = (0..count).map(|_| self.def(ty)).collect();
-        let (order, cache, prefetch) = (LdOrder::Weak, LdCache::Default, Prefetch::None);
+        let order = LdOrder::Weak;
+        let cache = LdCache::Default;
+        let prefetch = Prefetch::None;
         self.emit(MemOp::Ld { ty, d: d.clone(), at, policy: None, order, cache, prefetch });
         for d in d {
             self.settle(d, ty, false, &format!("ld.{ty} after {label}"));
@@ -61,7 +63,8 @@ impl Gen<'_> {
 
     /// A place of 16 bytes for each thread of the block (or of its warp), each its own.
     fn permuted(&mut self, within_warp: bool) -> Operand {
-        let (tid, c) = (self.base.tid, self.rng.below(THREADS as usize) as u32);
+        let tid = self.base.tid;
+        let c = self.rng.below(THREADS as usize) as u32;
         if within_warp || self.rng.percent(50) {
             let c = if within_warp { c & 31 } else { c };
             return self.made(Ty::U32, |d| BitsOp::Xor { ty: Ty::U32, d, a: tid, b: word(c) });
@@ -77,7 +80,8 @@ impl Gen<'_> {
         if !within_warp {
             return self.and(value, THREADS - 1);
         }
-        let (lane, tid) = (self.and(value, 31), self.base.tid);
+        let lane = self.and(value, 31);
+        let tid = self.base.tid;
         let first = self.and(tid, 32);
         self.made(Ty::U32, |d| BitsOp::Or { ty: Ty::U32, d, a: first, b: lane })
     }
@@ -87,7 +91,8 @@ impl Gen<'_> {
         let row = if self.rng.percent(50) { "mbarrier.try_wait" } else { "mbarrier.test_wait" };
         let body = self.inside(|g| {
             let done = g.def(Ty::Pred);
-            let (parity, scope) = (word(0), g.rng.pick(&SCOPES));
+            let parity = word(0);
+            let scope = g.rng.pick(&SCOPES);
             g.emit(if row == "mbarrier.try_wait" {
                 SyncOp::MbarTryWait { done, bar, parity, scope }
             } else {
@@ -145,9 +150,11 @@ impl Gen<'_> {
     pub fn hand_over(&mut self) {
         self.barrier();
         let tid = self.base.tid;
-        let (id, threads) = (BarId(1 + self.rng.below(15) as u32), BarThreads(THREADS));
+        let id = BarId(1 + self.rng.below(15) as u32);
+        let threads = BarThreads(THREADS);
         let first = self.made(Ty::Pred, |d| ArithOp::Setp { ty: Ty::U32, d, a: tid, b: word(32), cmp: Cmp::Lt });
-        let (exchange, index) = (self.base.exchange, self.permuted(true));
+        let exchange = self.base.exchange;
+        let index = self.permuted(true);
         let mine = self.plus(exchange, index, 16);
         let value = self.operand(Ty::F32);
         let then = self.inside(|g| {
@@ -173,7 +180,8 @@ impl Gen<'_> {
         if ty != Ty::S32 {
             ops.extend([AtomOp::And, AtomOp::Or, AtomOp::Xor]);
         }
-        let (op, v) = (self.rng.pick(&ops), self.operand(ty));
+        let op = self.rng.pick(&ops);
+        let v = self.operand(ty);
         let total = self.base.total;
         let at = self.plus(total, word(cell), 8).into();
         let order = RedOrder::Relaxed(self.rng.pick(&[Scope::Cta, Scope::Gpu]));
@@ -208,7 +216,8 @@ impl Gen<'_> {
         }
         self.bulks += 1;
         let bar = Addr { base: self.base.bars, offset: 16 };
-        let (tid, bytes) = (self.base.tid, 16u32 << self.rng.below(7));
+        let tid = self.base.tid;
+        let bytes = 16u32 << self.rng.below(7);
         let leader = self.made(Ty::Pred, |d| ArithOp::Setp { ty: Ty::U32, d, a: tid, b: word(0), cmp: Cmp::Eq });
         let dst = self.base.bulk.into();
         let src = Addr { base: self.base.input, offset: 1024 * self.rng.below(12) as i32 };
@@ -224,7 +233,8 @@ impl Gen<'_> {
         .when(self, leader);
         self.wait_phase(bar);
         let value = self.operand(Ty::U32);
-        let (index, bulk) = (self.and(value, bytes / 16 - 1), self.base.bulk);
+        let index = self.and(value, bytes / 16 - 1);
+        let bulk = self.base.bulk;
         let at = self.plus(bulk, index, 16);
         self.access("ld", Site::At(at));
     }

@@ -296,7 +296,8 @@ impl<'r> Gen<'r> {
 
     /// Statements that stand inside another; values made there are not seen outside.
     pub fn inside(&mut self, body: impl FnOnce(&mut Self)) -> Inside {
-        let (exact, loose) = (self.exact.len(), self.loose.len());
+        let exact = self.exact.len();
+        let loose = self.loose.len();
         self.open.push(Block::new());
         body(self);
         self.exact.truncate(exact);
@@ -330,7 +331,8 @@ impl<'r> Gen<'r> {
     pub fn input_row(&mut self, ty: Ty) -> i32 {
         let row = self.input_rows % INPUT_ROWS;
         if self.input_rows < INPUT_ROWS {
-            let (start, size) = ((row * 16 * THREADS) as usize, ty.bytes() as usize);
+            let start = (row * 16 * THREADS) as usize;
+            let size = ty.bytes() as usize;
             for at in (start..start + 16 * THREADS as usize).step_by(size) {
                 let bits = self.rng.bits(ty).to_le_bytes();
                 self.input[at..at + size].copy_from_slice(&bits[..size]);
@@ -344,7 +346,9 @@ impl<'r> Gen<'r> {
     pub fn load_input(&mut self, ty: Ty, offset: i32, count: usize) {
         let d: Vec<ValueId> = (0..count).map(|_| self.def(ty)).collect();
         let at = Addr { base: self.base.input, offset };
-        let (order, cache, prefetch) = (LdOrder::Weak, LdCache::Default, Prefetch::None);
+        let order = LdOrder::Weak;
+        let cache = LdCache::Default;
+        let prefetch = Prefetch::None;
         self.emit(MemOp::Ld { ty, d: d.clone(), at, policy: None, order, cache, prefetch });
         self.exact.extend(d.into_iter().map(|d| (d, ty)));
     }
@@ -376,7 +380,8 @@ impl<'r> Gen<'r> {
     pub fn operand(&mut self, ty: Ty) -> Operand {
         let known = self.known(ty);
         if !known.is_empty() && self.rng.percent(85) {
-            let (a, b) = (self.rng.below(known.len()), self.rng.below(known.len()));
+            let a = self.rng.below(known.len());
+            let b = self.rng.below(known.len());
             return known[a.max(b)].into();
         }
         let storable = !matches!(ty, Ty::Pred | Ty::Ptr(Space::Param));
@@ -394,7 +399,8 @@ impl<'r> Gen<'r> {
             return self.made(ty, |d| tilewright_codegen::ir::ConvertOp::Bitcast { ty, from, d, a });
         }
         if ty == Ty::Pred {
-            let (a, b) = (self.operand(Ty::U32), self.operand(Ty::U32));
+            let a = self.operand(Ty::U32);
+            let b = self.operand(Ty::U32);
             return self.made(ty, |d| ArithOp::Setp { ty: Ty::U32, d, a, b, cmp: Cmp::Lt });
         }
         Const::new(ty, self.rng.bits(ty)).into()
@@ -438,7 +444,8 @@ impl<'r> Gen<'r> {
         }
         let (stored, value) = match ty {
             Ty::Pred => {
-                let (a, b) = (word(1), word(0));
+                let a = word(1);
+                let b = word(0);
                 (Ty::U32, self.made(Ty::U32, |d| ArithOp::Select { ty: Ty::U32, d, a, b, p: value }))
             }
             Ty::Ptr(space) => {

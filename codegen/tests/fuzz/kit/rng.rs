@@ -68,8 +68,10 @@ impl Rng {
 
     /// The bits of a float with this many bits of exponent and mantissa.
     fn float(&mut self, exponent: u32, mantissa: u32) -> u64 {
-        let (sign, ones) = (1u64 << (exponent + mantissa), (1u64 << mantissa) - 1);
-        let (all, bias) = ((1u64 << exponent) - 1, (1u64 << (exponent - 1)) - 1);
+        let sign = 1u64 << (exponent + mantissa);
+        let ones = (1u64 << mantissa) - 1;
+        let all = (1u64 << exponent) - 1;
+        let bias = (1u64 << (exponent - 1)) - 1;
         let negative = if self.percent(50) { sign } else { 0 };
         let magnitude = match self.below(10) {
             0 => self.next() & (sign - 1),

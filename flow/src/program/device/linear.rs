@@ -73,7 +73,8 @@ pub(super) struct Finder<'a> {
 impl Finder<'_> {
     /// The value as sums of products, if it is.
     pub fn find(&self, id: ValueId) -> Option<LinearValue> {
-        let (op, operands) = (self.graph.op(id), self.graph.operands(id));
+        let op = self.graph.op(id);
+        let operands = self.graph.operands(id);
         let of = |Terms { fields, weights, masks, terms }: Terms, count: usize, is_row, is_mean| {
             let count = count as u32;
             Some(LinearValue { id, fields, weights, masks, terms, count, is_row, is_mean })
@@ -102,7 +103,8 @@ impl Finder<'_> {
 
     /// A field `[1, D]`, after copies.
     fn field(&self, id: ValueId) -> Option<ValueId> {
-        let (op, operands) = (self.graph.op(id), self.graph.operands(id));
+        let op = self.graph.op(id);
+        let operands = self.graph.operands(id);
         if let Op::Elementwise { function: Elementwise::Unary(Unary::Copy), .. } = *op {
             return self.field(operands[0]);
         }
@@ -127,7 +129,8 @@ impl Finder<'_> {
 
     /// A weight and a field that are multiplied, in any order.
     fn product(&self, id: ValueId) -> Option<(ValueId, ValueId)> {
-        let (op, operands) = (self.graph.op(id), self.graph.operands(id));
+        let op = self.graph.op(id);
+        let operands = self.graph.operands(id);
         if !matches!(
             op,
             Op::Elementwise { function: Elementwise::Binary(Binary::Multiply), .. }
@@ -144,7 +147,8 @@ impl Finder<'_> {
             let terms = vec![(Factor::Plain, SignPart::Whole)];
             return Some(Terms { fields: vec![field], weights, masks: vec![], terms });
         }
-        let (op, operands) = (self.graph.op(id), self.graph.operands(id));
+        let op = self.graph.op(id);
+        let operands = self.graph.operands(id);
         let Op::Elementwise { function: Elementwise::Binary(binary), .. } = op else { return None };
         let [x, y] = [operands[0], operands[1]];
         let (larger, smaller) = match binary {

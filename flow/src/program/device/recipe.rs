@@ -63,7 +63,8 @@ impl PassRecipe {
         all: &FlowExtents,
         spread: Spread,
     ) -> Result<PassRecipe, BindError> {
-        let (graph, extents) = (traced.graph(pass), all.of(pass));
+        let graph = traced.graph(pass);
+        let extents = all.of(pass);
         let scale = |op: &Op| match op {
             Op::OverBlocks { over: RowOp::Softmax(scale), .. }
             | Op::Product { product: ProductOp::LearnedQuery(scale), .. } => scale.bind(&all.model),

@@ -222,7 +222,8 @@ impl<'k> CandidateSearch<'k> {
         enough: impl IntoVal<'k, u32>,
         key: impl Fn(Val<'k, u32>, Val<'k, u32>) -> Val<'k, u32>,
     ) -> (Val<'k, u32>, Val<'k, u32>) {
-        let (k, enough) = (self.k, enough.val(self.k));
+        let k = self.k;
+        let enough = enough.val(self.k);
         let cut = k.var(0u32);
         let found = k.var(u32::MAX);
         let turn = k.var(0u32);

@@ -179,7 +179,8 @@ impl BlockStage {
         let k = feed.builder();
         let pools = self.pools(feed);
         let row_bytes = self.row_bytes();
-        let (piece, pieces) = (self.piece(), self.blocks / self.piece());
+        let piece = self.piece();
+        let pieces = self.blocks / self.piece();
         let Some(&(any, _)) = pools.first() else { return };
         // Of several pages none is cut, and the whole part of one may begin within it.
         let page = first / self.per_page;

@@ -191,7 +191,9 @@ impl<'w> Layer<'w> {
         let model = world.model;
         let traced = bound.traced;
         let budget = world.budget;
-        let (kv_heads, dim, heads) = (model.kv_heads, model.head_dim, model.kv_heads * model.group);
+        let kv_heads = model.kv_heads;
+        let dim = model.head_dim;
+        let heads = model.kv_heads * model.group;
         let Kept { at, k_pool, v_pool, fields, parameters, flow, blocks, rows } = kept.clone();
         let all = Span::all(rows);
         let block_tokens = model.block_tokens;
@@ -247,7 +249,8 @@ impl<'w> Layer<'w> {
             let at = at.clone();
             let selection = selection.clone();
             let rows = all;
-            let (soft_cap, window) = (None, None);
+            let soft_cap = None;
+            let window = None;
             chain.task(Attention {
                 q,
                 k_pool,
@@ -302,7 +305,8 @@ impl<'w> Layer<'w> {
 
     /// A decode step: the token at `lengths[request]` of each request.
     pub fn step(&mut self, step: usize, lengths: &[usize]) -> Vec<Stepped> {
-        let (world, model) = (self.world, self.world.model);
+        let world = self.world;
+        let model = self.world.model;
         let row = world.row();
         let idle = usize::from(self.cut.idle);
         let requests = world.tokens.len();

@@ -32,7 +32,8 @@ pub(super) fn warp_parts<'k>(
 
 /// Stores the part of this warp.
 fn write<'k>(parts: &WarpParts<'k>, softmax: Softmax<'k>, acc: RegArray<'k, f32>) {
-    let (k, lane) = (parts.k, parts.k.lane());
+    let k = parts.k;
+    let lane = parts.k.lane();
     for half in 0..softmax.rows() {
         let line = parts.line(k.warp(), lane / 4 + 8 * half);
         let stats = [softmax.scaled_max(half), softmax.total(half)];

@@ -297,7 +297,9 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
 
     /// Rows leave by way of the query's memory, 16 bytes a thread.
     fn store(&self, queries: Ptr<'k, Shared, bf16>) {
-        let (k, lane, warp) = (self.k, self.k.lane(), self.k.warp() % 4);
+        let k = self.k;
+        let lane = self.k.lane();
+        let warp = self.k.warp() % 4;
         let mine = queries.at(self.group * Self::QUERY.elements());
         let inverse = [self.softmax.inverse(0), self.softmax.inverse(1)];
         let row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;

@@ -122,7 +122,9 @@ impl<'k> AttentionPass<'k> {
         Brought { block, hidden, last, then }: Brought<'_, 'k>,
         WarpState { queries, running }: WarpState<'_, 'k>,
     ) {
-        let (k, column, lanes) = (self.team.k, self.team.k.lane() % 4, self.lanes());
+        let k = self.team.k;
+        let column = self.team.k.lane() % 4;
+        let lanes = self.lanes();
         let TokenBlock { keys, values, .. } = &block;
         let function = ScoreFunction::constant(k, self.work.modifier);
         let seen = SeenTokens { first: hidden, end: last.map(SeenEnd::With) };

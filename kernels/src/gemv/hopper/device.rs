@@ -49,7 +49,8 @@ impl<'a, 'k> BlockShare<'a, 'k> {
 
     /// This block's tile of a group: tiles of the same rows follow each other.
     fn place(self, group: Val<'k, u32>) -> BlockTile<'k> {
-        let (plan, multicast) = (self.plan, self.plan.tuning.multicast);
+        let plan = self.plan;
+        let multicast = self.plan.tuning.multicast;
         match plan.vector_tiles() {
             1 => BlockTile { rows: group * multicast + self.member, vector: None },
             tiles => BlockTile {

@@ -36,7 +36,8 @@ use crate::ring::{Ring, start};
 /// grid and the maps.
 pub fn gemv(arch: Arch, plan: &HopperPlan, finish: impl Into<GemvEpilogue>) -> Kernel {
     let finish = finish.into();
-    let (tuning, warps) = (plan.tuning, plan.tuning.warpgroups * 4);
+    let tuning = plan.tuning;
+    let warps = plan.tuning.warpgroups * 4;
     let results = match plan.results {
         WeightRows::InOrder(_) => "",
         WeightRows::Gated(_) => "_gated",

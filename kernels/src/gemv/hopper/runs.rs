@@ -106,7 +106,8 @@ impl<'a, 'k, const RUN: usize> ResultRuns<'a, 'k, RUN> {
     /// Whether there are all rows: the last tile may have some that there are not, and so may the
     /// last strip of gates.
     fn is_whole(self) -> bool {
-        let (plan, gated) = (self.block.plan, matches!(self.block.plan.results, WeightRows::Gated(_)));
+        let plan = self.block.plan;
+        let gated = matches!(self.block.plan.results, WeightRows::Gated(_));
         plan.is_whole() && plan.results.results().is_multiple_of(if gated { Strip::ROWS } else { 1 })
     }
 

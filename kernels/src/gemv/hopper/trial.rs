@@ -224,7 +224,9 @@ fn codes(draw: &mut Draw) -> Codes {
 
 /// The weights as a plan's strips have them.
 fn packed(given: &Given, plan: &HopperPlan) -> Vec<bf16> {
-    let (rows, strip, k) = (plan.results, plan.strip, plan.strip.k() as usize);
+    let rows = plan.results;
+    let strip = plan.strip;
+    let k = plan.strip.k() as usize;
     let (Some(matrix), Some(packer)) = (&given.matrix, CodePacker::new(strip)) else {
         let zeros = vec![bf16::ZERO; k];
         let row = |row| rows.weight(row).map_or(&zeros[..], |row| &given.w[row as usize * k..][..k]);

@@ -81,7 +81,8 @@ impl AOperand {
     ///
     /// ```
     /// use tilewright_kernels::{gemv::Strip, gemv::linear::{Packing, AOperand}, tile::Float};
-    /// let (wide, narrow) = (Strip::new(8192, 8, 16384)?, Strip::new(2048, 8, 16384)?);
+    /// let wide = Strip::new(8192, 8, 16384)?;
+    /// let narrow = Strip::new(2048, 8, 16384)?;
     /// assert_eq!(AOperand::registers(wide, Packing::of(8, Float::Bf16)), 128);
     /// assert_eq!(AOperand::registers(narrow, Packing::of(16, Float::F32)), 128);
     /// # Ok::<(), tilewright_kernels::gemv::StripError>(())

@@ -196,7 +196,8 @@ impl<'k> Scaled<'k> {
 
     /// Loads the sums of squares of this warp's rows among `rows` from `first` on.
     pub(super) fn load_squares(self, team: ConsumerWarps<'k>, rows: u32, first: Val<'k, u32>) -> Loaded<'k> {
-        let (k, fours) = (team.k, self.form.k / DEPTH);
+        let k = team.k;
+        let fours = self.form.k / DEPTH;
         let Some(squares) = self.squares else { return Vec::new() };
         let load = |base: u32| {
             let row = k.warp() + base;

@@ -166,7 +166,8 @@ impl<'k> ActivationSource<'k> {
 
     /// This lane's eight terms of each tile, of each part that it brings; zeros beyond the row.
     fn of_terms(&self, x: Scaled<'k>, half: Half, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
-        let (k, end) = (self.team.k, self.strip.k());
+        let k = self.team.k;
+        let end = self.strip.k();
         // In pairs both halves bring the rows of the first, two pairs of columns each.
         let (row, quad) =
             if self.has_pairs() { (k.lane() / 4, half.base() / 2) } else { (self.first + half.row(self.team), 0) };

@@ -367,7 +367,8 @@ const PARTS: u32 = 8;
 /// use tilewright_kernels::{quant::Code, tile::Float};
 /// let codes = Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16, blocks: false };
 /// let strip = |k| Strip::of_codes(k, 8, 16384, codes);
-/// let (row, eight) = (Packing::of(1, Float::F32), Packing::of(8, Float::F32));
+/// let row = Packing::of(1, Float::F32);
+/// let eight = Packing::of(8, Float::F32);
 /// assert!(in_pairs(strip(2048)?, row, AOperand::Shared));
 /// assert!(in_pairs(strip(2048)?, eight, AOperand::Registers) && !in_pairs(strip(8192)?, row, AOperand::Shared));
 /// # Ok::<(), tilewright_kernels::gemv::StripError>(())

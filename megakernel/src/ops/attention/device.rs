@@ -34,7 +34,9 @@ impl DeviceOp for Attention {
         match pools.of {
             PoolType::Float(Float::Bf16) | PoolType::E4m3 => {}
             PoolType::Float(Float::F32 | Float::F16) => {
-                let (what, buffer, found) = ("the key pool", self.k_pool, plan.buffer(self.k_pool)?.dtype);
+                let what = "the key pool";
+                let buffer = self.k_pool;
+                let found = plan.buffer(self.k_pool)?.dtype;
                 return Err(Unsupported::DType { what, buffer, found, expected: "bf16 or f8e4m3" });
             }
         }

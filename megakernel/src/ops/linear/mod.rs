@@ -275,7 +275,8 @@ impl TaskOp for Linear {
     }
 
     fn accesses(&self) -> Vec<Access> {
-        let (even, whole_strips) = (self.cols.is_in_steps_of(2), self.cols.is_in_steps_of(8));
+        let even = self.cols.is_in_steps_of(2);
+        let whole_strips = self.cols.is_in_steps_of(8);
         let (up, up_bias) = match self.output {
             LinearOutput::Gated { up, up_bias, .. } => (Some(up), up_bias),
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => (None, None),

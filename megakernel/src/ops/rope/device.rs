@@ -20,7 +20,8 @@ impl DeviceOp for Rope {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        let (heads, count) = (plan.extent(self.x, 1)?, self.heads.len() as u32);
+        let heads = plan.extent(self.x, 1)?;
+        let count = self.heads.len() as u32;
         // Without an append there is no pool to learn the pages from: any pool of the program has
         // the same.
         let pool = match self.output {

@@ -194,7 +194,8 @@ impl Grid {
     fn region(&self, buffer: &Buffer, mut at: usize) -> Region {
         let mut spans = [Span::new(0, 1); MAX_RANK];
         for dim in (0..MAX_RANK).rev() {
-            let (cuts, n) = (&self.cuts[dim], self.cuts[dim].len() - 1);
+            let cuts = &self.cuts[dim];
+            let n = self.cuts[dim].len() - 1;
             spans[dim] = Span::new(cuts[at % n], cuts[at % n + 1]);
             at /= n;
         }

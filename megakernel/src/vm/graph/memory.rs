@@ -394,7 +394,8 @@ impl GraphMemory {
         }
         let biases = plan.biases.iter().map(|parts| stream.buffer(&stored::biases(parts, weights)));
         let rotations = plan.rotations.iter().map(|table| stream.buffer(&stored::rotation(table, weights)));
-        let (biases, rotations) = (biases.collect::<Result<_, _>>()?, rotations.collect::<Result<_, _>>()?);
+        let biases = biases.collect::<Result<_, _>>()?;
+        let rotations = rotations.collect::<Result<_, _>>()?;
         let rows = plan.rows as usize;
         let widths = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Cell && buffer.shape.len() == 2);
         let tables = widths.map(|buffer| buffer.shape[1]).max().unwrap_or(1) * rows;

@@ -87,7 +87,8 @@ fn kernels(figures: &[&Figures<'_>]) -> Vec<Bar> {
     let bar = |((_, group, kind), comparisons): ((usize, String, PeerKind), Vec<Comparison<'_>>)| {
         let (ratio, count) = *means(&comparisons).get(&kind)?;
         let by_ratio = |a: &&Comparison<'_>, b: &&Comparison<'_>| a.ratio().total_cmp(&b.ratio());
-        let (lowest, highest) = (comparisons.iter().min_by(by_ratio)?, comparisons.iter().max_by(by_ratio)?);
+        let lowest = comparisons.iter().min_by(by_ratio)?;
+        let highest = comparisons.iter().max_by(by_ratio)?;
         let mut peers: Vec<String> = comparisons.iter().map(|comparison| comparison.peer.peer_name()).collect();
         peers.sort();
         peers.dedup();

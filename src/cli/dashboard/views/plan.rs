@@ -57,7 +57,8 @@ fn planned<'r>(entry: &ResultEntry<'r>) -> Option<PredictedRow<'r>> {
         return None;
     }
     let ((_, spec), target) = (entry.model()?, target_of(&entry.call.device)?);
-    let (rows, context) = (entry.extent("batch")?, entry.extent("context")?);
+    let rows = entry.extent("batch")?;
+    let context = entry.extent("context")?;
     let us = entry.row.median_us.filter(|us| *us > 0.0)?;
     if rows > MOST_ROWS || context > MOST_TOKENS {
         return None;

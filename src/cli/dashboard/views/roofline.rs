@@ -48,14 +48,16 @@ fn intensity(entry: &ResultEntry<'_>) -> Option<f64> {
 
 fn chart(board: &Board<'_>, device: &str, entries: &[ResultEntry<'_>]) -> Result<Markup, Failure> {
     let here: Vec<&ResultEntry<'_>> = entries.iter().filter(|entry| entry.call.device == device).collect();
-    let (memory, matrix) = (board.read_ceiling(here[0]), board.matrix_ceiling(here[0]));
+    let memory = board.read_ceiling(here[0]);
+    let matrix = board.matrix_ceiling(here[0]);
     let mut legend: Vec<(usize, String)> =
         SUITES.iter().enumerate().filter(|(_, suite)| here.iter().any(|e| e.row.suite == **suite)).map(name).collect();
     let mut lines = Vec::new();
     let tera = 1e-12;
     if let Some(memory) = memory {
         let slope = memory.rate * tera;
-        let (from, to) = ((Y.0 / slope).clamp(X.0, X.1), (Y.1 / slope).clamp(X.0, X.1));
+        let from = (Y.0 / slope).clamp(X.0, X.1);
+        let to = (Y.1 / slope).clamp(X.0, X.1);
         let points = (0..=40).map(|at| from * (to / from).powf(f64::from(at) / 40.0));
         lines.push(ChartLine { points: points.map(|x| (x, (x * slope).clamp(Y.0, Y.1))).collect(), series: 6 });
         legend.push((6, format!("reading memory, {} TB/s ({})", significant(slope, 3), memory.measured_in)));

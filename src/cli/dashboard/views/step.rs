@@ -136,7 +136,8 @@ fn shown(value: Option<f64>, digits: usize) -> String {
 fn level_bytes(level: &ResultEntry<'_>) -> Option<f64> {
     let (_, spec) = level.model()?;
     let LlamaSpec { hidden, heads, kv_heads, head_dim, intermediate, vocab, .. } = spec;
-    let (rows, context) = (level.extent("batch")? as f64, level.extent("context")? as f64);
+    let rows = level.extent("batch")? as f64;
+    let context = level.extent("context")? as f64;
     let [hidden, heads, kv_heads, head_dim, intermediate, vocab] =
         [hidden, heads, kv_heads, head_dim, intermediate, vocab].map(|extent| extent as f64);
     let elements = match level.row.variant.as_str() {

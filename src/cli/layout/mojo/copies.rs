@@ -26,7 +26,8 @@ pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
 
 /// The memory of `dst` after a copy from `src`.
 fn copy(case: &GoldenCase<'_>, list: impl FnOnce(Vec<Json>, &[usize]) -> Json) -> CaseOutcome {
-    let (from, to) = (plain(case.layout("src")?), plain(case.layout("dst")?));
+    let from = plain(case.layout("src")?);
+    let to = plain(case.layout("dst")?);
     let source = if case.has("src_data") { case.tuple("src_data")?.values().to_vec() } else { memory(case, &from)? };
     let mut target = vec![-1; flat_length(case.expected)];
     let source = Tensor::with_layout(&source, from)?;
@@ -43,7 +44,8 @@ fn flat_length(list: &Json) -> usize {
 /// A copy between views of other extents: element by element, first mode fastest, lanes before
 /// vectors.
 fn copy_vectors(case: &GoldenCase<'_>) -> CaseOutcome {
-    let (from, to) = (plain(case.layout("src")?), plain(case.layout("dst")?));
+    let from = plain(case.layout("src")?);
+    let to = plain(case.layout("dst")?);
     let source = memory(case, &from)?;
     let mut target = vec![-1; source.len()];
     let tiler = |rows, columns| Tiler::by_mode(&[Tiler::extent(rows), Tiler::extent(columns)]);

@@ -66,7 +66,8 @@ fn special(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
             Ok(Json::from(layout.offset(&case.tuple("crd")?)?))
         })(),
         "zipped_divide" => (|| {
-            let (layout, tile) = (case.layout("A")?, case.layout("B")?.shape());
+            let layout = case.layout("A")?;
+            let tile = case.layout("B")?.shape();
             json(layout.zipped_divide(&extents_of(&layout.shape(), &tile)?)?)
         })(),
         "blocked_product" | "tile.blocked_product" | "tile.blocked_product(coalesce_output)" => (|| {
@@ -96,12 +97,14 @@ fn special(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
         })(),
         "Swizzle(bits,base,shift) over a range" => (|| {
             let swizzle = Swizzle::new(case.int("bits")?, case.int("base")?, case.int("shift")?)?;
-            let (start, count) = (case.int("start")?, case.int("count")?);
+            let start = case.int("start")?;
+            let count = case.int("count")?;
             listed("a swizzle", count)?;
             Ok((start..start.saturating_add(count)).map(|i| swizzle.apply(i)).collect())
         })(),
         "ComposedLayout(Swizzle after Layout)" => (|| {
-            let (swizzle, layout) = (case.value("swizzle")?.swizzle()?, case.layout("layout")?);
+            let swizzle = case.value("swizzle")?.swizzle()?;
+            let layout = case.layout("layout")?;
             let swizzled = Swizzled::new(swizzle, case.int("offset")?, layout);
             Ok(Json::from(swizzled.offset(&IntTuple::int(case.int("i")?))?))
         })(),
@@ -143,7 +146,8 @@ fn law(case: &GoldenCase<'_>) -> Option<Result<bool, Obstacle>> {
     let starts = |start: &str| identity.starts_with(start);
     Some(if starts("composition(A,B)") {
         (|| {
-            let (a, b) = (case.layout("A")?, case.layout("B")?);
+            let a = case.layout("A")?;
+            let b = case.layout("B")?;
             listed("composition", b.size())?;
             Ok(laws::composition(&a, &b, &a.composition(&b)?).is_ok())
         })()

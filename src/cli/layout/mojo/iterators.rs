@@ -34,7 +34,8 @@ pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
 /// A tile that moves through memory by a stride, up to a bound: the tiles side by side are one more
 /// mode of the layout.
 fn over_memory(case: &GoldenCase<'_>, rest: &str, circular: bool) -> CaseOutcome {
-    let (tile, bound) = (case.layout("layout")?, case.int("bound")?);
+    let tile = case.layout("layout")?;
+    let bound = case.int("bound")?;
     let stride = if case.has("stride") { case.int("stride")? } else { tile.size() };
     let axis = tile.rank().saturating_sub(1);
     let last = tile.mode(axis)?;

@@ -119,7 +119,8 @@ fn of_coordinates(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
         "Layout.col_major.stride.value(i)" => strides(case, Layout::col_major),
         "TileTensor.dim[i]" => (|| Ok(LayoutValue::from(case.tuple("shape")?.product_each()?).to_json()))(),
         "ComposedLayout(B after A): B(offset + A(i))" => (|| {
-            let (a, b) = (case.layout("layout_a_first")?, case.layout("layout_b_second")?);
+            let a = case.layout("layout_a_first")?;
+            let b = case.layout("layout_b_second")?;
             let index = IntTuple::flat(&[1, case.int("offset")?])?;
             let index = IntTuple::flat(&[a.offset(&IntTuple::int(case.int("i")?))?, 1])?.inner_product(&index)?;
             Ok(Json::from(b.offset(&IntTuple::int(index))?))
@@ -176,16 +177,19 @@ fn drawn(case: &GoldenCase<'_>) -> CaseOutcome {
 fn property(case: &GoldenCase<'_>) -> Option<Result<bool, Obstacle>> {
     Some(match case.name.strip_prefix("property: ")? {
         "RuntimeLayout(flat crd)==crd2idx(nested crd)" => (|| {
-            let (layout, crd) = (case.layout("layout")?, case.tuple("crd")?);
+            let layout = case.layout("layout")?;
+            let crd = case.tuple("crd")?;
             let flat = IntTuple::flat(crd.values())?;
             Ok(layout.flatten().offset(&flat)? == layout.offset(&crd)?)
         })(),
         "RuntimeLayout(i)==crd2idx(i)" => (|| {
-            let (layout, i) = (case.layout("layout")?, case.int("i")?);
+            let layout = case.layout("layout")?;
+            let i = case.int("i")?;
             Ok(layout.offset(&IntTuple::int(i))? == layout.offset(&layout.shape().coordinate(i)?)?)
         })(),
         "idx2crd(runtime)==idx2crd(IntTuple)" => (|| {
-            let (shape, i) = (case.tuple("shape")?, case.int("idx")?);
+            let shape = case.tuple("shape")?;
+            let i = case.int("idx")?;
             let coordinate = shape.coordinate(i)?;
             Ok(shape.index_of(&coordinate)? == i && Layout::col_major(&shape)?.coordinate_of_offset(i)? == coordinate)
         })(),
@@ -285,8 +289,10 @@ fn spaced(text: &impl ToString) -> String {
 /// The reads that bank conflicts cost when threads, warp by warp, read the vectors of a tensor in
 /// turns.
 fn excess(case: &GoldenCase<'_>) -> CaseOutcome {
-    let (data, threads) = (case.layout("data_layout")?, case.layout("thread_layout")?);
-    let (vector, bytes) = (case.tuple("vec")?, case.int("type_bytes")?);
+    let data = case.layout("data_layout")?;
+    let threads = case.layout("thread_layout")?;
+    let vector = case.tuple("vec")?;
+    let bytes = case.int("type_bytes")?;
     let swizzle = case.value("swizzle")?.swizzle()?;
     listed("an access", data.size())?;
     let &[rows @ (1..), columns @ (1..)] = vector.values() else {

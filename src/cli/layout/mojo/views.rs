@@ -140,7 +140,8 @@ impl<'m> Link<'m> {
     /// The tile at a coordinate, clipped to the bounds; `None` beyond them.
     fn tile(&self, sizes: &[usize], place: &[usize]) -> Result<Option<Link<'m>>, Obstacle> {
         let lanes: Vec<usize> = (0..self.lanes).map(|mode| self.view.extent(mode)).collect();
-        let (sizes, place) = ([&lanes[..], sizes].concat(), [&vec![0; self.lanes][..], place].concat());
+        let sizes = [&lanes[..], sizes].concat();
+        let place = [&vec![0; self.lanes][..], place].concat();
         let whole = sizes.iter().enumerate().all(|(mode, size)| self.view.extent(mode).is_multiple_of(*size));
         let tiles: Vec<Tiler> = sizes.iter().map(|size| Tiler::extent(*size as i64)).collect();
         let tile = if whole {
@@ -193,7 +194,8 @@ impl<'m> Link<'m> {
     }
 
     fn result(&self, wanted: &str, order: LaneOrder) -> CaseOutcome {
-        let (view, lanes) = (&self.view, self.lanes);
+        let view = &self.view;
+        let lanes = self.lanes;
         Ok(match wanted {
             "runtime shape" | "layout.shape" => extents(view, lanes),
             "element_layout.shape" => (0..lanes).map(|mode| view.extent(mode)).collect(),

@@ -168,7 +168,8 @@ impl Drive {
     pub fn new(config: &TrialConfig) -> Drive {
         let context = config.positions.min(config.pages * config.page_tokens);
         let per_row = context.div_ceil(config.page_tokens);
-        let (plan, time) = (FaultPlan::default(), Arc::new(AtomicU64::new(0)));
+        let plan = FaultPlan::default();
+        let time = Arc::new(AtomicU64::new(0));
         let flow = config.flow.map(|(flow, _)| flow);
         let states = flow.is_some_and(|flow| flow.states);
         let fake = Fake {
@@ -210,7 +211,8 @@ impl Drive {
         let widths = (0..).map(|power| 1 << power).take_while(|&width| width < 2 * config.rows).collect();
         let pace = Pace::new(config.pace.map(|(_, bound)| Duration::from_millis(bound)), widths);
         let batcher = Batcher::of(Box::new(fake), limits, shape, pace, clock);
-        let (stories, ended) = (BTreeMap::new(), Vec::new());
+        let stories = BTreeMap::new();
+        let ended = Vec::new();
         Drive { batcher, stories, ended, config: config.clone(), plan, time, faults: 0 }
     }
 
@@ -275,7 +277,8 @@ impl Drive {
     }
 
     pub fn step(&mut self) -> bool {
-        let (stories, ended) = (&mut self.stories, &mut self.ended);
+        let stories = &mut self.stories;
+        let ended = &mut self.ended;
         self.batcher.step(|ticket, event| {
             let story = stories.get_mut(&ticket).expect("it was submitted");
             assert!(story.end.is_none(), "an event after the end: {event:?}");

@@ -74,7 +74,8 @@ fn summary(digests: &[u64]) -> u64 {
 
 /// The digests of tokens, the first `prompt` of which are a prompt's.
 fn digests(tokens: &[u32], prompt: usize, flow: Option<FakeFlow>) -> Vec<u64> {
-    let (mut found, mut chosen) = (Vec::<u64>::new(), 0);
+    let mut found = Vec::<u64>::new();
+    let mut chosen = 0;
     for (position, &token) in tokens.iter().enumerate() {
         let next = match flow {
             Some(flow) if position >= flow.covered.max(prompt) => {
@@ -248,7 +249,10 @@ impl Fake {
 
     /// Logits by what a row's pages hold; others where that is no sequence of tokens.
     fn read(&mut self, row: &FakeRow) -> Vec<f32> {
-        let (mut tokens, mut before, mut whole, mut last) = (Vec::new(), 0, true, 0);
+        let mut tokens = Vec::new();
+        let mut before = 0;
+        let mut whole = true;
+        let mut last = 0;
         for position in 0..=row.position {
             let (token, found) = *self.slot(row, position);
             before = digest(before, token);
@@ -364,7 +368,9 @@ impl Machines for Fake {
     }
 
     fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
-        let (mut tokens, mut draw, first) = (text.tokens.to_vec(), text.request, text.tokens.len());
+        let mut tokens = text.tokens.to_vec();
+        let mut draw = text.request;
+        let first = text.tokens.len();
         let pages: Vec<usize> = text.pages.iter().map(|&page| page as usize).collect();
         assert!((first - 1 + text.left).div_ceil(self.page_tokens) <= pages.len(), "all that may come has pages");
         for step in 0..steps {

@@ -286,7 +286,8 @@ fn a_chunk_beside_decoding_rows_is_as_long_as_the_bound_allows() {
         drive.submit(getting(&config, |count| count == 40));
         drive.step();
         drive.submit(TrialRequest::new(&tokens(260, 2), 1));
-        let (mut rows, mut before) = (Vec::new(), drive.batcher.statistics().rows);
+        let mut rows = Vec::new();
+        let mut before = drive.batcher.statistics().rows;
         while drive.ended.is_empty() {
             drive.step();
             let now = drive.batcher.statistics().rows;
@@ -336,7 +337,8 @@ fn getting(config: &TrialConfig, count: impl Fn(usize) -> bool) -> TrialRequest 
 #[test]
 fn a_launch_goes_on_until_somebody_waits_for_a_seat_that_is_free() {
     let config = TrialConfig { seats: 2, rows: 2, launches: true, ..TrialConfig::ample() };
-    let (early, long) = (getting(&config, |count| (4..9).contains(&count)), getting(&config, |count| count == 40));
+    let early = getting(&config, |count| (4..9).contains(&count));
+    let long = getting(&config, |count| count == 40);
     let length = early.alone(&config).0.len() as u64;
     for (waits, steps) in [(false, 16), (true, length - 1)] {
         let mut drive = Drive::new(&config);
@@ -361,7 +363,8 @@ fn a_launch_is_left_when_somebody_calls_or_a_deadline_is_over() {
         let limit = deadline.then_some(Duration::from_millis(5));
         drive.submit(TrialRequest { submission: Submission { deadline: limit, ..long.submission }, ..long });
         drive.step();
-        let (attention, time) = (drive.batcher.attention(), drive.time());
+        let attention = drive.batcher.attention();
+        let time = drive.time();
         let mut tokens = 0;
         drive.batcher.step(|_, event| {
             assert!(matches!(event, Event::Token(_)), "{event:?}");

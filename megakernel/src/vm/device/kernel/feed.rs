@@ -15,7 +15,8 @@ use crate::vm::device::KvPools;
 
 /// Fills the stages of a task besides those of its weights, if it has such.
 pub(super) fn fill_stages<'k>(feed: &Feed<'k, '_>, turn: Turn<'k>) {
-    let (context, k) = (feed.context, feed.context.k);
+    let context = feed.context;
+    let k = feed.context.k;
     for (opcode, function) in context.plan.opcodes.iter().enumerate().filter(|(_, function)| function.fills()) {
         k.when(turn.task.opcode().eq(opcode as u32), || {
             context.cells.wait_for_step(context.sync, feed.watch, turn.step);

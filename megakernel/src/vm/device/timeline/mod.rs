@@ -76,7 +76,8 @@ impl Timeline {
             kind_of.push(found);
         }
         let entry = |times: &TaskTimes| {
-            let (task, level) = (placed.tasks.get(times.task.index())?, *level_of.get(times.task.index())?);
+            let task = placed.tasks.get(times.task.index())?;
+            let level = *level_of.get(times.task.index())?;
             Some(TimelineTask { label: task.label.clone(), level, kind: *kind_of.get(level)?, times: *times })
         };
         let tasks = times.iter().filter_map(entry).collect();
