@@ -1,5 +1,5 @@
-//! How long it takes to make a program: lowering, validation and scheduling of known models for an
-//! H100.
+//! Measures how long it takes to make a program: lowering, validation and scheduling of known
+//! models for an H100.
 //!
 //! One thread; the bound for Llama-3.1-70B is 1 s for lowering and 1 s for validation.
 

@@ -1,5 +1,5 @@
-//! How near decode on CPU threads comes to the speed of memory: a step of a Llama-3.2-1B of random
-//! bf16 weights, at one row, against a plain sum over the same bytes by as many threads.
+//! Compares decode on CPU threads with memory bandwidth: a step of a Llama-3.2-1B of random bf16
+//! weights, at one row, against a plain sum over the same bytes by as many threads.
 //!
 //! `cargo bench -p tilewright-megakernel --bench vm`. It needs 3 GB of memory.
 

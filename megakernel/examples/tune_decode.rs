@@ -27,7 +27,7 @@ use tilewright_megakernel::weights::RandomWeights;
 
 type Failure = Box<dyn Error>;
 
-/// What is decoded.
+/// The decoding workload.
 struct Work {
     spec: LlamaSpec,
     weights: RandomWeights,

@@ -67,7 +67,7 @@ pub struct Rope {
 /// A model of Llama's block by its sizes, for known shapes and tests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlamaSpec {
-    /// Which family of models it is.
+    /// The model family.
     pub family: Family,
     /// Width of the residual stream.
     pub hidden: usize,
@@ -241,7 +241,7 @@ pub enum SpecError {
     Graph(#[from] GraphErrors),
 }
 
-/// What describes a model: its graph, or sizes of which a graph is made.
+/// A description of a model: its graph, or sizes from which a graph is made.
 pub trait Architecture {
     /// The model.
     ///
@@ -269,7 +269,7 @@ impl Architecture for LlamaSpec {
     }
 }
 
-/// One tensor that a model has.
+/// The name and shape of a tensor of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
     /// Its name in the checkpoint.

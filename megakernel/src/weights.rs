@@ -35,8 +35,7 @@ pub trait Weights {
         None
     }
 
-    /// What codes of keys or values are multiplied by in the pool of that name, `layers.N.k` or
-    /// `layers.N.v`; `None`: 1.
+    /// The factor of key or value codes in the pool named `layers.N.k` or `layers.N.v`; `None`: 1.
     fn cache_scale(&self, _pool: &str) -> Option<f32> {
         None
     }
@@ -121,7 +120,7 @@ fn gather(bytes: &[u8], ranges: &[Range<usize>], shape: &[usize], copy: &mut Vec
     }
 }
 
-/// One tensor: dense, outermost dimension first, little-endian, aligned for its element type.
+/// A dense tensor: outermost dimension first, little-endian, aligned for its element type.
 ///
 /// ```
 /// use tilewright_layout::DType;

@@ -43,7 +43,7 @@ fn main() {
     }
 }
 
-/// One layer, GQA of two.
+/// A model of one layer, with two query heads per kv head.
 fn spec() -> LlamaSpec {
     LlamaSpec {
         family: Family::Llama,

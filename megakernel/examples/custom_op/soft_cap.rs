@@ -83,7 +83,7 @@ impl DeviceOp for SoftCap {
     }
 }
 
-/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+/// The record fields of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Fields {

@@ -28,10 +28,10 @@ const MOST_GENERATIONS: u32 = u16::MAX as u32;
 /// twice as many words in flight, and attention of Llama-3.1-8B takes 1.4 µs longer on an H200.
 const MOST_TOKEN_DIM: usize = 64;
 
-/// What the rule may use on a target.
+/// The limits of the edge rule on a target.
 #[derive(Clone, Copy)]
 pub struct EdgeRule<'r> {
-    /// Which buffers may be flagged words.
+    /// The buffers that may use flagged words.
     pub flagged: FlaggedUse,
     /// Whether the splits of attention may exchange flagged words instead of counting arrivals.
     pub flagged_splits: bool,
@@ -41,7 +41,7 @@ pub struct EdgeRule<'r> {
     pub split: Option<&'r dyn SplitForms>,
 }
 
-/// Which buffers may be flagged words.
+/// The set of buffers that may use flagged words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlaggedUse {
     /// None: every signal releases.

@@ -9,7 +9,7 @@ use super::walk::{Edge, Edges};
 use crate::ops::Access;
 use crate::program::{BufferId, Program, TaskId};
 
-/// How producers hand a generation of a buffer to its consumers.
+/// The mechanism by which producers hand a generation of a buffer to its consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Transport {
     /// The step finds it in memory: nothing is handed over.
@@ -59,7 +59,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// How activations lie between producers and consumers.
+/// The memory layout of activations between producers and consumers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActivationLayout {
     /// Rows of the buffer's type.
@@ -121,9 +121,9 @@ pub struct SplitActivations {
 pub struct ChosenEdge {
     /// The edge.
     pub edge: Edge,
-    /// How it is handed over.
+    /// Its transport.
     pub transport: Transport,
-    /// How it lies in memory.
+    /// Its memory layout.
     pub layout: ActivationLayout,
 }
 

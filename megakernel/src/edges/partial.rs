@@ -43,7 +43,7 @@ pub struct Merge {
 pub struct PartialError {
     /// The partial sums.
     pub buffer: BufferId,
-    /// What is wrong with them.
+    /// The defect.
     pub found: &'static str,
 }
 

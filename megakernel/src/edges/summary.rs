@@ -12,15 +12,15 @@ pub struct EdgeSummary {
     pub buffer: String,
     /// The first generation.
     pub first: u32,
-    /// How many there are.
+    /// Their number.
     pub count: u32,
     /// Tasks that write one of them, at most.
     pub producers: usize,
     /// Tasks that read one of them, at most.
     pub consumers: usize,
-    /// How they are handed over.
+    /// Their transport.
     pub transport: Transport,
-    /// How they lie in memory.
+    /// Their memory layout.
     pub layout: String,
 }
 

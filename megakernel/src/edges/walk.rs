@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::program::{BufferId, Program, Region, TaskId};
 use crate::validate::execution_order;
 
-/// One generation of a buffer: what some tasks write and others read before it is written again.
+/// One generation of a buffer: written by some tasks and read by others before the next write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     /// Generations are counted from 1 in each step; 0 is what a step finds.
@@ -47,7 +47,7 @@ pub struct Edges {
     reads: Vec<Vec<Generation>>,
     /// The generations that each task writes.
     writes: Vec<Vec<Generation>>,
-    /// How many tasks signal each counter.
+    /// The number of tasks that signal each counter.
     signals: Vec<u32>,
 }
 

@@ -10,7 +10,7 @@ use super::weights::WeightBuffers;
 use crate::model::ModelSizes;
 use crate::program::{BufferId, CounterId, DeviceId, Op, Operands, Program, Span, Wait};
 
-/// When a level is complete: all of its tasks have signalled the counter.
+/// The completion condition of a level: all of its tasks have signalled the counter.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelDone {
     counter: CounterId,
@@ -22,8 +22,8 @@ impl LevelDone {
         Wait { counter: self.counter, threshold: self.tasks }
     }
 
-    /// What waits for all of these waits for: parts of a level that have a counter
-    /// [together](Emitter::joint) are one.
+    /// Merges completion conditions into the conditions for all of them. Parts of a level that
+    /// share a counter ([`Emitter::joint`]) become one.
     pub(super) fn joined(parts: &[LevelDone]) -> Vec<LevelDone> {
         let mut joined: Vec<LevelDone> = Vec::new();
         for part in parts {
@@ -52,7 +52,7 @@ pub(super) struct Emitter<'a> {
     /// The factor on sines and cosines.
     pub rope_scale: f32,
     pub options: &'a LowerOptions,
-    /// Which layers it has.
+    /// Its layers.
     pub stage: Stage,
     pub host: HostBuffers,
     /// Weights and state of every device.
@@ -61,7 +61,7 @@ pub(super) struct Emitter<'a> {
     pub device: usize,
     /// Splits of the tokens in attention.
     pub splits: usize,
-    /// Whose ops go between a layer's projections and its attention.
+    /// Adds ops between a layer's projections and its attention.
     pub indexer: Option<&'a mut dyn Indexer>,
 }
 
@@ -89,12 +89,13 @@ impl Emitter<'_> {
         self.state().pools[layer - self.stage.layers().start]
     }
 
-    /// Where the parts of sums arrive on the device, if there are parts.
+    /// The buffers that receive partial sums on the device, if there are any.
     pub fn parts(&self) -> Option<&ArrivingParts> {
         self.state().parts.as_ref()
     }
 
-    /// Where a part of a sum goes that this device computes: to its own memory, and to the others'.
+    /// The destinations of a partial sum that this device computes: its own buffer, and those of
+    /// the other devices.
     pub fn destinations(&self, parts: impl Fn(&ArrivingParts) -> &Vec<BufferId>) -> Option<(BufferId, Vec<BufferId>)> {
         let slots = |device: usize| Some(parts(self.shards[device].1.parts.as_ref()?)[self.device]);
         let others = (0..self.devices()).filter(|&device| device != self.device);
@@ -146,7 +147,7 @@ impl Emitter<'_> {
         done.collect()
     }
 
-    /// As [`Emitter::level`], each op with its own condition.
+    /// Adds a level as [`Emitter::level`] does, with a separate condition for each op.
     pub fn level_of(&mut self, name: &str, parts: Vec<(Op, LevelDone)>) -> Result<LevelDone, LowerError> {
         self.add(None, name, parts.into_iter().map(|(op, ready)| (op, vec![ready.wait()])).collect())
     }

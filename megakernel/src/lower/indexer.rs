@@ -62,7 +62,7 @@ pub trait Indexer {
 pub struct Selected {
     /// For each kv head, what its attention waits for.
     pub ready: Vec<LevelDone>,
-    /// Which blocks of tokens rows attend to; all tokens where it is absent.
+    /// The blocks of tokens that rows attend to; `None`: all tokens.
     pub selection: Option<Selection>,
 }
 

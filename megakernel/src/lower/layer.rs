@@ -36,7 +36,7 @@ use crate::program::{
     Op, Projection, Qkv, Reduce, Rope, Rotation, Span,
 };
 
-/// Where a value of the graph is.
+/// The location of a graph value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Location {
     /// The residual stream.
@@ -50,7 +50,7 @@ enum Location {
 /// A buffer of the residual stream. Each addition reads one and writes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResidualBuffer {
-    /// What another stage gave.
+    /// The output of the previous stage.
     Input,
     /// Before attention.
     BeforeAttention,
@@ -228,7 +228,7 @@ pub(super) fn buffer(e: &Emitter, residual: ResidualBuffer) -> BufferId {
     }
 }
 
-/// Where the devices' parts of the residual stream arrive.
+/// The buffers that receive the devices' partial sums of the residual stream.
 fn parts_of(parts: &ArrivingParts, residual: ResidualBuffer) -> &Vec<BufferId> {
     match residual {
         ResidualBuffer::BeforeMlp => &parts.middle,
@@ -236,12 +236,12 @@ fn parts_of(parts: &ArrivingParts, residual: ResidualBuffer) -> &Vec<BufferId> {
     }
 }
 
-/// What a device sums.
+/// A sum of partial results on one device.
 pub(super) struct Sum<'a> {
     pub parts: &'a Vec<BufferId>,
     /// The norm of the sum.
     pub norm: Option<NormWeight>,
-    /// What it is added to.
+    /// The buffer that is added to the sum.
     pub residual: Option<BufferId>,
     pub out: BufferId,
 }
@@ -338,7 +338,7 @@ fn rope(e: &mut Emitter, heads: &LayerHeads<'_>, ready: Vec<LevelDone>) -> Resul
     e.level_of_heads(&format!("layers.{layer}.rope"), tasks)
 }
 
-/// What an indexer adds.
+/// Adds the tasks of the indexer, if there is one.
 fn index(e: &mut Emitter, layer: usize, heads: Vec<LevelDone>) -> Result<Selected, LowerError> {
     let Some(indexer) = e.indexer.take() else { return Ok(Selected { ready: heads, selection: None }) };
     let selected = indexer.layer(&mut LayerTasks::new(e, layer, &heads));
@@ -417,9 +417,9 @@ struct LinearLevel<'n> {
     projection: Projection,
     /// The number of output features.
     features: usize,
-    /// Where the features go.
+    /// The destination of the features.
     output: LinearOutput,
-    /// When the input is complete.
+    /// The conditions under which the input is complete.
     ready: &'n [LevelDone],
 }
 

@@ -95,7 +95,7 @@ pub fn lower_indexed<'a>(
     Ok(emit(spec, dtype_of, target, options, Emission::Tasks(indexer))?.program)
 }
 
-/// What levels are made of.
+/// The form in which levels are emitted.
 enum Emission<'a> {
     /// Tasks, with those of an indexer.
     Tasks(Option<&'a mut dyn Indexer>),
@@ -103,7 +103,7 @@ enum Emission<'a> {
     Levels,
 }
 
-/// What was emitted: a program with tasks, or without and levels.
+/// The emitted program, with tasks or without, and its levels.
 struct Emitted {
     program: Program,
     planned: PlannedLevels,
@@ -229,7 +229,7 @@ struct Embedding<'n> {
 /// The output projection and the choice of the next token.
 struct OutputChoice<'c> {
     choice: &'c LoweredChoice<'c>,
-    /// Where the residual stream is.
+    /// The buffer of the residual stream.
     residual: layer::ResidualBuffer,
     logits: BufferId,
     next_token: BufferId,

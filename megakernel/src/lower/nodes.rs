@@ -1,5 +1,5 @@
-//! What the nodes of a fused graph are to the lowering: one kind of level for each group of ops
-//! that tasks run.
+//! Recognises the nodes of a fused graph: each group of ops that tasks run becomes one kind of
+//! level.
 //!
 //! | node | becomes |
 //! |---|---|
@@ -79,7 +79,7 @@ pub(super) struct Added<'g> {
     pub product: WeightProduct<'g>,
     /// The norm of the product's result, before it is added.
     pub post_norm: Option<NormTensor<'g>>,
-    /// What it is added to.
+    /// The value that is added to the product.
     pub residual: ValueId,
     pub out: ValueId,
 }
@@ -164,7 +164,7 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<LoweredNode<'_>>, LowerError> {
     Ok(nodes)
 }
 
-/// One node.
+/// Reads one node of the graph.
 struct NodeReader<'r, 'g> {
     graph: &'g Graph,
     steps: &'r [Step<'g>],
@@ -266,7 +266,7 @@ impl<'g> NodeReader<'_, 'g> {
         Some(LoweredNode::Heads(LayerHeads { cache: cache.index(), norm, products, head_norms, q: queries.first }))
     }
 
-    /// What a value is the rotation of.
+    /// The input of a rotation whose result is `value`; `None` for any other value.
     fn rotated(&self, value: ValueId) -> Option<Unrotated<'_, 'g>> {
         let &Op::Rope { x, pairs: RopePairs::Halves, .. } = self.made_by(value)?.op else { return None };
         let before = self.made_by(x)?;

@@ -1,4 +1,4 @@
-//! What the lowering may choose, and what it refuses.
+//! The options of the lowering, and its errors.
 
 use std::error::Error;
 
@@ -45,7 +45,7 @@ pub struct LowerOptions {
 }
 
 impl LowerOptions {
-    /// One row, f32 throughout, pages of 64 tokens, greedy.
+    /// Options for one row, f32 throughout, pages of 64 tokens, and greedy sampling.
     pub fn for_context(context: usize) -> LowerOptions {
         LowerOptions {
             rows: 1,

@@ -14,7 +14,7 @@ use crate::ops::{Linear, LinearInput, LinearOutput, LinearPart, Op, Reduce};
 use crate::program::{BufferId, BufferKind, CounterId, Program, Span, Task, Wait, float_of};
 use crate::vm::device::DeviceOptions;
 
-/// How the sums of a level of linear tasks are cut.
+/// The split of a level's linear sums along K into partial sums.
 struct Cut {
     /// Stages of a strip, and its columns, of each part.
     parts: Vec<(u32, Span)>,
@@ -69,7 +69,7 @@ impl Program {
         self.tasks.push(Task { id, ..task.clone() });
     }
 
-    /// How the sums of a level are cut; `None`: they are not.
+    /// The split of the sums of a level; `None` if they stay whole.
     fn cut_of(&mut self, level: &[Task], options: &DeviceOptions) -> Option<Cut> {
         let (op, x) = summed(level.first()?)?;
         let weight = self.buffers.get(op.weight.index())?;

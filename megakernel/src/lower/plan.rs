@@ -38,7 +38,7 @@ pub struct StepPlan {
 /// A level: an op of all rows on one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
-    /// What a person calls it, such as `layers.3.qkv`.
+    /// Its display name, such as `layers.3.qkv`.
     pub name: String,
     /// The device that computes it.
     pub device: DeviceId,
@@ -99,13 +99,13 @@ impl StepPlan {
         &self.planned.cells
     }
 
-    /// As [`Program::stored_as`].
+    /// Gives every weight its stored form, as [`Program::stored_as`] does.
     #[must_use]
     pub fn stored_as(self, weights: &dyn Weights) -> StepPlan {
         StepPlan { program: self.program.stored_as(weights), ..self }
     }
 
-    /// As [`Program::with_forms`].
+    /// Gives weights quantised forms, as [`Program::with_forms`] does.
     #[must_use]
     pub fn with_forms(self, form: &dyn Fn(&str) -> Option<(Quantised, usize)>) -> StepPlan {
         StepPlan { program: self.program.with_forms(form), ..self }

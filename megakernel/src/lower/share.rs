@@ -1,4 +1,4 @@
-//! What each of several devices has of a model: whole heads, parts of the MLP, parts of the
+//! The shard of a model on each of several devices: whole heads, parts of the MLP, parts of the
 //! vocabulary.
 //!
 //! | tensor | part of device d of N |
@@ -31,7 +31,7 @@ pub(super) fn share(spec: &ModelSizes, devices: usize) -> Result<ModelSizes, Low
     })
 }
 
-/// What a device has of a tensor: everything, an interval of one dimension, or nothing.
+/// A device's share of a tensor: everything, an interval of one dimension, or nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TensorShare {
     All,

@@ -26,17 +26,17 @@ pub const HIDDEN_IN: &str = "hidden.in";
 /// `[rows, hidden]`.
 pub const HIDDEN_OUT: &str = "hidden.out";
 
-/// What the host sees, the same for all devices: cells, which each has, and results, which the
-/// first has.
+/// The buffers that the host reads or writes: step inputs, which every device has, and results, on
+/// the first device.
 pub(super) struct HostBuffers {
     pub inlet: Inlet,
     pub at: RowCells,
-    /// What rows ask for, where the program samples.
+    /// The sampling requests of the rows, if the program samples.
     pub request: Option<BufferId>,
     pub outlet: Outlet,
 }
 
-/// What a step begins with.
+/// The input of a step.
 #[derive(Clone, Copy)]
 pub(super) enum Inlet {
     /// Token ids.
@@ -45,7 +45,7 @@ pub(super) enum Inlet {
     Hidden(BufferId),
 }
 
-/// What a step ends with.
+/// The output of a step.
 #[derive(Clone, Copy)]
 pub(super) enum Outlet {
     /// Logits and the choice by them.
@@ -73,7 +73,7 @@ pub(super) struct StateBuffers {
     pub pools: Vec<[BufferId; 2]>,
 }
 
-/// What the lowering has chosen for all layers.
+/// Choices of the lowering that hold for all layers.
 #[derive(Clone, Copy)]
 pub(super) struct Choices {
     /// Splits of the tokens in attention.
@@ -82,7 +82,7 @@ pub(super) struct Choices {
     pub parts: bool,
 }
 
-/// Where the parts of sums arrive on a device, by the device that sends them.
+/// The buffers that receive partial sums on a device, by sending device.
 pub(super) struct ArrivingParts {
     /// Of the residual stream before attention: parts of the embedding and of down.
     pub residual: Vec<BufferId>,
@@ -176,7 +176,7 @@ impl On<'_> {
         id
     }
 
-    /// One of a buffer that every device has one of.
+    /// Adds this device's copy of a buffer that every device has.
     fn of_device(&mut self, name: &str, kind: BufferKind, dtype: DType, shape: &[usize]) -> BufferId {
         let name = if self.program.devices > 1 { format!("{name}.dev{}", self.device) } else { name.to_owned() };
         self.add(&name, kind, dtype, shape)

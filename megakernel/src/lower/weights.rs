@@ -21,7 +21,7 @@ pub(super) struct WeightBuffers {
     pub inv_freq: BufferId,
 }
 
-/// What the weights of a stage follow from.
+/// The inputs from which the weight buffers of a stage are derived.
 pub(super) struct StageWeights<'a> {
     pub spec: &'a ModelSpec,
     /// The model's graph as it is lowered.

@@ -19,7 +19,7 @@ use crate::program::{BufferId, Span};
 pub struct Access {
     /// The operand.
     pub buffer: BufferId,
-    /// What the task does with it.
+    /// The purpose of the access.
     pub role: AccessRole,
     /// Whether all its loads and stores are relaxed atomics.
     pub is_relaxed: bool,
@@ -35,7 +35,7 @@ pub struct Access {
     pub token: Option<[BufferId; 2]>,
 }
 
-/// What a task does with an operand.
+/// The purpose of an access to an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessRole {
     /// Reads activations.
@@ -186,6 +186,6 @@ pub struct Choice {
     pub index: BufferId,
     /// The logits that it draws from, if it draws.
     pub logits: Option<BufferId>,
-    /// What rows ask for.
+    /// The sampling requests of the rows.
     pub request: Option<BufferId>,
 }

@@ -14,9 +14,9 @@ use crate::vm::reference::{Context, Done};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Copy {
-    /// What is copied; floating point.
+    /// The source, of a floating-point type.
     pub src: Region,
-    /// Where to; the same extents.
+    /// The destination, of the same extents.
     pub dst: Region,
 }
 
@@ -82,7 +82,7 @@ impl TaskOp for Add {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SiluMul {
-    /// What goes through the silu.
+    /// The input of the SiLU.
     pub gate: Region,
     /// The factor; the same extents.
     pub up: Region,

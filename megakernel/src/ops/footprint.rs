@@ -1,5 +1,5 @@
-//! What a task does to memory: the regions that follow from an op's operands, and the cells that it
-//! reads.
+//! The memory footprint of a task: the regions that follow from an op's operands, and the step
+//! inputs that it reads.
 
 use crate::program::{BufferId, Region};
 
@@ -68,9 +68,9 @@ pub enum Role {
     Position,
     /// Pages of sequences.
     PageTable,
-    /// What rows ask for.
+    /// The sampling requests of rows.
     Request,
-    /// Which request a row belongs to.
+    /// The request slot of each row.
     Slot,
 }
 

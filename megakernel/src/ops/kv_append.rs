@@ -18,7 +18,7 @@ pub struct KvAppend {
     pub heads: Span,
     /// Rows that this task appends.
     pub rows: Span,
-    /// Where a row's token goes.
+    /// The step inputs that determine the destination of a row's token.
     pub at: RowCells,
     /// Pool, `[heads, pages, page_tokens, head_dim]`.
     pub pool: BufferId,

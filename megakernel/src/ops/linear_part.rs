@@ -152,14 +152,14 @@ fn stages(strip: Strip, along: Span) -> Result<[u32; 2], Unsupported> {
     Ok([along.lo as u32 / each, (along.hi as u32).div_ceil(each)])
 }
 
-/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+/// The record fields of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct LinearPartFields {
     first_row: u32,
     /// The first feature.
     first: u32,
-    /// Where features end.
+    /// One past the last feature.
     end: u32,
     /// The first column.
     along: u32,
@@ -178,7 +178,7 @@ pub struct PartTile {
     pitch: u32,
     /// Features of a row of the output.
     width: u32,
-    /// When it signals, if before its part is stored.
+    /// The point before the store at which the task signals, if it signals early.
     early: Option<Early>,
 }
 

@@ -1,4 +1,4 @@
-//! Where a row's token goes, and by how much its heads are rotated.
+//! The destination of a row's token, and the rotation of its heads.
 
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
@@ -48,8 +48,7 @@ impl RowCells {
         Ok([Region::new(self.position, &[rows]), Region::new(self.page_table, &[rows, Span::all(pages)])])
     }
 
-    /// What both cells are read as, where entries of the page table are numbers of these pools'
-    /// pages.
+    /// The roles of both step inputs, if the page table indexes the pages of these pools.
     ///
     /// # Errors
     /// If a pool is none.

@@ -28,7 +28,7 @@ use crate::vm::reference::{Context, Done};
 pub struct Reduce {
     /// The parts, f32 `[rows, n]`: one from each device, or of some columns of the weights each.
     pub parts: Vec<BufferId>,
-    /// What the sum is added to, `[rows, n]`.
+    /// The buffer that is added to the sum, `[rows, n]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual: Option<BufferId>,
     /// The norm of the sum, for which a task reads whole rows of the parts.
@@ -186,7 +186,7 @@ impl DeviceOp for Reduce {
     }
 }
 
-/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+/// The record fields of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct ReduceFields {
@@ -196,7 +196,8 @@ struct ReduceFields {
     parts: u32,
     residual: u32,
     out: u32,
-    /// Where terms of the sum, sums of squares and the weight of the norm lie, if terms are stored.
+    /// Operands of split activations, sums of squares and the norm weight, if split activations are
+    /// stored.
     scaled: [u32; 3],
     /// The weight of the sum's norm, if there is one.
     norm: u32,
@@ -221,7 +222,7 @@ struct SumTile {
     count: u32,
     /// From a part to the next, in units of 16 bytes.
     step: u32,
-    /// How each is stored.
+    /// The storage of each part.
     part: Storage,
     /// The norm of the sum.
     norm: Option<NormCode>,
@@ -229,7 +230,7 @@ struct SumTile {
     residual: Option<Storage>,
     /// Storage of the sum.
     out: Storage,
-    /// How terms of the sum are stored, if they are.
+    /// The form in which split activations of the sum are stored, if they are.
     scaled: Option<ScaledCode>,
     /// Whether other devices store parts.
     across: bool,

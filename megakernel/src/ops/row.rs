@@ -72,7 +72,8 @@ pub trait TaskOp: OpValue {
     /// What is wrong with the first operand that is wrong.
     fn footprint(&self, buffers: &Operands) -> Result<Footprint, OperandError>;
 
-    /// What it computes: the definition, on the reference machine, which holds it to its footprint.
+    /// Computes the task on the reference back end. This is the definition of the op; the back end
+    /// confines it to its footprint.
     ///
     /// # Errors
     /// What of its data makes no sense; accesses outside of the footprint.
@@ -94,7 +95,7 @@ pub trait TaskOp: OpValue {
         Vec::new()
     }
 
-    /// Where it leaves the rows' next tokens; for ops that choose them.
+    /// The buffers that receive the rows' next tokens, for ops that choose them.
     fn choice(&self) -> Option<Choice> {
         None
     }

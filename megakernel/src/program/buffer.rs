@@ -25,13 +25,13 @@ pub struct Buffer {
     pub dtype: DType,
     /// Extents, outermost first; rank 1 to 4, no extent 0.
     pub shape: Vec<usize>,
-    /// Where a weight's values come from; weights only.
+    /// The source of a weight's values; weights only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// How a weight is quantised, where it is; weights only.
+    /// The quantised form of a weight, if it is quantised; weights only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantised: Option<Quantised>,
-    /// What the codes of a KV pool of `f8e4m3` are multiplied by; missing: 1. Such pools only.
+    /// The factor of the codes of an `f8e4m3` KV pool; if missing, 1. Such pools only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<f32>,
     /// A number that is added to each element of the source, in f32; weights of f32 only.

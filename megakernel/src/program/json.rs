@@ -41,7 +41,7 @@ struct In {
     program: Program,
 }
 
-/// What an envelope of another version still must have.
+/// The fields that an envelope of any version must have.
 #[derive(Deserialize)]
 struct VersionEnvelope {
     format: String,

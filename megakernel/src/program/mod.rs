@@ -69,11 +69,11 @@ pub const MAX_DEVICES: usize = 64;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// What it computes, for people: model and batch.
+    /// A display name: model and batch.
     pub name: String,
     /// The device it is made for.
     pub target: Target,
-    /// How many such devices it runs on, 1 where nothing is said.
+    /// The number of devices that it runs on, 1 by default.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub devices: usize,
     /// All arrays; `buffers[i].id == i`.

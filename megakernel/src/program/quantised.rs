@@ -1,4 +1,5 @@
-//! How a weight is quantised: what code is generated from. The codes themselves are the weights'.
+//! The quantised form of a weight, from which code is generated. The codes themselves belong to the
+//! weights.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ use crate::weights::Weights;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantised {
-    /// What the codes mean.
+    /// The encoding of a code.
     #[serde(with = "code_name")]
     pub code: Code,
     /// Weights of a group along k; `None`: a row is one.
@@ -61,7 +62,8 @@ impl Quantised {
         !self.ordered && self.codes().is_ok_and(Codes::is_of_whole_steps)
     }
 
-    /// How a device stores such a matrix: where columns are permuted, place by place.
+    /// The form in which a device stores such a matrix. Permuted columns are stored in the permuted
+    /// order.
     ///
     /// # Errors
     /// What of it a device does not have.

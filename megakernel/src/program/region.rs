@@ -14,7 +14,7 @@ pub const MAX_RANK: usize = 4;
 pub struct Span {
     /// First index.
     pub lo: usize,
-    /// One past the last index.
+    /// The exclusive end.
     pub hi: usize,
 }
 
@@ -116,7 +116,7 @@ impl Region {
         Region::try_new(buffer, spans).expect("a region has at most MAX_RANK dimensions")
     }
 
-    /// As [`Region::new`]; `None` if there are more than [`MAX_RANK`] spans.
+    /// Creates a region as [`Region::new`] does; `None` if there are more than [`MAX_RANK`] spans.
     pub fn try_new(buffer: BufferId, spans: &[Span]) -> Option<Region> {
         let mut all = [Span::new(0, 0); MAX_RANK];
         all.get_mut(..spans.len())?.copy_from_slice(spans);

@@ -20,15 +20,15 @@ pub const MAX_SIGNALS: usize = 8;
 pub struct Task {
     /// Its index in [`Program::tasks`](super::Program::tasks).
     pub id: TaskId,
-    /// What a person calls it, such as `layers.3.qkv.h2[4]`.
+    /// Its display name, such as `layers.3.qkv.h2[4]`.
     pub label: String,
-    /// What it computes.
+    /// The op that it computes.
     pub op: Op,
     /// Regions it reads: exactly the op's footprint.
     pub reads: Vec<Region>,
     /// Regions it writes: exactly the op's footprint.
     pub writes: Vec<Region>,
-    /// What must have happened before it starts.
+    /// Conditions that must hold before it starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Wait>,
     /// Counters that it adds 1 to when it is done.
@@ -60,7 +60,7 @@ pub struct Wait {
 pub struct Counter {
     /// Its index in [`Program::counters`](super::Program::counters).
     pub id: CounterId,
-    /// What a person calls it.
+    /// Its display name.
     pub name: String,
     /// Its value before the step. Only 0 is valid: a head start would let a task start before its
     /// producers.

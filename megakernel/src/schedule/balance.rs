@@ -1,4 +1,5 @@
-//! How well a placement spreads the bytes: per level and in total, against the ideal.
+//! Measures the balance of a placement: bytes per SM, per level and in total, compared with the
+//! ideal.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use crate::validate::Placed;
 /// The balance of one level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelBalance {
-    /// What the level's first task is called, up to its index.
+    /// The label of the level's first task, up to its index.
     pub name: String,
     /// Tasks in the level.
     pub tasks: usize,
@@ -121,7 +122,7 @@ impl fmt::Display for Balance {
     }
 }
 
-/// What kind of level a name such as `layers.3.qkv.h0` is: `qkv`.
+/// The kind of level in a name such as `layers.3.qkv.h0`: `qkv`.
 pub(crate) fn kind(name: &str) -> String {
     let is_index = |part: &str| part.trim_start_matches("dev").trim_start_matches('h').parse::<usize>().is_ok();
     name.split('.').filter(|part| *part != "layers" && !is_index(part)).collect::<Vec<_>>().join(".")

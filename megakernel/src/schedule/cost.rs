@@ -1,4 +1,4 @@
-//! What a task costs: the bytes that it draws from device memory, and those that come from cache.
+//! The cost of a task: the bytes that it reads from device memory and from the cache.
 //!
 //! A decode step is bound by memory, so bytes are time. Weights and the KV cache come from device
 //! memory; activations were written moments ago and come from the L2 cache.

@@ -119,7 +119,7 @@ fn place(program: &Program, context: usize) -> Vec<Vec<TaskId>> {
     loads.queues
 }
 
-/// What every SM has been given so far.
+/// The load of every SM so far.
 struct Loads {
     queues: Vec<Vec<TaskId>>,
     /// Tasks of the current level by SM.
@@ -137,7 +137,7 @@ impl Loads {
         self.level.fill(0);
     }
 
-    /// How loaded an SM is: in the level, then in the step.
+    /// The sort key of an SM: its load in the level, then in the step.
     fn key(&self, sm: usize) -> (u64, u64, usize) {
         (self.level[sm], self.total[sm], sm)
     }

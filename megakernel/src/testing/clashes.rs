@@ -1,4 +1,5 @@
-//! Which tasks touch the same bytes, by comparing byte sets: what the generators build waits from.
+//! Finds tasks that touch the same bytes, by comparison of byte sets. The generators derive waits
+//! from it.
 
 use std::collections::BTreeSet;
 

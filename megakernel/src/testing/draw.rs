@@ -176,7 +176,7 @@ impl Draft {
         self.defined_like(Region::new(self.input, &[rows, Span::all(self.cols)])).map(|region| region.buffer)
     }
 
-    /// One more task, perhaps.
+    /// Draws one more task; adds nothing if the drawn op has no operands.
     fn draw(&mut self) {
         let out = self.target();
         let op = match self.rng.below(100) {

@@ -82,7 +82,8 @@ fn malformed(p: &Program) -> Option<&'static str> {
         .or_else(|| (0..p.tasks.len()).find_map(|t| sync(p, t).or_else(|| footprint(p, t))))
 }
 
-/// What lies and runs where: a task that writes to another device must send.
+/// Checks the devices of buffers and tasks: a task that writes to another device must use an op
+/// that sends.
 fn devices(p: &Program) -> Option<&'static str> {
     let several = p.devices > 1;
     let exists = |device: usize| device < p.devices;
@@ -139,7 +140,7 @@ fn sync(p: &Program, task: usize) -> Option<&'static str> {
     (!(exist && counts && distinct && positive)).then_some("sync")
 }
 
-/// What is wrong with the regions that a task declares, if anything is.
+/// The first defect of the regions that a task declares, if there is one.
 pub fn footprint(p: &Program, task: usize) -> Option<&'static str> {
     let task = &p.tasks[task];
     let Ok(computed) = task.op.footprint(&Operands::new(&p.buffers)) else { return Some("operands") };

@@ -35,7 +35,7 @@ impl Rng {
         self.below(100) < percent
     }
 
-    /// One of the items, if there are some.
+    /// A random item; `None` if there are no items.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         if items.is_empty() { None } else { Some(&items[self.below(items.len())]) }
     }

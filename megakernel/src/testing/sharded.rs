@@ -8,11 +8,11 @@ use tilewright_layout::DType;
 
 use super::rng::Rng;
 
-/// What the ops of a device are drawn over.
+/// The buffers of one device over which ops are drawn.
 struct Shard {
     /// Activations `[rows, cols]`.
     x: BufferId,
-    /// Where the parts of the devices arrive, by sender.
+    /// The buffers that receive partial sums, by sending device.
     parts: Vec<BufferId>,
 }
 
@@ -81,7 +81,7 @@ impl Shard {
     }
 }
 
-/// One or more intervals of columns.
+/// Divides columns into one or two intervals, at most `most`.
 fn tiles(rng: &mut Rng, cols: usize, most: usize) -> Vec<Span> {
     if rng.within(1, most) == 1 {
         return vec![Span::all(cols)];

@@ -24,7 +24,7 @@ pub fn borderline_programs() -> impl Strategy<Value = Program> {
 #[derive(Debug)]
 struct Programs {
     make: fn(&mut Rng) -> Program,
-    /// What may be shrunk to.
+    /// Whether a program is a valid result of shrinking.
     keep: fn(&Program) -> bool,
 }
 
@@ -44,7 +44,7 @@ struct Shrinking {
     program: Program,
     /// The smallest that failed.
     failing: Program,
-    /// What is one step smaller than that, and was not tried yet.
+    /// Programs one step smaller that are still to be tried.
     left: Vec<Program>,
     keep: fn(&Program) -> bool,
 }

@@ -8,15 +8,15 @@ use crate::program::{CounterId, Region};
 /// Two accesses of overlapping memory by tasks that can run at the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
-    /// What kind of conflict it is.
+    /// The kind of conflict.
     pub hazard: Hazard,
     /// The task that ran first in the simulated execution.
     pub first: TaskName,
-    /// What it touches.
+    /// The region that it touches.
     pub first_region: Region,
     /// The other task.
     pub second: TaskName,
-    /// What it touches.
+    /// The region that it touches.
     pub second_region: Region,
 }
 
@@ -58,12 +58,12 @@ pub struct PartialWait {
     pub waiter: TaskName,
     /// The counter.
     pub counter: CounterId,
-    /// What the wait asks for.
+    /// The threshold of the wait.
     pub threshold: u32,
     /// Signals that the counter gets.
     pub producers: u32,
-    /// How many conflicts this wait would have ordered, had it waited for all; the first few of
-    /// them.
+    /// The conflicts that this wait would have ordered if it waited for all producers; the first
+    /// few are listed.
     pub conflicts: Conflicts,
 }
 
@@ -83,11 +83,11 @@ impl fmt::Display for PartialWait {
 pub struct Clobber {
     /// The reading task.
     pub reader: TaskName,
-    /// What it reads.
+    /// The region that it reads.
     pub read: Region,
     /// The task that overwrote it.
     pub writer: TaskName,
-    /// What that task wrote.
+    /// The region that it wrote.
     pub write: Region,
     /// Reads of this buffer that found bytes of another one.
     pub count: u64,
@@ -106,7 +106,7 @@ impl fmt::Display for Clobber {
 pub struct UnwrittenRead {
     /// The reading task.
     pub reader: TaskName,
-    /// What it reads.
+    /// The region that it reads.
     pub read: Region,
     /// A part of it that is undefined.
     pub gap: Region,

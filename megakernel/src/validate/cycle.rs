@@ -12,7 +12,7 @@ pub struct Cycle {
     pub steps: Vec<Step>,
 }
 
-/// One task of a cycle and what holds it up.
+/// A task of a cycle, and the reason why it cannot start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The task.
@@ -24,7 +24,7 @@ pub struct Step {
 /// Why a task cannot start before another one is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It waits on a counter that the other one signals.
+    /// It waits on a counter that the other task signals.
     Counter(CounterId),
     /// The other one is right before it in the queue of an SM.
     Queue(SmId),

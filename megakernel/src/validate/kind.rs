@@ -1,4 +1,4 @@
-//! What can be wrong with a program: one variant per rule, with everything known about the case.
+//! The kinds of violations: one variant per rule, with all facts about the case.
 //!
 //! The text of a kind says noun, value, bound, remedy. Where it happens is a
 //! [`Location`](super::Location), kept apart.
@@ -190,14 +190,14 @@ kinds! {
 /// The kind of an access to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Access {
-    /// It reads it.
+    /// The task reads the region.
     Read,
-    /// It writes it.
+    /// The task writes the region.
     Write,
 }
 
 impl Access {
-    /// What to do about such an access of another device's memory.
+    /// The remedy for such an access to another device's memory.
     fn remedy(self) -> &'static str {
         match self {
             Access::Read => "read what its own device has, and let a task there send it",

@@ -185,7 +185,7 @@ fn check_order(program: &Program, queued: bool, report: &mut Report) {
     }
 }
 
-/// How a back end keeps the order of a program between memory accesses.
+/// The synchronisation by which a back end orders the memory accesses of a program.
 ///
 /// The validator's order says which task is done before which starts. On a device that is an order
 /// in time; accesses of memory are ordered only where a signal releases and a wait acquires.

@@ -1,4 +1,4 @@
-//! Where in a program something is wrong, apart from what is wrong there.
+//! Locations of violations in a program, separate from their kinds.
 
 use std::fmt;
 

@@ -24,7 +24,7 @@ pub struct Violation {
 pub struct Warning {
     /// The place in the program.
     pub at: Location,
-    /// What was noticed.
+    /// The finding.
     pub note: Note,
 }
 
@@ -83,9 +83,9 @@ impl fmt::Display for Stats {
 /// what was checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// What makes the program invalid, in the order of the rules.
+    /// Violations, in the order of the rules; any of them makes the program invalid.
     pub errors: Vec<Violation>,
-    /// What is allowed but odd.
+    /// Findings that are allowed but unusual.
     pub warnings: Vec<Warning>,
     /// The size of the program.
     pub stats: Stats,

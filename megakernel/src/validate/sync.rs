@@ -6,7 +6,7 @@ use super::place::Location;
 use super::report::{Note, Report};
 use crate::program::{CounterId, MAX_SIGNALS, MAX_WAITS, Program, Task};
 
-/// What the rules on one task need to know of the program.
+/// The facts about the program that the rules on one task need.
 pub(super) struct SyncContext {
     /// Tasks that signal each counter (a repeated signal counts once).
     producers: Vec<u32>,

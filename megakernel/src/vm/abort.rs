@@ -1,4 +1,4 @@
-//! How a launch of many steps is ended before its last.
+//! Ends a launch of many steps before its last step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,8 @@ impl AbortHandle {
         self.0.load(Ordering::Acquire)
     }
 
-    /// The same request for a simulated device, whose launches the host cannot reach otherwise.
+    /// The abort request in the form that a simulated device polls; the host cannot stop its
+    /// launches otherwise.
     pub fn interrupt(&self) -> Interrupt {
         Arc::clone(&self.0).into()
     }

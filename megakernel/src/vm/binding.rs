@@ -1,4 +1,4 @@
-//! What a program's buffers are bound to: weights as they are named, cells by their roles.
+//! Binds a program's buffers: weights by name, step inputs by role.
 
 use half::{bf16, f16};
 use thiserror::Error;

@@ -1,4 +1,4 @@
-//! What can go wrong between a program and what runs it, with what to do about it.
+//! Errors between a program and a back end, with their remedies.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ pub enum LaunchError {
     NoTimeline,
 }
 
-/// How many errors a kernel has, and the first; the whole text is the kernel's.
+/// The number of errors of a kernel, and the first; the kernel's own error has the whole text.
 fn first(errors: &VerifyErrors) -> String {
     let count = errors.errors.len();
     let first = errors.errors.first().map(|error| error.kind.to_string());

@@ -63,7 +63,8 @@ impl RandomWeights {
     }
 }
 
-/// One tensor of [`RandomWeights`]: a function of its name, shape, element type and seed alone.
+/// Draws one tensor of [`RandomWeights`]: a function of its name, shape, element type and seed
+/// alone.
 ///
 /// # Errors
 /// As [`RandomWeights::new`].
@@ -140,7 +141,7 @@ impl Uniform {
         values
     }
 
-    /// What a tensor of a model is drawn from.
+    /// The distribution of a tensor's values.
     fn of(tensor: &TensorSpec) -> Uniform {
         match tensor.shape[..] {
             [_, columns] => Uniform { centre: 0.0, half_width: (3.0 / columns.max(1) as f32).sqrt() },

@@ -92,16 +92,16 @@ impl DeviceOp for Attention {
     }
 }
 
-/// What the code reads of a task whose pools have codes.
+/// The record fields of a task whose pools hold codes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct AttentionCodeFields {
     fields: AttentionFields,
-    /// What codes of keys and of values are multiplied by, bits of f32.
+    /// The factors of key codes and of value codes, as bits of f32.
     scales: [u32; 2],
 }
 
-/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+/// The record fields of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct AttentionFields {
@@ -125,7 +125,7 @@ struct AttentionFields {
 // Terms have the table of their order after two words.
 const _: () = assert!(offset_of!(AttentionFields, newest) == offset_of!(AttentionFields, merged) + 8);
 
-/// Where keys and values are found.
+/// The record fields that locate keys and values.
 const FIELDS: TokenFields = TokenFields {
     first_row: offset_of!(AttentionFields, first_row),
     kv_head: offset_of!(AttentionFields, kv_head),
@@ -133,7 +133,7 @@ const FIELDS: TokenFields = TokenFields {
     pools: [offset_of!(AttentionFields, keys), offset_of!(AttentionFields, values)],
 };
 
-/// What it reads of a task that sees selected blocks.
+/// The record fields of a task that reads selected blocks.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct SelectedFields {
@@ -153,7 +153,7 @@ struct SelectedBlocks {
     most: u32,
     /// Tokens of a block.
     block_tokens: u32,
-    /// How many blocks a split has.
+    /// The number of blocks in a split.
     split_blocks: SplitPages,
     /// Whether tokens of earlier steps are streamed where rows see all of them.
     streams: bool,
@@ -188,7 +188,7 @@ impl SelectedBlocks {
         }
     }
 
-    /// How the blocks were chosen, of a pool by pages.
+    /// The selection of blocks, for a pool addressed by pages.
     fn chosen<'k>(self, pool: PagedPool<'k>) -> TokenSelection<'k> {
         TokenSelection {
             position: pool.position,
@@ -208,7 +208,7 @@ pub struct SplitOfTokens {
     heads: HeadCounts,
     /// Factor on the scores.
     scale: f32,
-    /// What happens to them after it.
+    /// The modifier that is applied to scaled scores.
     modifier: ScoreModifier,
     /// Storage of q; of packets keys and values have as many generations.
     q: Storage,
@@ -216,11 +216,11 @@ pub struct SplitOfTokens {
     pools: KvPools,
     /// The selected blocks, where not all tokens are seen.
     selected: Option<SelectedBlocks>,
-    /// How tokens of earlier steps come through the ring, if they do.
+    /// The ring stage by which tokens of earlier steps are streamed, if they are.
     streamed: Option<TokenStage>,
     /// Storage of the merge.
     out: Storage,
-    /// How terms are stored in its place, if they are.
+    /// The form in which split activations replace the merge, if they do.
     terms: Option<ScaledCode>,
     /// Whether the parts of splits are packets, for which the first split waits.
     meets: bool,

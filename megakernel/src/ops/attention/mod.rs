@@ -42,13 +42,13 @@ pub struct Attention {
     pub k_pool: BufferId,
     /// Value pool, the same extents.
     pub v_pool: BufferId,
-    /// Which tokens a row sees.
+    /// The step inputs that determine the tokens that a row sees.
     pub at: RowCells,
     /// The kv head.
     pub kv_head: usize,
     /// Rows that this task computes.
     pub rows: Span,
-    /// Which split; the number of splits is `acc`'s third extent.
+    /// The index of the split; the number of splits is the third extent of `acc`.
     pub split: usize,
     /// Factor on the scores, `1/sqrt(head_dim)` for these families.
     pub scale: f32,
@@ -62,13 +62,13 @@ pub struct Attention {
     pub acc: BufferId,
     /// `m` and `l`, f32 `[rows, heads, splits, 2]`.
     pub stats: BufferId,
-    /// Which blocks of tokens a row attends to; all tokens where it is absent.
+    /// The blocks of tokens that a row attends to; `None`: all tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Selection>,
 }
 
 impl Attention {
-    /// What happens to scores after the scale.
+    /// The modifier that is applied to scaled scores.
     pub fn modifier(&self) -> ScoreModifier {
         ScoreModifier { soft_cap: self.soft_cap, window: self.window }
     }

@@ -46,7 +46,7 @@ struct VisibleTokens {
     pages: PoolShape,
 }
 
-/// What a row sees; `None`: no token.
+/// The tokens that a row sees; `None`: no token.
 fn seen(op: &Attention, on: &Context, row: usize, pool: PoolShape) -> Done<Option<VisibleTokens>> {
     let Some(selection) = &op.selection else {
         let Some(position) = on.position(op.at.position, row)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Which tokens attention sees, where an op of the step chose them.
+//! The selection of attended tokens by an op of the same step.
 
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;

@@ -69,10 +69,10 @@ impl DeviceOp for Linear {
     }
 }
 
-/// Where activations come from.
+/// The source of activations, specialised for a device function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum InputCode {
-    /// As they are, or as attention merged them.
+    /// Unchanged, or as merged by attention.
     Plain {
         /// Storage.
         x: Storage,
@@ -137,7 +137,7 @@ impl InputCode {
         }
     }
 
-    /// How that number of rows lies in the MMA's operand.
+    /// The packing of `rows` rows in the MMA operand.
     pub(super) fn packing(self, rows: u32) -> Packing {
         let float = match self {
             InputCode::Plain { x } | InputCode::Ordered { x, eps: None } => x.float,
@@ -168,7 +168,7 @@ impl InputCode {
     }
 }
 
-/// What the code reads of a task's activations: operands in units of 16 bytes.
+/// The record fields of a task's activations: operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 pub(in crate::ops) struct InputFields {
@@ -203,14 +203,14 @@ impl InputFields {
     }
 }
 
-/// What the code reads of every tile: numbers, and operands in units of 16 bytes.
+/// The record fields of every tile: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct TileFields {
     first_row: u32,
     /// The first feature.
     first: u32,
-    /// Where features end.
+    /// One past the last feature.
     end: u32,
     input: InputFields,
     bias: u32,
@@ -223,7 +223,7 @@ struct TileFields {
 struct AddFields {
     tile: TileFields,
     residual: u32,
-    /// Where terms of the result, sums of squares and the weight of the norm lie, if terms are
+    /// Operands of split activations, sums of squares and the norm weight, if split activations are
     /// stored.
     scaled: [u32; 3],
 }
@@ -233,7 +233,7 @@ struct AddFields {
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct SendFields {
     tile: TileFields,
-    /// Where it is stored, by device.
+    /// The destination operand of each device.
     outs: [u32; MAX_DEVICES],
 }
 
@@ -243,7 +243,7 @@ struct SendFields {
 struct GatedFields {
     tile: TileFields,
     up_bias: u32,
-    /// Where terms of the result lie, if they are stored.
+    /// Operands of split activations, if they are stored.
     scaled: [u32; 3],
 }
 
@@ -254,7 +254,7 @@ struct LogitsFields {
     tile: TileFields,
     best_value: u32,
     best_index: u32,
-    /// Which tile it is.
+    /// The index of the tile.
     index: u32,
     /// The first feature's index, where the layer has a part of the vocabulary.
     shard: u32,
@@ -267,15 +267,15 @@ pub struct LinearTile {
     pub tile: TileCode,
     /// Storage of the bias.
     bias: Option<Float>,
-    /// What becomes of the result.
+    /// The epilogue.
     output: OutputCode,
     /// Features of a row of the output.
     width: u32,
-    /// When it signals, if before its results are stored.
+    /// The point before the stores at which the task signals, if it signals early.
     early: Option<Early>,
 }
 
-/// What becomes of a linear layer's features.
+/// The epilogue of a linear layer, specialised for a device function.
 #[derive(Clone, Debug, PartialEq)]
 enum OutputCode {
     /// Stored.

@@ -32,7 +32,7 @@ use crate::vm::reference::{Context, Done};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Linear {
-    /// Where the activations come from.
+    /// The source of the activations.
     pub input: LinearInput,
     /// Weights, `[n, k]`.
     pub weight: BufferId,
@@ -43,7 +43,7 @@ pub struct Linear {
     pub rows: Span,
     /// Output features that this task computes.
     pub cols: Span,
-    /// What happens to `y`.
+    /// The epilogue applied to `y`.
     pub output: LinearOutput,
 }
 
@@ -115,8 +115,7 @@ pub enum LinearOutput {
         soft_cap: Option<f32>,
         /// Logits, f32 `[rows, n]`; `[rows, vocab]` where the weights are a shard.
         out: BufferId,
-        /// Where the weights have some rows of the vocabulary only: `first + n` in the place of
-        /// `n`.
+        /// Set if the weights are a shard of the vocabulary: token `first + n` replaces `n`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         shard: Option<TableShard>,
         /// Largest logit of every tile, f32 `[rows, tiles]`.

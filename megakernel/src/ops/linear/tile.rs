@@ -1,5 +1,5 @@
-//! What tiles of products have in common: a strip's shape, where activations lie while they are
-//! multiplied, whether stages are held beside them.
+//! Properties that all product tiles share: the shape of a strip, the storage of activations during
+//! the product, and register prefetch of stages.
 
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Packing, SharedActivations, SharedSums, in_pairs};
@@ -29,8 +29,10 @@ const WAITING_STRIPS: u32 = 8;
 /// 0.9 % (H100).
 const PAIRED_ROWS: u32 = 4;
 
-/// Where the A operand lives: of few rows in shared memory, of more in registers; what does not fit
-/// there comes by phases, and what has no phases is reloaded with each stage.
+/// Chooses the storage of the A operand: shared memory for few rows, registers for more.
+///
+/// If the registers are too few, activations are processed in K chunks; where chunks do not fit
+/// either, they are reloaded with each stage.
 pub(in crate::ops) fn plan_a_operand(
     plan: &Planner,
     rows: u32,
@@ -53,12 +55,12 @@ pub(in crate::ops) fn plan_a_operand(
     }
 }
 
-/// Where the sums of a phase wait for those of the next.
+/// The storage of a K chunk's sums until the next chunk is added.
 #[derive(Clone, Copy)]
 pub(in crate::ops) enum Waits {
     /// Nowhere: there are no phases.
     Nowhere,
-    /// Where the logits will be.
+    /// In the buffer of the logits.
     InLogits,
     /// In shared memory: those of this number of the ring's strips.
     InShared(u32),
@@ -82,7 +84,7 @@ fn by_phases(plan: &Planner, strip: Strip, packing: Packing, waits: Waits) -> Op
 /// Activations that are reloaded with each stage, once for each group of strips.
 const RELOADED: AOperand = AOperand::Reloaded { group: 4 };
 
-/// What tiles of products have in common.
+/// The properties that all product tiles share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TileCode {
     /// Shape of a strip.
@@ -91,7 +93,7 @@ pub struct TileCode {
     pub rows: u32,
     /// Activations.
     pub input: InputCode,
-    /// Where the A operand lives.
+    /// The storage of the A operand.
     pub a_operand: AOperand,
     /// Whether stages are held beside activations, both in registers.
     pub beside: bool,
@@ -131,8 +133,8 @@ impl TileCode {
         a_operand == AOperand::Registers && rows <= BESIDE_ROWS && registers <= most && strip.codes().is_none()
     }
 
-    /// Whether the first stages of a task may be held in registers, and how: where activations are
-    /// not, or beside few of them.
+    /// The form in which the first stages of a task are prefetched into registers. `None` if
+    /// activations take the registers that this needs.
     pub(in crate::ops) fn holds_stages(&self) -> Option<HeldForm> {
         // Two strips in one stage leave less than a stage of the ring idle.
         HeldForm::of(self.strip).filter(|_| (self.a_operand == AOperand::Shared || self.beside) && !self.pairs)

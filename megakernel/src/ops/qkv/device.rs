@@ -90,7 +90,7 @@ impl DeviceOp for Qkv {
     }
 }
 
-/// What the code reads of a tile: numbers, and operands in units of 16 bytes.
+/// The record fields of a tile: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct QkvFields {
@@ -101,10 +101,11 @@ struct QkvFields {
     kv_head: u32,
     input: InputFields,
     q: u32,
-    /// What k is stored to, or its pool.
+    /// The destination of k, or its pool.
     k: u32,
     v: u32,
-    /// Where keys and values are stored as packets, if they are; `q` are packets then.
+    /// The destinations of flagged words of keys and values, if they are used; `q` then consists of
+    /// flagged words too.
     newest: [u32; 2],
 }
 
@@ -118,12 +119,12 @@ struct BiasFields {
     v_bias: u32,
 }
 
-/// What the code reads of a tile that appends codes.
+/// The record fields of a tile that appends codes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct QkvCodeFields {
     tile: QkvFields,
-    /// What codes of keys and of values are multiplied by, bits of f32.
+    /// The factors of key codes and of value codes, as bits of f32.
     scales: [u32; 2],
 }
 
@@ -146,20 +147,20 @@ pub struct QkvTile {
     bias: [Option<Float>; 3],
     /// Storage of q; of packets keys and values have as many generations.
     q: Storage,
-    /// What becomes of q and k.
+    /// The processing of q and k.
     keys: KeysCode,
     /// The pools.
     pools: KvPools,
-    /// When it signals, if before its results are stored.
+    /// The point before the stores at which the task signals, if it signals early.
     early: Option<Early>,
 }
 
-/// What becomes of q and k.
+/// The processing of q and k.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum KeysCode {
     /// Rotated, k appended.
     Rotated(RotationRows),
-    /// As they are.
+    /// Stored without rotation.
     Raw { out: Float },
 }
 

@@ -40,7 +40,7 @@ use crate::vm::reference::{Context, Done};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Qkv {
-    /// Where the activations come from.
+    /// The source of the activations.
     pub input: LinearInput,
     /// The q projection, `[heads · head_dim, k]`.
     pub wq: Projection,
@@ -56,11 +56,11 @@ pub struct Qkv {
     pub rows: Span,
     /// Output for q, `[rows, heads, head_dim]`.
     pub q: BufferId,
-    /// What happens to k.
+    /// The processing and destination of k.
     pub k: KeyOutput,
-    /// Where v is appended, `[kv_heads, pages, page_tokens, head_dim]`.
+    /// The pool that v is appended to, `[kv_heads, pages, page_tokens, head_dim]`.
     pub v_pool: BufferId,
-    /// Where a row's token goes.
+    /// The step inputs that determine the destination of a row's token.
     pub at: RowCells,
 }
 
@@ -132,7 +132,7 @@ impl Qkv {
         Ok(QkvShape { group: GroupShape { group: heads / kv_heads, head_dim }, k, rows })
     }
 
-    /// Where the dimensions `dims` of a head are written.
+    /// The region to which the dimensions `dims` of a head are written.
     fn destination(&self, ops: &Operands, part: QkvProjection, head: usize, dims: Span) -> Check<Region> {
         let pool = |buffer| -> Check<Region> {
             let [_, pages, page_tokens, _] = ops.shape("pool", buffer)?;

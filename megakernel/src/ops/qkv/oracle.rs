@@ -16,7 +16,7 @@ pub(super) fn qkv(op: &Qkv, on: &Context) -> Done {
     group.runs(op.kv_head, op.strips).into_iter().try_for_each(|run| tile.run(run))
 }
 
-/// What all runs of a task share.
+/// The inputs that all runs of a task share.
 struct TileInputs<'a> {
     op: &'a Qkv,
     on: &'a Context<'a>,
@@ -84,7 +84,7 @@ impl TileInputs<'_> {
         Ok(())
     }
 
-    /// Where a row's token lies in a pool; nowhere for an idle row.
+    /// The pool and offset of a row's token; `None` for an idle row.
     fn slot(
         &self,
         pool: BufferId,

@@ -56,16 +56,16 @@ impl DeviceOp for Rope {
     }
 }
 
-/// What the code reads of a task that appends codes.
+/// The record fields of a task that appends codes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct RopeCodeFields {
     fields: RopeFields,
-    /// What the pool's codes are multiplied by, bits of f32.
+    /// The factor of the pool's codes, as bits of f32.
     scale: u32,
 }
 
-/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+/// The record fields of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct RopeFields {
@@ -74,7 +74,7 @@ struct RopeFields {
     x: u32,
     /// The weight of the norm, if there is one.
     norm: u32,
-    /// What is stored to, or the pool.
+    /// The destination, or the pool.
     out: u32,
 }
 

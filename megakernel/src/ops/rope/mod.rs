@@ -33,9 +33,9 @@ pub struct Rope {
     pub heads: Span,
     /// Rows that this task rotates.
     pub rows: Span,
-    /// Where a row's token goes.
+    /// The step inputs that determine the position and the destination of a row's token.
     pub at: RowCells,
-    /// What happens to the result.
+    /// The destination of the result.
     pub output: HeadOutput,
 }
 

@@ -5,7 +5,7 @@ use crate::validate::kind::Access as How;
 use crate::validate::order::HappensBefore;
 use crate::validate::{regions, tables};
 
-/// One access of a task to a buffer.
+/// An access of a task to a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskAccess<'p> {
     pub task: u32,

@@ -117,7 +117,7 @@ fn most_runs(program: &Program, accesses: &[TaskAccess]) -> usize {
         .unwrap_or(0)
 }
 
-/// What happened to some bytes.
+/// The access history of some bytes.
 #[derive(Clone)]
 struct ArenaCell {
     writer: u32,
@@ -213,7 +213,7 @@ impl<'p> ArenaCells<'p> {
 }
 
 impl ArenaCells<'_> {
-    /// What a walk costs: cells visited, by as many buffers as may have written one.
+    /// The cost of a walk: cells visited, times the bytes of a set of writing buffers.
     fn visits(&self, accesses: &[TaskAccess], buffers: usize) -> usize {
         let cells = |ranges: &Vec<Range<u32>>| ranges.iter().map(|range| range.len()).sum::<usize>();
         let by_region: HashMap<&Region, usize> =

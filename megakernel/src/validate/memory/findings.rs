@@ -1,5 +1,7 @@
-//! What the walks found: questions of order are answered here, answers are grouped by rule and
-//! buffer, so that a report grows with the program and not with the pairs in it.
+//! Collects the findings of the walks. It resolves questions of order and groups the results by
+//! rule and buffer.
+//!
+//! A report therefore grows with the program, not with the number of pairs in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

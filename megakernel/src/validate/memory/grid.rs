@@ -33,7 +33,7 @@ struct Grid {
 /// A box of cells.
 type GridBox = [(u32, u32); MAX_RANK];
 
-/// What happened to one cell.
+/// The access history of one cell.
 #[derive(Clone)]
 struct GridCell {
     writer: u32,
@@ -131,8 +131,8 @@ impl GridWalk<'_, '_> {
         }
     }
 
-    /// What a task does to a cell that it touched itself is no question of order; `regions` judges
-    /// it.
+    /// Records a pair of accesses whose order must be proved. Accesses of one task to a cell are
+    /// not a question of order; `regions` checks them.
     fn ask(&mut self, hazard: Hazard, earlier: u32, later: u32) {
         if earlier != later {
             let buffers = (self.buffer, self.buffer);

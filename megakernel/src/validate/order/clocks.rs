@@ -27,12 +27,12 @@ pub(super) struct Clocks {
     chain: Vec<u32>,
     /// Location of each task in its chain.
     position: Vec<u32>,
-    /// Where each task's clock starts and ends in `entries`; trailing zeros are left out.
+    /// The range of each task's clock in `entries`; trailing zeros are left out.
     clock: Vec<(usize, usize)>,
     entries: Vec<u32>,
     /// Last task of each chain.
     tails: Vec<u32>,
-    /// Where a clock lies, by its hash.
+    /// The range of a clock in `entries`, by its hash.
     known: HashMap<u64, (usize, usize)>,
 }
 
@@ -90,7 +90,7 @@ impl Clocks {
         self.entries.len()
     }
 
-    /// How many chains there are.
+    /// The number of chains.
     #[cfg(test)]
     pub fn chains(&self) -> usize {
         self.tails.len()
@@ -155,7 +155,7 @@ impl Clocks {
         self.clock[task as usize] = self.keep(clock);
     }
 
-    /// Where a clock lies: where an equal one does, or after all others.
+    /// Stores a clock and returns its range. Equal clocks share one range.
     fn keep(&mut self, clock: &[u32]) -> (usize, usize) {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(clock);
         match self.known.get(&hash) {

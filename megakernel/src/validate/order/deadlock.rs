@@ -9,7 +9,7 @@ use crate::validate::cycle::{Cycle, Reason, Step};
 use crate::validate::kind::Kind;
 use crate::validate::text::TaskName;
 
-/// What each counter still lacks.
+/// The missing signals of each counter.
 struct LackingCounters {
     /// Producers that ran.
     value: Vec<u32>,

@@ -1,4 +1,4 @@
-//! One greedy execution: every task as soon as it can start.
+//! A greedy execution, in which every task runs as soon as it can start.
 
 use std::collections::VecDeque;
 
@@ -92,7 +92,7 @@ impl<'g> ExecutionState<'g> {
         }
     }
 
-    /// One blocker less for a task, from something at `level`.
+    /// Removes one blocker of a task; the blocker was at `level`.
     fn release(&mut self, task: u32, level: u32) {
         let at = task as usize;
         self.level[at] = self.level[at].max(level + 1);

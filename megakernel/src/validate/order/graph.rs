@@ -54,7 +54,7 @@ impl<T: Copy> JaggedRows<T> {
     }
 }
 
-/// What orders the tasks of a program.
+/// The waits, signals and queues that order the tasks of a program.
 #[derive(Debug)]
 pub(in crate::validate) struct OrderGraph {
     pub tasks: usize,

@@ -59,7 +59,7 @@ struct LaneExecution<'g> {
     withheld: Vec<QueueLanes>,
     /// Bits of each counter's value, lowest first, one word of lanes per bit.
     bits: Vec<QueueLanes>,
-    /// Where each counter's bits start in `bits`.
+    /// The index in `bits` at which each counter's bits start.
     first_bit: Vec<usize>,
     /// Tasks to visit again, and how many there are.
     again: Vec<bool>,

@@ -49,7 +49,7 @@ pub(super) struct HappensBefore<'g> {
     partial: bool,
 }
 
-/// Whether one task happens before another that ran later in the simulation.
+/// Asks whether one task happens before another that ran later in the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Query {
     pub earlier: u32,

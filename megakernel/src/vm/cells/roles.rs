@@ -1,4 +1,4 @@
-//! Which buffers are the cells of a step: found by what the ops read them as, not by name.
+//! Finds the buffers of the step inputs, by the roles in which ops read them, not by name.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What changes from step to step: token ids, positions, page tables, requests; checked before
-//! anything runs.
+//! Step inputs, which change from step to step: token ids, positions, page tables, requests. They
+//! are checked before anything runs.
 
 use std::collections::HashMap;
 
@@ -83,7 +83,7 @@ impl RequestSlot {
     }
 }
 
-/// What cells are checked against.
+/// The bounds against which step inputs are checked.
 #[derive(Clone, Debug)]
 pub(in crate::vm) struct CellLimits {
     /// Entries of each cell: tokens, positions, page table.

@@ -74,7 +74,7 @@ pub struct Stretch {
     pub first: usize,
     /// Strips.
     pub strips: usize,
-    /// Which of their stages, and in which order.
+    /// The stages that the task takes, and their order.
     pub taken: Taken,
 }
 
@@ -130,8 +130,8 @@ pub trait DeviceFunction: FunctionValue {
     /// ([`Planner::is_immutable`], [`RingFeed::streamed`]) may come so.
     fn fill<'k>(&self, _feed: RingFeed<'k, '_>) {}
 
-    /// How it takes the task's first stages from registers, where they are held
-    /// ([`WeightStages::held`]).
+    /// The form in which the task's first stages are read from prefetch registers, if they are
+    /// prefetched ([`WeightStages::held`]).
     fn holds_stages(&self) -> Option<HeldForm> {
         None
     }
@@ -181,7 +181,7 @@ pub struct TokenStream {
     pub window: Option<u32>,
     /// The pools.
     pub pools: KvPools,
-    /// Where the record has the first row, the kv head, the split, and the pools of keys and
+    /// The record fields of the first row, the kv head, the split, and the pools of keys and
     /// values.
     pub fields: TokenFields,
 }

@@ -1,4 +1,4 @@
-//! What the rows of ops ask a planner: types, extents, places, streams, tables.
+//! Queries of the planner by ops: types, extents, offsets, streams, tables.
 
 use crate::edges::SplitActivations;
 use std::mem::offset_of;
@@ -26,7 +26,7 @@ use crate::vm::{Lengths, Unsupported};
 pub struct Destinations {
     /// Their devices, ascending.
     pub devices: Vec<u32>,
-    /// Where they begin, as records have it.
+    /// Their operands, as records hold them.
     pub operands: Vec<u32>,
 }
 
@@ -75,7 +75,7 @@ impl Planner<'_> {
         float_of(found).ok_or(Unsupported::DType { what, buffer: id, found, expected: "f32, f16 or bf16" })
     }
 
-    /// How an activation is stored: as blocks hand it on without a release, in words of 32 bits and
+    /// The storage of an activation that blocks hand over without a release, in words of 32 bits or
     /// more.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Planner<'_> {
         Ok(storage)
     }
 
-    /// How a residual is stored, of which single elements are read.
+    /// The storage of a residual that is read by single elements.
     ///
     /// # Errors
     /// If there is none that a device has.
@@ -103,7 +103,7 @@ impl Planner<'_> {
         Ok(storage)
     }
 
-    /// How the merge of partial sums is stored.
+    /// The storage of the merge of partial sums.
     ///
     /// # Errors
     /// If there is none that a device has.
@@ -160,7 +160,8 @@ impl Planner<'_> {
         Ok(all)
     }
 
-    /// What is said of codes that no device has: of groups that a cut has left, where it is.
+    /// The error for codes that no device supports. It names a cut between devices if the cut
+    /// splits a group.
     fn refused_codes(&self, buffer: &Buffer, source: CodesError) -> Unsupported {
         let columns = |buffer: &Buffer| match &buffer.source {
             Some(Source::Part { tensor, index }) => index.get(1).map(|&columns| (tensor.clone(), columns)),
@@ -189,7 +190,7 @@ impl Planner<'_> {
         self.strip(k, &[weight])
     }
 
-    /// Where an operand begins in its space, as records have it: in units of 16 bytes.
+    /// The operand of a buffer as records hold it: its offset in its space, in units of 16 bytes.
     ///
     /// # Errors
     /// If a record cannot say it.
@@ -197,8 +198,8 @@ impl Planner<'_> {
         self.places.operand(buffer)
     }
 
-    /// Where a result goes that is stored in buffers on several devices: each buffer's device and
-    /// operand, by device; and how they are stored, all in one way.
+    /// The destinations of a result that is stored on several devices: each buffer's device and
+    /// operand, by device, and their common storage.
     ///
     /// # Errors
     /// [`Unsupported::Sent`] where two are on one device, or they are stored in different ways; as
@@ -273,7 +274,7 @@ impl Planner<'_> {
         })
     }
 
-    /// How a pool stores its numbers.
+    /// The element type of a pool.
     fn pool_type(&self, pool: BufferId) -> Result<PoolType, Unsupported> {
         let buffer = self.buffer(pool)?;
         if buffer.dtype != DType::F8E4M3 {
@@ -295,7 +296,7 @@ impl Planner<'_> {
         self.edges.edges().is_immutable(self.placed, self.task, buffer)
     }
 
-    /// What the codes of a pool are multiplied by, as records have it.
+    /// The factor of a pool's codes, as records hold it.
     ///
     /// # Errors
     /// If there is none that a device has.
@@ -354,25 +355,24 @@ impl Planner<'_> {
         })
     }
 
-    /// Where the stages of a stream lie.
+    /// The placement of a stream's stages.
     pub fn deal(&self, stream: usize) -> Deal {
         self.streams.get(stream).map_or(Deal::IN_ORDER, |stream| stream.deal)
     }
 
-    /// Where a stream begins among the packed weights, in tiles of 512 bytes.
+    /// The start of a stream in the packed weights, in tiles of 512 bytes.
     pub fn start(&self, stream: usize) -> u32 {
         self.streams.get(stream).map_or(0, |stream| stream.start as u32)
     }
 
-    /// Where the packets of queries, of the newest token's keys and of its values lie, as records
-    /// have it, and how many generations of them a step has; `None`: the task that is planned hands
-    /// on none.
+    /// The operands of the flagged words for queries and for the current token's keys and values,
+    /// and their generations per step. `None`: the planned task hands over none.
     pub fn newest(&self) -> Option<([u32; 3], u32)> {
         (self.edges.token_generation(self.task) > 0).then(|| (self.places.newest(), self.edges.token_period()))
     }
 
-    /// Where the merge of partial sums lies, and its arrivals or the packets of parts
-    /// ([`Planner::merges_packets`]), as records have it.
+    /// The operands of the merge of partial sums, and of its arrival counters or the flagged words
+    /// of parts ([`Planner::merges_packets`]).
     ///
     /// # Errors
     /// If there is no such merge.
@@ -385,8 +385,8 @@ impl Planner<'_> {
         self.edges.splits_are_flagged()
     }
 
-    /// What the task that is planned reads instead of the activations that it multiplies: the form,
-    /// and where terms and sums of squares begin, as records have it.
+    /// The split activations that the planned task reads in place of its input: the form, and the
+    /// operands of the terms and of the sums of squares.
     ///
     /// # Errors
     /// As [`Planner::operand`].
@@ -395,9 +395,10 @@ impl Planner<'_> {
         self.edges.split_read(self.task).map(of).transpose()
     }
 
-    /// What it stores of the activations that it writes: the form, the type of the norm's weight;
-    /// and where terms, sums of squares and that weight begin, as records have it, or the table of
-    /// an order and that weight after it.
+    /// The split activations that the planned task stores: the form and the type of the norm
+    /// weight; and the operands of terms, sums of squares and that weight.
+    ///
+    /// With an act-order, the third operand is its table, followed by the weight.
     ///
     /// # Errors
     /// As [`Planner::operand`], [`Planner::float`] and [`Planner::order`].

@@ -75,11 +75,11 @@ pub struct DeviceMachine {
     pub(super) plan: Plan,
     pub(super) cells: CellRoles,
     pub(super) limits: CellLimits,
-    /// What rows ask for; empty where the program does not sample.
+    /// The sampling requests of the rows; empty if the program does not sample.
     pub(super) requests: Vec<Request>,
-    /// Which slot each row has; empty where nothing is kept of requests.
+    /// The slot of each row; empty if no state is kept per request.
     pub(super) slots: Vec<RequestSlot>,
-    /// What each device has; the first has what the host reads.
+    /// The part on each device; the host reads from the first.
     parts: Vec<DevicePart>,
     kv: DeviceKv,
     status: Mapped<u32>,
@@ -91,7 +91,7 @@ pub struct DeviceMachine {
     lost: bool,
 }
 
-/// What a machine is assembled from, besides its program and plan.
+/// The resources of a machine, besides its program and plan.
 #[derive(Clone, Copy)]
 pub(super) struct MachineResources<'a> {
     /// The devices, as many as the program is for.
@@ -106,7 +106,7 @@ pub(super) struct MachineResources<'a> {
     pub kv: Option<&'a DeviceKv>,
 }
 
-/// How long a step may take before the host ends the launch, unless it is told otherwise.
+/// The default time that a step may take before the host ends the launch.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl DeviceMachine {
@@ -458,7 +458,7 @@ impl DeviceMachine {
         std::mem::forget((self.parts.clone(), self.kv.clone(), self.status.clone()));
     }
 
-    /// What the kernel reported.
+    /// Decodes the error that the kernel reported.
     fn failure(&self, code: u32) -> Result<LaunchError, DeviceError> {
         let word = |at: u32| self.status.load(at as usize);
         let block = word(status::BLOCK)?;
@@ -564,7 +564,7 @@ impl DeviceMachine {
         Ok(self.first().stream.read(&self.place(name, asked, dtype)?)?)
     }
 
-    /// Where an output lies.
+    /// The memory of an output buffer.
     fn place<T: bytemuck::Pod>(&self, name: &str, asked: &'static str, dtype: DType) -> Result<Buffer<T>, LaunchError> {
         let missing = || AccessError::Missing { name: name.to_owned() };
         let buffer = self.placed.buffer_named(name).ok_or_else(missing)?;

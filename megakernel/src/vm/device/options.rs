@@ -1,4 +1,4 @@
-//! How the generated kernel is cut: warps, ring, polls.
+//! The shape of the generated kernel: warps, ring, polls.
 
 use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_kernels::gemv::linear::Early;
@@ -180,7 +180,8 @@ impl DeviceOptions {
         self.hold.min(8)
     }
 
-    /// When linear tasks signal whose results are packets, if before these are stored.
+    /// The point at which linear tasks signal if their results are flagged words; `None` if they
+    /// signal after the stores.
     pub(crate) fn early(self) -> Option<Early> {
         self.early.then_some(Early::Products)
     }
@@ -193,7 +194,7 @@ impl DeviceOptions {
         }
     }
 
-    /// How registers are shared out, if the team takes over the producer's.
+    /// The distribution of registers, if the consumer warps take over the producer's.
     pub(super) fn registers(self) -> Option<Registers> {
         let groups = self.warps / 4;
         if !self.take_registers || groups == 0 || !self.warps.is_multiple_of(4) {

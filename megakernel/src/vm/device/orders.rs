@@ -21,17 +21,16 @@ pub struct OrderTable {
     pub weights: Vec<BufferId>,
     /// The weight of the norm that activations are multiplied with on their way, if there is one.
     pub norm: Option<BufferId>,
-    /// What it says.
+    /// The reordering that it holds.
     pub reordering: Reordering,
     /// Shape of a strip of their stream.
     pub strip: Strip,
-    /// Where it begins in the plain weights, bytes.
+    /// Its start in the plain weights, in bytes.
     pub start: u64,
 }
 
 impl OrderTable {
-    /// Where the weights of a norm begin after the indexes of `k` columns, bytes: at a multiple of
-    /// 16.
+    /// The offset of a norm's weights after the indexes of `k` columns, in bytes: a multiple of 16.
     pub(super) const fn weight_at(k: u32) -> u32 {
         (4 * k).next_multiple_of(16)
     }
@@ -93,8 +92,8 @@ impl Planner<'_> {
         Ok(self.has_order(weights)? || strip.is_halved())
     }
 
-    /// Where the table lies by which activations come in the order of these weights, which is the
-    /// same for all of them, as records have it; of a norm its weights after it.
+    /// The operand of the act-order table by which activations of these weights are reordered. All
+    /// these weights share one order. The weights of a norm follow it.
     ///
     /// # Errors
     /// If there is none that a device has.

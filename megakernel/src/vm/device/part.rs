@@ -1,5 +1,5 @@
-//! What a machine has on one device: a stream, the kernel, memory; of several devices each has its
-//! own.
+//! The part of a machine on one device: a stream, the kernel, memory. Every device of a machine has
+//! its own part.
 
 use half::bf16;
 use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Kernel, Mapped, Stream};
@@ -16,7 +16,7 @@ use crate::vm::{Lengths, LoadError, MAX_ENDS};
 /// A device's part of a machine. Clones share everything.
 #[derive(Clone)]
 pub(super) struct DevicePart {
-    /// Which of the program's devices it is.
+    /// The number of the device in the program.
     pub number: usize,
     pub device: Device,
     pub stream: Stream,
@@ -24,7 +24,7 @@ pub(super) struct DevicePart {
     pub memory: PartMemory,
 }
 
-/// What lies on the device.
+/// The memory of the part.
 #[derive(Clone)]
 pub(super) struct PartMemory {
     pub prepacked: Buffer<bf16>,
@@ -41,7 +41,7 @@ pub(super) struct PartMemory {
     pub trace: Option<Buffer<u64>>,
 }
 
-/// What is there before a part is made.
+/// The resources from which a part is made.
 #[derive(Clone, Copy)]
 pub(super) struct Given<'a> {
     pub placed: &'a Placed,

@@ -1,4 +1,4 @@
-//! Where buffers lie in device memory.
+//! The layout of buffers in device memory.
 
 use crate::edges::ChosenEdges;
 use crate::edges::Merge;
@@ -125,20 +125,21 @@ impl Places {
         }
     }
 
-    /// Where the merge of partial sums lies, and its arrivals or the packets of parts, in the same
-    /// strips.
+    /// The operands of the merge of partial sums, and of its arrival counters or the flagged words
+    /// of parts, in units of 16 bytes.
     pub(super) fn merged(&self, acc: BufferId) -> Result<[u32; 2], Unsupported> {
         let found = self.merged.iter().find(|(buffer, _)| *buffer == acc);
         let [out, arrivals] = found.map_or([u64::MAX; 2], |(_, places)| *places);
         Ok([Places::strips(acc, out)?, Places::strips(acc, arrivals)?])
     }
 
-    /// Where the packets of the newest token lie, in the same strips: queries, keys, values.
+    /// The operands of the current token's flagged words, in units of 16 bytes: queries, keys,
+    /// values.
     pub(super) fn newest(&self) -> [u32; 3] {
         self.newest.map(|offset| (offset / 16) as u32)
     }
 
-    /// Where the terms of activations lie, and the sums of squares, in the same strips.
+    /// The operands of split activations and of their sums of squares, in units of 16 bytes.
     pub(super) fn scaled(&self, stream: BufferId) -> Result<[u32; 2], Unsupported> {
         let found = self.scaled.iter().find(|(buffer, _)| *buffer == stream);
         let [terms, squares] = found.map_or([u64::MAX; 2], |(_, places)| *places);

@@ -41,13 +41,13 @@ pub struct Plan {
     pub tables: Vec<u8>,
     /// The weights that are streamed, and in which order.
     pub streams: Vec<Stream>,
-    /// Where their stages lie: records say which.
+    /// The stage placements; each record names one.
     pub deals: Vec<Deal>,
     /// Bytes of the largest device's packed weights.
     pub packed_bytes: u64,
-    /// How tasks hand results to each other.
+    /// The edges between tasks, with transports and layouts.
     pub edges: ChosenEdges,
-    /// Where everything else lies.
+    /// The layout of all other buffers.
     pub places: Places,
     /// Tables of rotations: frequencies, factor, positions, and where they begin in the plain
     /// weights, bytes.
@@ -77,7 +77,7 @@ pub struct Plan {
     pub parts: bool,
     /// Whether some tasks look for their activations without waiting for signals.
     pub looks_at_once: bool,
-    /// What of the program's lengths a launch is told: the code does not depend on them.
+    /// The lengths that a launch takes as parameters: the code does not depend on them.
     pub lengths: Lengths,
     /// The cells that a launch of many steps feeds back, or why it feeds none.
     pub feedback: Result<Feedback, NoFeedback>,
@@ -86,9 +86,9 @@ pub struct Plan {
 /// Positions and page tables, the same for all tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellsPlan {
-    /// Where the positions begin in the state, in units of 16 bytes.
+    /// The offset of the positions in the state, in units of 16 bytes.
     pub position: u32,
-    /// Where the page tables begin in the state, in units of 16 bytes.
+    /// The offset of the page tables in the state, in units of 16 bytes.
     pub table: u32,
     /// Rows.
     pub rows: u32,
@@ -119,7 +119,7 @@ pub struct Feedback {
     pub position: u64,
     /// The next token of every row.
     pub next_token: u64,
-    /// What every row asks for, where the program samples.
+    /// The sampling requests, if the program samples.
     pub request: Option<u64>,
 }
 
@@ -160,7 +160,7 @@ impl Plan {
         if opcode.holds_stages().is_some() { self.options.hold() } else { 0 }
     }
 
-    /// What of stages is held, of any task.
+    /// The form of register prefetch that covers all tasks; `None` if no task uses it.
     pub(super) fn held_forms(&self) -> Option<HeldForm> {
         self.opcodes.iter().filter_map(|opcode| opcode.holds_stages()).reduce(HeldForm::or)
     }

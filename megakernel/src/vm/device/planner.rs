@@ -45,7 +45,7 @@ pub struct Planner<'p> {
     pub(super) by_rows: HashMap<(usize, Rows), usize>,
     /// The device of the task that is planned.
     pub(super) device: usize,
-    /// That task.
+    /// The task that is planned.
     pub(super) task: TaskId,
     pub(super) rotations: Vec<RotationTable>,
     pub(super) orders: Vec<OrderTable>,
@@ -243,7 +243,7 @@ impl<'p> Planner<'p> {
     }
 }
 
-/// Where the rows of the batch end.
+/// One past the last row of the batch.
 fn rows(placed: &Placed) -> u32 {
     placed.tasks.iter().map(|task| task.op.device().map_or(1, |op| op.rows().hi as u32)).max().unwrap_or(1)
 }

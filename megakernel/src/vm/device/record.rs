@@ -1,4 +1,5 @@
-//! What the kernel reads of a task. Host and device take the offsets of fields from the same types.
+//! The record of a task, as the kernel reads it. Host and device take the offsets of fields from
+//! the same types.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -16,11 +17,11 @@ use bytemuck::{Pod, Zeroable};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct TaskRecord {
-    /// What to do: an index into the plan's opcodes.
+    /// An index into the plan's opcodes.
     pub opcode: u32,
     /// The task, by its id in the program, for reports.
     pub task: u32,
-    /// Where the stream of its weights begins among the packed ones, in tiles of 512 bytes.
+    /// The start of the stream of its weights in the packed weights, in tiles of 512 bytes.
     pub weights: u32,
     /// Its first stage in the stream.
     pub first: u32,
@@ -38,16 +39,16 @@ pub struct TaskRecord {
     /// `PART`, how many stages of each strip come, where not all do; with the next, `PHASES`, how
     /// many of each come before the next group; with the next, `PAIRS`, strips come two a stage.
     pub group: u16,
-    /// Where the stream's stages lie: which of the plan's deals.
+    /// The stage placement of the stream, as an index into the plan's placements.
     pub deal: u16,
-    /// Where its first wait lies in the block's part of the tables, in words: who waits, and who
-    /// signals, has looked nothing up before.
+    /// The offset of its first wait in the block's part of the tables, in words, so that a wait or
+    /// signal needs no lookup.
     pub waits: u32,
-    /// How many.
+    /// The number of waits.
     pub wait_count: u32,
-    /// Where its first signal lies there.
+    /// The offset of its first signal in the same part.
     pub signals: u32,
-    /// How many.
+    /// The number of signals.
     pub signal_count: u32,
     /// The generation of the activations that are read.
     pub input: u32,
@@ -67,7 +68,7 @@ pub struct TaskRecord {
 // device signal that one.
 /// Counters that a signal can name on several devices.
 pub(super) const SIGNAL_COUNTERS: u32 = 1 << SIGNAL_DEVICE;
-/// Where the device's bits begin.
+/// The first of the device's bits.
 pub(super) const SIGNAL_DEVICE: u32 = 24;
 /// The bit that says that tasks of another device signal the counter, too.
 pub(super) const SIGNAL_ACROSS: u32 = 1 << 31;
@@ -107,13 +108,13 @@ pub(super) const SECTIONS: u32 = 4;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct BlockRecord {
-    /// Where its part begins.
+    /// The offset of its part.
     pub start: u32,
     /// Its bytes: tasks, then waits, then signals; or sections of these.
     pub bytes: u32,
     /// Tasks.
     pub tasks: u32,
-    /// What the words of its part and the fields above add up to, modulo 2^32: a block that finds
+    /// The sum of the words of its part and the fields above, modulo 2^32: a block that computes
     /// another sum does not run.
     pub sum: u32,
 }

@@ -1,4 +1,4 @@
-//! What machines of one model share on a device: streamed weights, and KV pools.
+//! The memory that machines of one model share on a device: streamed weights and KV pools.
 //!
 //! A prompt is fed by a program of many rows, tokens are decoded by one of few: two machines, one
 //! copy of the weights and one of the pools.

@@ -2,7 +2,7 @@
 
 /// The host sets it to 1 to end the launch.
 pub(super) const ABORT: u32 = 0;
-/// What went wrong; 0: nothing.
+/// The error code; 0: no error.
 pub(super) const CODE: u32 = 1;
 /// The block that reports.
 pub(super) const BLOCK: u32 = 2;
@@ -16,7 +16,7 @@ pub(super) const WANTED: u32 = 5;
 pub(super) const SEEN: u32 = 6;
 /// Steps whose tokens the host may read.
 pub(super) const STEPS: u32 = 7;
-/// Where the tokens begin, `[steps, rows]`.
+/// The first word of the tokens, `[steps, rows]`.
 pub(super) const TOKENS: u32 = 16;
 
 /// A task waited too long.

@@ -1,4 +1,4 @@
-//! How operands are stored, where that is constant in the code.
+//! The storage of operands, as far as it is constant in the code.
 
 use tilewright_kernels::gemv::linear::ScaledForm;
 use tilewright_kernels::kv::{PoolType, SplitPages};
@@ -25,7 +25,7 @@ pub struct ScaledCode {
 /// A table of cosines and sines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RotationRows {
-    /// Where it begins in the plain weights, in units of 16 bytes.
+    /// Its start in the plain weights, in units of 16 bytes.
     pub table: u32,
     /// Half the dimensions of a head.
     pub half: u32,
@@ -36,16 +36,16 @@ pub struct RotationRows {
 /// ([`Lengths`](crate::vm::Lengths)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KvPools {
-    /// How they store their numbers.
+    /// Their element type.
     pub of: PoolType,
     /// Tokens of a page.
     pub page_tokens: u32,
     /// Dimensions of a head.
     pub dim: u32,
-    /// Where the positions begin in the state, in units of 16 bytes.
+    /// The offset of the positions in the state, in units of 16 bytes.
     pub position: u32,
-    /// Where the page tables begin in the state, in units of 16 bytes.
+    /// The offset of the page tables in the state, in units of 16 bytes.
     pub table: u32,
-    /// How many pages a split has.
+    /// The number of pages in a split.
     pub split_pages: SplitPages,
 }

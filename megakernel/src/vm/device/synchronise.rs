@@ -1,4 +1,4 @@
-//! Whether the device's signals and waits keep the order that the validator proved.
+//! Checks whether the device's signals and waits keep the order that the validator proved.
 //!
 //! The validator's order says which task is done before which starts, and the device keeps that
 //! order in time: a task that polls packets starts when all that it waits for has stored them. An

@@ -10,7 +10,7 @@ use crate::program::{CounterId, Task, TaskId, Wait};
 use crate::validate::Placed;
 use crate::vm::Unsupported;
 
-/// Which weights are read as they are.
+/// The weights that are read unpacked, by buffer.
 pub(super) fn plain_weights(placed: &Placed) -> Vec<bool> {
     let mut plain = vec![false; placed.buffers.len()];
     let accesses = placed.tasks.iter().flat_map(|task| task.op.accesses());
@@ -84,7 +84,7 @@ fn longest(blocks: &[Vec<Vec<u8>>]) -> usize {
     blocks.iter().flatten().map(Vec::len).max().unwrap_or(0)
 }
 
-/// What sections are written from.
+/// The inputs from which sections are written.
 struct Writer<'p> {
     placed: &'p Placed,
     records: &'p mut [TaskRecord],
@@ -142,12 +142,12 @@ impl Writer<'_> {
     }
 }
 
-/// What a task waits for on the device: nothing, where it looks at once.
+/// The waits of a task on the device: none if it polls without waiting for signals.
 fn waits<'p>(task: &'p Task, at_once: &[bool]) -> &'p [Wait] {
     if at_once[task.id.index()] { &[] } else { &task.waits }
 }
 
-/// Which devices signal a counter and which wait for it, a bit for each.
+/// The devices that signal a counter and those that wait for it, as bit masks by counter.
 struct Reach {
     signalled: Vec<u32>,
     waited: Vec<u32>,

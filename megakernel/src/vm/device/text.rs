@@ -17,12 +17,13 @@ pub(super) const LEN: u32 = 0;
 pub(super) const LEFT: u32 = 1;
 /// Most tokens that are proposed.
 pub(super) const MOST: u32 = 2;
-/// Where a text begins that is chosen whatever the rows would choose, in tokens; 0: there is none.
+/// The start of a scripted text, in tokens, which is chosen regardless of the rows' results; 0:
+/// none.
 pub(super) const SCRIPT: u32 = 3;
 /// The first token.
 pub(super) const TEXT: u32 = 4;
 
-/// What stands for the token of a row whose proposed token was not chosen.
+/// The marker for a row whose proposed token was rejected.
 pub(super) const REJECTED: u32 = u32::MAX - 1;
 
 /// Words of a text of the longest sequence of a plan, and of as many tokens that are known.
@@ -40,7 +41,7 @@ pub struct Text<'a> {
     pub tokens: &'a [u32],
     /// Its pages.
     pub pages: &'a [i32],
-    /// What the next token is chosen by, where the program samples.
+    /// The sampling request for the next token, if the program samples.
     pub request: Option<Request>,
     /// Tokens that end it.
     pub ends: &'a [u32],

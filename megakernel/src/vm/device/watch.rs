@@ -8,10 +8,9 @@ use tilewright_codegen::device::{DeviceError, Mapped, Stream};
 use super::status;
 use crate::vm::AbortHandle;
 
-/// How long a launch that was told to end may take to end, unless the host has less patience with a
-/// step.
+/// The time that an aborted launch may take to end, unless the timeout of a step is shorter.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long the host looks without a pause: a token of a large model.
+/// The time that the host polls without a pause: about a token of a large model.
 const EAGER: Duration = Duration::from_millis(20);
 
 /// Takes the tokens of a launch as they come; `Break` ends the launch.
@@ -23,13 +22,13 @@ pub(super) struct Watch<'w> {
     pub streams: &'w [&'w Stream],
     pub status: &'w Mapped<u32>,
     pub abort: &'w AbortHandle,
-    /// How long a step may take.
+    /// The timeout of a step.
     pub patience: Duration,
     /// Rows of the batch.
     pub rows: usize,
 }
 
-/// How a launch ended.
+/// The way in which a launch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// By itself: see the status words.
@@ -38,7 +37,7 @@ pub(super) enum Ended {
     Enough { steps: u32 },
     /// The host asked for the end, since no step ended for too long.
     Hung,
-    /// It did not end.
+    /// The launch did not end.
     Never,
 }
 

@@ -17,7 +17,7 @@ use crate::weights::Weights;
 /// A model's weights row by row on one device, or on several that reach each other's memory, each
 /// its shard.
 pub struct PeerWeights {
-    /// One for each device.
+    /// The weights of each device.
     all: Vec<GraphWeights>,
 }
 
@@ -45,12 +45,12 @@ impl PeerWeights {
         PeerWeights { all: first.into_iter().chain(all).collect() }
     }
 
-    /// As [`GraphWeights::share`], on every device.
+    /// Shares packed weights on every device, as [`GraphWeights::share`] does.
     pub fn share(&mut self, weights: &DeviceWeights) {
         self.all.iter_mut().enumerate().for_each(|(device, graphs)| graphs.share_of(weights, device));
     }
 
-    /// As [`GraphWeights::tune`] and [`GraphWeights::tune_products`], on every device.
+    /// Tunes every device, as [`GraphWeights::tune`] and [`GraphWeights::tune_products`] do.
     pub fn tune(&mut self, attention: Option<GraphTuning>, products: &[ProductTuning]) {
         for graphs in &mut self.all {
             graphs.tune(attention);
@@ -58,12 +58,12 @@ impl PeerWeights {
         }
     }
 
-    /// As [`GraphWeights::set_exchange`], on every device.
+    /// Sets the exchange on every device, as [`GraphWeights::set_exchange`] does.
     pub fn set_exchange(&mut self, exchange: Exchange) {
         self.all.iter_mut().for_each(|graphs| graphs.set_exchange(exchange));
     }
 
-    /// As [`GraphWeights::plan`], of the first device.
+    /// The plan of the first device, as [`GraphWeights::plan`] makes it.
     ///
     /// # Errors
     /// If no launches compute the step, or there is no device.

@@ -1,5 +1,5 @@
-//! What several devices exchange between launches, where they meet: parts of sums, and logits for
-//! the one that chooses.
+//! The exchange between devices at barriers between launches: partial sums, and logits for the
+//! device that samples.
 
 use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::exchange::{MEET_WORDS, PartsShape, ResidualAdd, SumNormShape, meet, sum_parts, sum_rms_norm};
@@ -27,7 +27,7 @@ impl GraphPlanner<'_> {
         self.program.devices as u32
     }
 
-    /// Where this device stores its part of a sum of that shape; `out` stands for it.
+    /// The memory in which this device stores its part of a sum of that shape; `out` names it.
     pub(crate) fn part(&mut self, out: BufferId, shape: [u32; 2], float: Float) -> LaunchMemory {
         self.part_in(Scratch::Part, out, shape, float)
     }
@@ -192,7 +192,7 @@ impl GraphPlanner<'_> {
         Ok(())
     }
 
-    /// Where a part lies.
+    /// The scratch memory of a part.
     fn part_of(&self, own: BufferId) -> Result<Scratch, Unsupported> {
         match self.heads.get(&own).map(|heads| heads.scratch) {
             Some(part @ (Scratch::Part | Scratch::OtherPart)) => Ok(part),

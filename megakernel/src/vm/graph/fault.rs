@@ -33,7 +33,7 @@ impl GraphFault {
         }
     }
 
-    /// What a device launches of these.
+    /// The launches that remain of these on a device with the fault.
     pub(super) fn left(self, plan: &GraphPlan, device: usize, launches: &[Launch]) -> Vec<Launch> {
         let mut meetings = 0..;
         let numbered = launches.iter().map(|launch| match plan.is_meeting(launch) {

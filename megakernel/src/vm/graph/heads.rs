@@ -17,7 +17,7 @@ use crate::program::{BufferId, BufferKind};
 use crate::vm::Unsupported;
 use crate::vm::resident::pool_fits;
 
-/// Where heads go.
+/// The destination of heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeadsOut {
     /// To the queries, which this buffer of the program stands for.
@@ -89,7 +89,7 @@ impl GraphPlanner<'_> {
         self.heads.insert(buffer, heads);
     }
 
-    /// Where the heads lie that a buffer stands for.
+    /// The heads that a buffer names.
     pub(crate) fn heads_of(&self, buffer: BufferId) -> Result<RowHeads, Unsupported> {
         let missing = Unsupported::Launch { what: "heads that no level before left as this one reads them" };
         self.heads.get(&buffer).copied().ok_or(missing)
@@ -104,7 +104,7 @@ impl GraphPlanner<'_> {
         Ok(extents)
     }
 
-    /// How a pool stores its numbers.
+    /// The element type of a pool.
     pub(crate) fn pool_type(&self, pool: BufferId) -> Result<PoolType, Unsupported> {
         match (self.buffer(pool).dtype, self.arch) {
             (DType::BF16, _) => Ok(PoolType::Float(Float::Bf16)),

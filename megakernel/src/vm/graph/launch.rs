@@ -11,7 +11,7 @@ use crate::program::BufferId;
 pub enum Scratch {
     /// The residual stream, f32 `[rows, hidden]`.
     Residual,
-    /// What a product adds to it, bf16 `[rows, hidden]`.
+    /// The summand that a product adds to it, bf16 `[rows, hidden]`.
     Added,
     /// Its norm, bf16 `[rows, hidden]`; beside [`Scratch::Squares`] without the factor of a row.
     Normed,
@@ -25,7 +25,7 @@ pub enum Scratch {
     Attended,
     /// Activations of the MLP, bf16 `[rows, intermediate]`.
     Gated,
-    /// What this device has of a sum of all devices: bf16 `[rows, hidden]`, of the embedding f32.
+    /// This device's part of an all-reduce: bf16 `[rows, hidden]`; f32 for the embedding.
     Part,
     /// The place of every other sum, since peers may still read the previous one.
     OtherPart,
@@ -36,13 +36,13 @@ pub enum Scratch {
     SplitSums,
     /// Their maxima and sums of weights, f32 `[rows, kv_heads, splits, group, 2]`.
     SplitStats,
-    /// How many of them are done, u32 `[rows, kv_heads]`: zeros between launches.
+    /// The number of finished splits, u32 `[rows, kv_heads]`: zeros between launches.
     SplitsDone,
     /// The norm of rows whose tokens the device chooses, bf16 `[choices, hidden]`.
     Wanted,
     /// Logits of rows that are chosen for, f32 `[choices, vocab]`.
     WantedLogits,
-    /// How many meetings each device has come to, and how long one waits for another, u32
+    /// The number of barriers that each device has reached, and the timeout of a wait, u32
     /// [`MEET_WORDS`](tilewright_kernels::exchange::MEET_WORDS).
     Meetings,
     /// Logits of all devices' parts of the vocabulary, f32 `[choices, vocab]`: on the device that
@@ -80,11 +80,11 @@ pub enum LaunchMemory {
     /// Matrices row by row, one below the other: a number of
     /// [`GraphPlan::matrices`](super::GraphPlan::matrices).
     Matrix(usize),
-    /// That number of elements of the packed weights, from the first on.
+    /// A range of elements of the packed weights.
     Packed {
         /// The first.
         first: u64,
-        /// How many.
+        /// The number of elements.
         len: u64,
     },
     /// The codes of a quantised matrix, as [`Widen`](tilewright_kernels::quant::Widen) reads them.
@@ -117,9 +117,9 @@ pub enum LaunchMemory {
     Positions,
     /// Rows whose tokens the device chooses; below 0: none.
     WantedRows,
-    /// What it chose.
+    /// The chosen tokens.
     Chosen,
-    /// What it chooses by.
+    /// The sampling requests.
     Requests,
     /// Tokens that end rows.
     Ends,
@@ -147,9 +147,9 @@ pub enum LaunchArg {
 pub enum LaunchGrid {
     /// A fixed number of blocks.
     Blocks(u32),
-    /// That number for each sequence of the step that has several rows.
+    /// A number of blocks for each sequence of the step that has several rows.
     PerSequence(u32),
-    /// That number if some row at the step's beginning is a sequence of its own.
+    /// A number of blocks if some row at the step's beginning is a sequence of its own.
     WithRows(u32),
     /// A number by two axes for each row at the step's beginning that is a sequence of its own.
     PerRow([u32; 2]),
@@ -181,9 +181,9 @@ pub struct Launch {
 pub struct AllReduce {
     /// The number of the launch that follows.
     pub before: usize,
-    /// What each device has.
+    /// The summand of each device.
     pub from: Scratch,
-    /// Where the sum goes.
+    /// The destination of the sum.
     pub to: Scratch,
     /// Elements.
     pub elements: u64,

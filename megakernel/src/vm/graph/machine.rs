@@ -50,7 +50,7 @@ pub(super) struct Counts {
     several: usize,
 }
 
-/// What follows the layers of a step.
+/// The work that follows the layers of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StepTail {
     /// The rows whose logits or tokens are asked for.
@@ -369,7 +369,7 @@ impl GraphMachine {
         self.memory.cells.get(buffers.first()?).cloned().map(AnyBuffer::I32)
     }
 
-    /// What a launch names.
+    /// The memory that a launch argument names.
     fn memory(&self, memory: LaunchMemory, logits: Option<(usize, &Buffer<f32>)>) -> Result<AnyBuffer, DeviceError> {
         let absent = DeviceError::Range { start: 0, end: 0, len: 0 };
         match (memory, logits) {
@@ -393,7 +393,7 @@ impl Counts {
     /// No attention.
     pub(super) const NONE: Counts = Counts { alone: 0, several: 0 };
 
-    /// Those of a step of at most this number of rows.
+    /// The counts of a step of at most `rows` rows, padded to powers of two.
     fn of(sequences: &Sequences, rows: usize) -> Counts {
         let padded = |count: usize| if count == 0 { 0 } else { count.next_power_of_two().min(rows) };
         Counts { alone: padded(sequences.alone.len()), several: padded(sequences.count()) }
@@ -415,7 +415,7 @@ impl Counts {
     }
 }
 
-/// What each piece of work took, by the events before it and after it.
+/// The time of each piece of work, from the events before and after it.
 pub(super) fn between(work: Vec<(String, Work)>, events: &[Event]) -> Result<Vec<(String, Duration)>, DeviceError> {
     work.into_iter().zip(events.windows(2)).map(|((name, _), pair)| Ok((name, pair[1].since(&pair[0])?))).collect()
 }

@@ -1,5 +1,4 @@
-//! What the host knows of meetings: how long a device waits in one, who did not come, and what an
-//! error comes from.
+//! The host's side of device barriers: the timeout, the missing device, and the cause of an error.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +10,16 @@ use super::machine::GraphMachine;
 use super::peers::GraphPeers;
 use crate::vm::LaunchError;
 
-/// How long a device waits for another, unless it is told otherwise.
+/// The default time that a device waits for another.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Polls on a simulated device, which take no time of the host's: about 16,000.
 const SIMULATED: Duration = Duration::from_millis(10);
 /// Polls of a device in three microseconds, by estimate.
 const POLLS: u128 = 5;
-/// What the host waits beyond that for the devices' ends.
+/// The additional time that the host waits for the devices to end.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long devices like this wait for each other.
+/// The barrier timeout for devices of this kind.
 pub(super) fn patience(machine: &GraphMachine) -> Duration {
     if machine.is_simulated() { SIMULATED } else { PATIENCE }
 }
@@ -73,9 +72,11 @@ impl GraphPeers {
         Ok(())
     }
 
-    /// What an error of a step that was queued comes from. A device that is lost outranks what its
-    /// peers report, which waited for it; where none is lost, meetings begin anew, since devices
-    /// may have come to other numbers of them.
+    /// The cause of an error of a queued step. A lost device outranks the reports of peers that
+    /// waited for it.
+    ///
+    /// If no device is lost, the barrier counters are reset, since devices may have reached
+    /// different barriers.
     pub(super) fn judged(&self, error: LaunchError) -> LaunchError {
         let devices = self.machines.len();
         let begun = Instant::now();

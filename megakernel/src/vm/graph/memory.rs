@@ -1,5 +1,5 @@
-//! What lies on the device: matrices and kernels that machines of one model share, and each
-//! machine's own activations and cells.
+//! The memory on the device: matrices and kernels that machines of one model share, and each
+//! machine's own activations and step inputs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl GraphWeights {
         }
     }
 
-    /// What lies packed on the device.
+    /// The packed weights on the device.
     pub(super) fn packed(&self) -> Option<&Packed> {
         self.packed.as_ref().map(|(packed, _)| packed)
     }
@@ -281,7 +281,7 @@ impl GraphWeights {
     }
 }
 
-/// What is in a matrix, whatever its buffers' numbers in a program.
+/// The contents of a matrix, independent of its buffers' ids in a program.
 fn key_of(program: &Program, parts: &[BufferId]) -> Vec<program::Buffer> {
     let of = |part: &BufferId| program::Buffer { id: BufferId(0), ..program.buffers[part.index()].clone() };
     parts.iter().map(of).collect()
@@ -312,7 +312,7 @@ fn matrices(
     Ok(keys.iter().filter_map(find).collect())
 }
 
-/// What the launches of a machine read and write.
+/// The memory that the launches of a machine read and write.
 pub(super) struct GraphMemory {
     matrices: Vec<Buffer<bf16>>,
     codes: HashMap<BufferId, Codes>,

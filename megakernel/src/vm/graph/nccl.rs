@@ -13,16 +13,16 @@ use super::machine::{Counts, GraphMachine};
 use super::peers::GraphPeers;
 use crate::vm::LaunchError;
 
-/// What devices add up by.
+/// The all-reduce of several devices by NCCL.
 pub(super) struct NcclSums {
     /// NCCL; nothing on simulated devices.
     nccl: Option<Collective>,
-    /// Whether it was given up: it is opened anew before the next step.
+    /// Whether the communicator was aborted; the next step opens a new one.
     given_up: AtomicBool,
 }
 
 impl NcclSums {
-    /// Those of machines whose plans have such sums.
+    /// The all-reduce of these machines; `None` if their plans have none.
     pub(super) fn of(machines: &[GraphMachine]) -> Result<Option<NcclSums>, DeviceError> {
         match machines.iter().any(|machine| !machine.plan().all_reduces.is_empty()) {
             true => Ok(Some(NcclSums { nccl: open(machines)?, given_up: AtomicBool::new(false) })),
@@ -127,7 +127,7 @@ impl GraphPeers {
         LaunchError::Absent { device, devices, waiting, patience: self.patience }
     }
 
-    /// What simulated devices find where one does not come.
+    /// The error of simulated devices if one of them does not reach a sum.
     pub(super) fn absent_one(&self, device: usize) -> LaunchError {
         let done: Vec<bool> = (0..self.machines.len()).map(|at| at == device).collect();
         self.absent(&done, done.iter().position(|done| !done).unwrap_or(0))

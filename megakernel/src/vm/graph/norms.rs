@@ -32,13 +32,13 @@ pub(crate) enum NormActivations {
     Norm(NormOf),
 }
 
-/// What the residual stream is still to become.
+/// A pending update of the residual stream.
 pub(super) enum Pending {
     /// `residual` and the result of the last product, which the norm that comes next adds.
     Added { residual: BufferId, out: BufferId },
     /// `residual` and the parts of all devices, which the norm that comes next adds.
     Parts { residual: BufferId, out: BufferId, part: Scratch },
-    /// What a launch stores that may begin the norm that comes next.
+    /// The output of a launch that may begin the norm that follows.
     Begun { out: BufferId, launch: Begun },
 }
 
@@ -70,8 +70,8 @@ impl Pending {
 }
 
 impl GraphPlanner<'_> {
-    /// What the last product left is added to `residual`, which makes `out`: by the norm that comes
-    /// next.
+    /// Defers the addition of the last product to `residual`, which gives `out`, to the norm that
+    /// follows.
     pub(super) fn add(&mut self, residual: BufferId, out: BufferId) -> Result<(), Unsupported> {
         self.pend(residual, Pending::Added { residual, out })
     }

@@ -32,20 +32,20 @@ use crate::vm::{AbortHandle, LaunchError, LoadError, StepCells, Unsupported};
 /// [patience](GraphPeers::set_patience), and so is one that is lost. Unless one is lost, the next
 /// step runs as if nothing had happened.
 pub struct GraphPeers {
-    /// One for each device, two at least.
+    /// The machine of each device, two or more.
     pub(super) machines: Vec<GraphMachine>,
     /// Each device's launches.
     graphs: BTreeMap<PeerPart, Vec<Graph>>,
-    /// What devices add up by, where that is not the library's own.
+    /// The all-reduce by NCCL, if sums use it.
     pub(super) sums: Option<NcclSums>,
     abort: AbortHandle,
-    /// How long a device waits for another in a meeting.
+    /// The timeout of a device barrier.
     pub(super) patience: Duration,
-    /// What is wrong with every step, for tests.
+    /// A fault injected into every step, for tests.
     fault: Option<GraphFault>,
 }
 
-/// What is queued at a time.
+/// The part of a step that is queued at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PeerPart {
     /// A step, by what attention is launched for.
@@ -152,7 +152,7 @@ impl GraphPeers {
         self.abort = handle.clone();
     }
 
-    /// As [`GraphMachine::attend_together`].
+    /// Enables joint attention on every device, as [`GraphMachine::attend_together`] does.
     pub fn attend_together(&mut self) {
         self.machines.iter_mut().for_each(GraphMachine::attend_together);
     }

@@ -41,7 +41,7 @@ pub struct GraphPlan {
     /// The kernel by which devices meet: after its launch all launches of all devices have ended
     /// that come before their meeting of that number. None of one device.
     pub meet: Option<usize>,
-    /// What follows, for rows whose logits are asked for.
+    /// The launches that follow for rows whose logits are requested.
     pub logits: Option<LogitsPlan>,
     /// The device's choice of tokens, where the program ends in one.
     pub choice: Option<ChoicePlan>,
@@ -85,8 +85,8 @@ pub struct ChoicePlan {
     pub sampled: bool,
     /// The launches of a choice for rows that are named; of several devices the first chooses.
     pub launches: Vec<Launch>,
-    /// Those of a choice for the first rows in their order, and what makes its tokens the next
-    /// step's.
+    /// The launches of a choice for the first rows in order, which also feed its tokens to the next
+    /// step.
     pub fed: Vec<Launch>,
 }
 

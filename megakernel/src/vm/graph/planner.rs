@@ -1,4 +1,4 @@
-//! What the rows of ops ask while a program becomes launches: activations, norms, products.
+//! Queries of ops while a program is lowered to launches: activations, norms, products.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -47,12 +47,12 @@ pub struct GraphPlanner<'p> {
     pub(crate) multiprocessors: u32,
     pub(super) plan: GraphPlan,
     scratch: BTreeMap<Scratch, u64>,
-    /// Where the activations lie that a buffer stands for.
+    /// The activations that each buffer names.
     pub(super) heads: HashMap<BufferId, RowHeads>,
     pub(super) pending: Option<Pending>,
-    /// How devices add up their parts.
+    /// The method by which devices add up their parts.
     pub(super) exchange: Exchange,
-    /// Where the parts lie that were read last by all devices with no meeting after.
+    /// The parts that all devices read last, with no barrier since.
     pub(super) last_part: Option<Scratch>,
     /// Whether of the residual stream's rows each device has its share alone.
     pub(super) shared_rows: bool,

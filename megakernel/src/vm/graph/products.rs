@@ -27,14 +27,14 @@ const MOST_BLOCKS: u32 = 2;
 /// Elements that a row of packed weights has a multiple of, where nothing lies after it.
 const WHOLE: u32 = 32;
 
-/// What a product multiplies.
+/// The operands of a product.
 pub(crate) struct ProductInput<'a> {
     pub a: NormActivations,
     /// Weights below each other, with their biases.
     pub layers: &'a [(BufferId, Option<BufferId>)],
-    /// What their rows are.
+    /// The meaning of their rows.
     pub results: WeightRows,
-    /// What results go through.
+    /// The functions applied to results.
     pub functions: ResultFunctions,
     pub to: Scratch,
 }
@@ -53,7 +53,7 @@ pub(super) struct Multiply<'a> {
     pub a: LaunchMemory,
     pub layers: &'a [(BufferId, Option<BufferId>)],
     pub results: WeightRows,
-    /// What results go through.
+    /// The functions applied to results.
     pub functions: ResultFunctions,
     pub to: LaunchMemory,
     /// Whether results are f32, else bf16.

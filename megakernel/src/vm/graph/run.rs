@@ -127,7 +127,7 @@ impl GraphMachine {
         }
     }
 
-    /// How many rows are chosen for at a time.
+    /// The number of rows that are sampled at a time.
     pub(super) fn check_choice(&self, rows: &[usize], draws: &[Request]) -> Result<usize, LaunchError> {
         let Some(choice) = &self.plan.choice else { return Err(NoFeedback::Choices { found: 0 }.into()) };
         let count = self.plan.rows as usize;

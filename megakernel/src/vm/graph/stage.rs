@@ -35,7 +35,7 @@ impl GraphPlanner<'_> {
         Ok(())
     }
 
-    /// What is still to be added to a residual stream that another stage goes on with is added.
+    /// Completes the pending addition to a residual stream that another stage continues with.
     pub(super) fn leave(&mut self) -> Result<(), Unsupported> {
         self.settle();
         let out = match self.pending {
@@ -78,7 +78,7 @@ impl GraphMachine {
         self.hidden(name, BufferKind::Input, "sets input buffers only")
     }
 
-    /// Where the output lies that another stage goes on with, until the next step.
+    /// The memory of the output that another stage continues with, valid until the next step.
     ///
     /// # Errors
     /// If there is no such output.

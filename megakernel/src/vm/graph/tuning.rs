@@ -102,7 +102,7 @@ pub struct GraphOptions<'p> {
     pub exchange: Exchange,
 }
 
-/// Where a setting lies.
+/// Selects the field of a setting.
 type SettingOf = fn(&mut hopper::HopperTuning) -> &mut u32;
 
 /// Settings of one product of packed weights in place of those that
@@ -148,7 +148,7 @@ impl ProductTuning {
         Some(())
     }
 
-    /// What is chosen, with these settings in its place.
+    /// The tuning with these settings applied.
     pub fn applied(&self, mut tuning: hopper::HopperTuning) -> hopper::HopperTuning {
         for &(of, value) in &self.settings {
             *of(&mut tuning) = value;

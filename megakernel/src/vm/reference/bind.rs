@@ -12,7 +12,7 @@ use crate::vm::BindError;
 use crate::vm::binding::{quantized, weight};
 use crate::weights::{WeightTensor, Weights};
 
-/// Where a buffer's elements are.
+/// The storage of a buffer's elements.
 #[derive(Debug)]
 pub(super) enum BoundSlot {
     /// In the weights.

@@ -1,4 +1,4 @@
-//! What the reference machine gives to a task: the elements of the regions that it declares. An
+//! The memory that the reference back end gives to a task: the elements of its declared regions. An
 //! op's oracle computes on it.
 
 use std::sync::atomic::AtomicU32;
@@ -63,8 +63,7 @@ pub struct Context<'a> {
     pub(super) slots: &'a [BoundSlot],
     pub(super) memory: &'a [AtomicU32],
     pub(super) pools: &'a [AtomicWords<'a>],
-    /// What becomes of the numbers that products multiply, beside weights, keys and values; `None`:
-    /// they stay as they are.
+    /// The conversion of product operands other than weights, keys and values; `None`: unchanged.
     pub(super) operands: Option<fn(f32) -> f32>,
     /// The task that asks.
     pub(super) task: Option<&'a Task>,
@@ -315,7 +314,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Whether the task's regions have the elements `start..end` of a buffer.
+    /// Checks that the task's regions contain the elements `start..end` of a buffer.
     fn declared(&self, access: Access, buffer: BufferId, start: usize, end: usize) -> Done {
         let (Some(task), Some(declared)) = (self.task, self.program.buffers.get(buffer.index())) else { return Ok(()) };
         let regions = match access {
@@ -335,8 +334,8 @@ impl Context<'_> {
     }
 }
 
-/// Where the run of elements that begins at `start` leaves a box of a buffer; `start` where it is
-/// not in the box.
+/// The end of the run of elements of `region` that begins at `start`; `start` if that element is
+/// not in the region.
 fn within(region: &Region, shape: &[usize], start: usize) -> usize {
     let spans = region.spans();
     if spans.len() != shape.len() || shape.contains(&0) {

@@ -32,14 +32,14 @@ pub(super) fn poison(words: &[AtomicU32]) {
 #[derive(Clone, Copy)]
 pub(super) struct AtomicWords<'a> {
     words: &'a [AtomicU32],
-    /// Where the array starts, in elements from the first word.
+    /// The start of the array, in elements from the first word.
     base: usize,
     len: usize,
     dtype: DType,
     scale: f32,
 }
 
-/// What e4m3 codes are worth.
+/// The values of the e4m3 codes.
 static E4M3: LazyLock<Vec<f32>> = LazyLock::new(|| Code::E4m3.values());
 
 impl<'a> AtomicWords<'a> {
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What was written is read, converted; its neighbours keep their values.
+        /// Reads return written values, converted; neighbouring elements keep their values.
         #[test]
         fn writes_exactly_what_it_says(base in 0usize..5, len in 1usize..20, start in 0usize..20, count in 0usize..20, which in 0usize..4) {
             let dtype = [DType::F32, DType::F16, DType::BF16, DType::F8E4M3][which];

@@ -25,9 +25,8 @@ use crate::program::{CounterId, Program, SmId, Task, TaskId, Wait};
 
 /// A worker whose queues are empty: idle at every count.
 const FINISHED: usize = usize::MAX;
-/// How long a worker that finds nothing keeps looking before it gives its core to others: about as
-/// long as the last tasks of a level differ. On a busy machine, who gives its core away gets it
-/// back milliseconds later.
+/// The time that an idle worker spins before it yields its core: about the spread of the last tasks
+/// of a level. On a busy machine, a yielded core comes back only milliseconds later.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// A step that cannot go on: no task at the head of a queue can ever run.
@@ -52,7 +51,7 @@ pub struct Stuck {
     pub sm: SmId,
     /// The first counter that keeps it.
     pub counter: CounterId,
-    /// That counter's name.
+    /// Its name.
     pub counter_name: String,
     /// The value it waits for.
     pub wanted: u32,
@@ -82,14 +81,14 @@ impl fmt::Display for Deadlock {
     }
 }
 
-/// How a walk ended before its end.
+/// The reason why a walk stopped early.
 pub(super) enum Stop {
     Fault { task: TaskId, sm: SmId, fault: TaskFault },
     Panic { task: TaskId, sm: SmId, message: String },
     Deadlock,
 }
 
-/// One step under way, shared by all workers.
+/// A step in progress, shared by all workers.
 pub(super) struct StepWalk<'a> {
     on: Context<'a>,
     queues: &'a [Vec<TaskId>],
@@ -253,7 +252,7 @@ impl<'a> StepWalk<'a> {
     }
 }
 
-/// What a look at all queues of a worker found.
+/// The result of one pass over a worker's queues.
 enum Look {
     Ran,
     Blocked,

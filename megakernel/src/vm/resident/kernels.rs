@@ -27,14 +27,14 @@ struct KernelSlot {
     compiled: Mutex<Option<(Kernel, Compilation)>>,
 }
 
-/// When a kernel was compiled.
+/// The compilation time of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compilation {
     /// The kernel's name.
     pub name: String,
-    /// When the driver began.
+    /// The start of the driver's compilation.
     pub began: Instant,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
 }
 
@@ -95,7 +95,7 @@ impl DeviceKernels {
     }
 }
 
-/// What a thread that panicked left is whole.
+/// Locks a mutex and ignores poisoning: a thread that panicked leaves the data consistent.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! What stays on a device between runs: weights, KV pools, compiled kernels; of all machines that run a
-//! model there, whichever back end they are of.
+//! Memory that stays on a device between runs: weights, KV pools, compiled kernels. All machines
+//! that run a model there share it, whichever back end they belong to.
 //!
 //! | file | what it holds |
 //! |---|---|

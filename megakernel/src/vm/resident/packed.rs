@@ -1,5 +1,5 @@
-//! What lies where among packed weights: for products that read it beside the machines that stream
-//! it.
+//! The layout of packed weights, for products that read them alongside the machines that stream
+//! them.
 
 use tilewright_kernels::gemv::Strip;
 
@@ -16,7 +16,7 @@ pub struct Packed {
 /// Packed strips that lie one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::vm) struct PackedStrips {
-    /// Where they begin, elements.
+    /// Their start, in elements.
     pub first: u64,
     /// Elements.
     pub len: u64,
@@ -36,8 +36,8 @@ impl Packed {
         self.streams.iter().all(|stream| stream.deal.is_in_order())
     }
 
-    /// Where the streams of these rows of a program's weights lie, one after the other, each in its
-    /// order. None: they are not packed, or lie elsewhere.
+    /// Finds the streams of these rows of a program's weights if they are contiguous, each in its
+    /// order. `None` if they are not packed, or not contiguous.
     pub(in crate::vm) fn find(&self, program: &Program, rows: &[Rows]) -> Option<PackedStrips> {
         let mut found: Option<(PackedStrips, u64)> = None;
         for rows in rows {

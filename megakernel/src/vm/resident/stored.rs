@@ -176,7 +176,7 @@ pub struct RotationTable {
     pub positions: usize,
     /// Half the dimensions of a head.
     pub half: usize,
-    /// Where it begins in the plain weights, bytes.
+    /// Its start in the plain weights, in bytes.
     pub start: u64,
 }
 

@@ -20,7 +20,7 @@ use crate::weights::WeightTensor;
 /// Bytes of a B tile, in which places among packed weights are counted.
 pub(in crate::vm) const TILE_BYTES: u64 = 512;
 
-/// Whose rows a stream has.
+/// The rows of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Rows {
     /// Rows of one matrix, eight by eight.
@@ -45,7 +45,7 @@ pub enum Rows {
 /// A run of strips of the packed weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// Whose rows.
+    /// Its rows.
     pub rows: Rows,
     /// Shape of a strip.
     pub strip: Strip,
@@ -53,9 +53,9 @@ pub struct Stream {
     pub features: usize,
     /// The device whose packed weights have it.
     pub device: usize,
-    /// Where it begins there, in tiles of 512 bytes.
+    /// Its start in that memory, in tiles of 512 bytes.
     pub start: u64,
-    /// Where its stages lie.
+    /// The placement of its stages.
     pub deal: Deal,
 }
 

@@ -14,14 +14,14 @@ use crate::vm::{MAX_ENDS, NO_TOKEN};
 /// Steps between two looks at whether the host wants the end.
 const LISTEN: u32 = 4;
 
-/// What a launch feeds after a step.
+/// The tokens that a launch feeds to its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::vm::device) enum Feeds {
     /// Nothing: the host sets the cells of every step.
     Nothing = 0,
     /// The token that each row chose.
     Choices = 1,
-    /// One sequence's tokens: the last that was chosen, and what may follow it.
+    /// The tokens of one sequence: the last chosen token, and proposals of the tokens that follow.
     Proposals = 2,
 }
 

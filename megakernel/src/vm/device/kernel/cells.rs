@@ -107,7 +107,7 @@ impl<'k> StepCells<'k> {
         PageTable { cells: StepScalars::Global(self.global(table)), width: self.width, near }
     }
 
-    /// Which tokens of the step come through the ring.
+    /// The tokens of the step that are streamed through the ring.
     pub fn streamed(self, stage: TokenStage) -> Option<Streamed<'k>> {
         let (plan, kept) = self.kept?;
         Some(Streamed { stage, immutable_prefix: StepScalars::Shared(prefix_cells(plan, kept)) })

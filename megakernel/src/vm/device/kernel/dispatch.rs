@@ -91,7 +91,7 @@ impl<'k> Call<'k, '_> {
         LinearScratch { beyond: self.context.plan.has_halves().then(|| self.beyond()), ..self.context.scratch }
     }
 
-    /// Where it is said that this task's activations are beyond what an f16 holds.
+    /// The status words that report f16 overflow of this task's activations.
     fn beyond(self) -> Beyond<'k> {
         let word = |at: u32| self.context.sync.status(at);
         let code = word(status::CODE);
@@ -180,8 +180,8 @@ impl<'k> Call<'k, '_> {
         Scaled { form, terms, squares }
     }
 
-    /// Where terms are stored; the third field has the weight of a norm, or the table of an
-    /// act-order.
+    /// The destination of split activations. The third field locates the weight of a norm, or the
+    /// act-order table.
     pub fn scaled_output(self, field: usize, code: ScaledCode) -> ScaledOutput<'k> {
         let form = code.form;
         let third = field + 2 * size_of::<u32>();

@@ -74,7 +74,7 @@ struct MemorySpaces<'k> {
     peers: Option<Peers<'k>>,
 }
 
-/// What every part of the kernel works with.
+/// The state that all parts of the kernel share.
 #[derive(Clone, Copy)]
 struct KernelContext<'k, 'p> {
     k: &'k Builder,
@@ -86,11 +86,11 @@ struct KernelContext<'k, 'p> {
     team: ConsumerWarps<'k>,
     scratch: LinearScratch<'k>,
     cells: StepCells<'k>,
-    /// Where times go, if they are wanted.
+    /// The destination of trace timestamps, if they are recorded.
     trace: Option<Trace<'k>>,
     /// Steps of this launch.
     steps: Val<'k, u32>,
-    /// What the kernel itself feeds ([`Feeds`]).
+    /// The feedback mode of the launch ([`Feeds`]).
     advance: Val<'k, u32>,
     /// The tokens that end each row.
     ends: Ptr<'k, Global, i32>,

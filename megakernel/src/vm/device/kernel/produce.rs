@@ -66,7 +66,7 @@ pub(super) struct Feed<'k, 'p> {
     pub context: KernelContext<'k, 'p>,
     producer: RingProducer<'k>,
     how: Bulk<'k>,
-    /// How it watches the team while it waits.
+    /// Watches the consumer warps while the producer waits.
     pub watch: Option<ProducerWatch<'k>>,
     /// Whether the team does not go on.
     pub stopped: Var<'k, bool>,
@@ -103,8 +103,7 @@ impl<'k> Feed<'k, '_> {
         k.when(!self.stopped.get(), || k.for_(both, all, one));
     }
 
-    /// Where the stage lies that comes at a place of a task's, counted in stages from the start of
-    /// the stream.
+    /// The memory index of the task's stage number `place`, in stages from the start of the stream.
     fn place(&self, task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
         let k = self.context.k;
         let deals = &self.context.plan.deals;
@@ -152,7 +151,8 @@ impl<'k> Feed<'k, '_> {
     }
 }
 
-/// Which stage comes at a place of a task's, counted from its first.
+/// The index of the task's stage number `place` in the order in which the task takes its stages,
+/// counted from its first stage.
 fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>, plan: &Plan) -> Val<'k, u32> {
     let k = place.builder();
     let at = place.builder().var(place);

@@ -32,8 +32,8 @@ const PLACE_BITS: u32 = 24;
 pub(super) struct Proposals<'k> {
     /// Numbers, and after them the tokens: see [`text`](crate::vm::device::text).
     words: Ptr<'k, Global, i32>,
-    /// What this block found of the step: of each row its choice, its token and its position, then
-    /// what was decided.
+    /// Results of the step in shared memory: each row's choice, token and position, followed by the
+    /// decision.
     found: Ptr<'k, Shared, i32>,
     /// The best run of each warp.
     best: Ptr<'k, Shared, u32>,
@@ -43,7 +43,7 @@ pub(super) struct Proposals<'k> {
 const ROWS: u32 = 16;
 /// Tokens that were accepted.
 const ACCEPTED: u32 = 3 * ROWS;
-/// Whether the sequence goes on.
+/// The index of the flag that says whether the sequence continues.
 const GOES_ON: u32 = ACCEPTED + 1;
 
 impl<'k> Proposals<'k> {

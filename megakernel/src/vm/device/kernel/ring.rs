@@ -29,8 +29,8 @@ pub(super) fn ring<'k>(k: &'k Builder, plan: &Plan) -> Unready<ring::Ring<'k, Ri
     ring::Ring::pieces(k, (StageTile::new(words),), shape)
 }
 
-/// How far the team has come: stages in flight are more for the task that it is at than for those
-/// that it has not come to.
+/// The progress of the consumer warps. More stages may be in flight for the current task than for
+/// later tasks.
 #[derive(Clone, Copy)]
 pub(super) struct Progress<'k> {
     /// The task, counted over the launch from 1; where somebody watches, 0 between two, and
@@ -45,7 +45,7 @@ pub(super) struct Progress<'k> {
 }
 
 impl<'k> Progress<'k> {
-    /// What stands for a task after the last of a launch.
+    /// The task number after the last task of a launch.
     pub const OVER: u32 = u32::MAX;
 
     pub fn new(k: &'k Builder, plan: &Plan) -> Progress<'k> {

@@ -21,8 +21,8 @@ pub(super) struct Sections<'k> {
     slots: Ptr<'k, Shared, u32>,
     /// The tables of all blocks.
     tables: Ptr<'k, Global, u8>,
-    /// Where this block's begin there, and how many of a step; those that are in shared memory, and
-    /// that the ring's producer has done with.
+    /// The offset of this block's sections in the tables, and the sections per step; then the
+    /// sections that are in shared memory, and those that the ring's producer has finished.
     start: Ptr<'k, Shared, u32>,
     of_step: Ptr<'k, Shared, u32>,
     there: Ptr<'k, Shared, u32>,
@@ -67,19 +67,19 @@ impl<'k> Sections<'k> {
         Section { sections: self, number, index, begins: (index % SECTION_TASKS).eq(0) }
     }
 
-    /// Where a section lies in the block's part of the tables, in words.
+    /// The offset of a section in the block's part of the tables, in words.
     pub fn place(self, section: Val<'k, u32>) -> Val<'k, u32> {
         section * self.words
     }
 
-    /// Where a section of that number lies.
+    /// The shared-memory slot of the section with that number.
     fn slot(self, number: Val<'k, u32>) -> Ptr<'k, Shared, u32> {
         self.slots.at(self.place(number % SECTIONS))
     }
 }
 
 impl<'k> Section<'k> {
-    /// Where its records lie, and after them waits and signals.
+    /// The section's records, followed by its waits and signals.
     pub fn records(self) -> Ptr<'k, Shared, u32> {
         self.sections.slot(self.number)
     }

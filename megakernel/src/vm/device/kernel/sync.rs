@@ -26,14 +26,14 @@ pub(in crate::vm::device) const OWN_COUNTERS: u32 = 3;
 const FINISHED: u32 = 0;
 /// Steps that may begin.
 pub(in crate::vm::device) const BEGUN: u32 = 1;
-/// Whether to stop.
+/// The flag that stops the launch.
 pub(in crate::vm::device) const HALT: u32 = 2;
 /// Words between counters: a line of L2 each, so that polls of one do not delay signals of another.
 pub(in crate::vm::device) const PITCH: u32 = 32;
 /// Polls between two loads of the halt word.
 const LISTEN: u32 = 64;
 
-/// How the threads of a block, and the blocks, know of each other.
+/// Synchronisation among the threads of a block, and among blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Sync<'k> {
     k: &'k Builder,
@@ -71,7 +71,7 @@ impl<'k> Sync<'k> {
         if self.peers.is_some() { Scope::Sys } else { Scope::Gpu }
     }
 
-    /// One of the machine's own counters, on every device.
+    /// The addresses of one of the machine's own counters, on every device.
     fn everywhere(self, index: u32) -> Vec<Ptr<'k, Global, u32>> {
         let own = |counters: Ptr<'k, Global, u32>| counters.at((self.own + index) * PITCH);
         self.peers.map_or_else(|| vec![self.own(index)], |peers| peers.counters().map(own).collect())

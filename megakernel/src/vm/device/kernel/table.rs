@@ -20,7 +20,7 @@ pub(super) struct Table<'k> {
     record: u32,
     /// Most bytes that are copied before the first task.
     most: u32,
-    /// What the words add up to, written by [`Table::add_up`].
+    /// The checksum of the words, written by [`Table::add_up`].
     sum: Ptr<'k, Shared, u32>,
     /// The sections that they come by, if they do.
     pub sections: Option<Sections<'k>>,
@@ -176,7 +176,7 @@ impl<'k> TaskView<'k> {
         self.at.at_byte((offset_of!(TaskRecord, fields) + field) as u32).load()
     }
 
-    /// Where the operand of a field begins in its space.
+    /// The address in `space` of the operand that a field names.
     pub(super) fn operand(self, space: Ptr<'k, Global, u8>, field: usize) -> Ptr<'k, Global, u8> {
         space.at(self.value(field).mul_wide(16u32))
     }

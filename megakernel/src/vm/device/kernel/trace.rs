@@ -9,7 +9,7 @@ use crate::vm::device::Plan;
 /// computed, published; and how long the producer found no room for its weights.
 pub(in crate::vm::device) const TIMES: u32 = 6;
 
-/// Where times go, u64 `[blocks, tasks, 6]`.
+/// The destination of trace timestamps, u64 `[blocks, tasks, 6]`.
 #[derive(Clone, Copy)]
 pub(super) struct Trace<'k> {
     k: &'k Builder,

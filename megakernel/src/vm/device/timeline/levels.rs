@@ -1,4 +1,4 @@
-//! Where the time of a step goes, by kind of level.
+//! The breakdown of a step's time by kind of level.
 
 use std::fmt;
 
@@ -21,7 +21,8 @@ pub struct LevelTimes {
     pub compute: f64,
     /// Until it is published.
     pub publish: f64,
-    /// How long there was no room in the ring for its weights: the block's memory idles meanwhile.
+    /// The time during which the ring had no room for its weights; the block's memory idles
+    /// meanwhile.
     pub full: f64,
     /// From the last task of the level before to the last of this: levels add up to the step.
     pub length: f64,

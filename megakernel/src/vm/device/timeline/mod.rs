@@ -17,7 +17,7 @@ use crate::validate::Placed;
 
 pub use levels::{LevelTable, LevelTimes};
 
-/// When a task did what, in nanoseconds of the device's clock.
+/// The timestamps of a task, in nanoseconds of the device's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskTimes {
     /// The task.
@@ -26,15 +26,15 @@ pub struct TaskTimes {
     pub block: usize,
     /// The team came to it.
     pub begun: u64,
-    /// What it waits for was there.
+    /// Its waits were satisfied.
     pub waited: u64,
     /// Its activations were there, for tasks that load some.
     pub loaded: Option<u64>,
-    /// It was computed.
+    /// Its result was computed.
     pub computed: u64,
-    /// It was published.
+    /// Its result was published.
     pub published: u64,
-    /// How long, in nanoseconds, there was no room in the ring for its weights.
+    /// The time in nanoseconds during which the ring had no room for its weights.
     pub full: u64,
 }
 
