@@ -30,7 +30,7 @@ impl From<InputError> for io::Error {
     }
 }
 
-/// How long to wait for a program that opens a FIFO for writing.
+/// The time to wait for a program that opens a FIFO for writing.
 const FIFO_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The text of a file, a pipe or a device. The limit holds while reading: no more than `limit`

@@ -27,7 +27,7 @@ pub enum ShippedError {
     /// No list has that name.
     #[error("there is no kernel `{found}`; there are {known}")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         found: String,
         /// The names there are.
         known: String,
@@ -39,7 +39,7 @@ pub enum ShippedError {
         kernel: String,
         /// The target.
         arch: Arch,
-        /// Where there is what it needs.
+        /// The targets that have it.
         needs: &'static str,
     },
 }

@@ -16,7 +16,8 @@ use tempfile::{Builder, TempDir};
 const PREFIX: &str = ".tilewright-";
 const SUFFIX: &str = ".tmp";
 
-/// How often a name is tried anew after another process swept it between its creation and its lock.
+/// The number of attempts to find a name after another process swept it between its creation and
+/// its lock.
 const ATTEMPTS: usize = 16;
 
 /// The folder that a path lies in.
@@ -85,7 +86,7 @@ pub(crate) fn folder(parent: &Path) -> io::Result<StagedFolder> {
 }
 
 impl StagedFolder {
-    /// Where the folder is until it is published.
+    /// The path of the folder until it is published.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }

@@ -1,4 +1,4 @@
-//! What a property test of a layout or a kernel draws from and compares with. Requires the feature
+//! Generators and oracles for property tests of layouts and kernels. Requires the feature
 //! `testing`.
 //!
 //! | module | what it holds |

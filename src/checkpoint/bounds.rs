@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::checkpoint::TokenizerError;
 
-/// How many times longer a text may become: SentencePiece's marks make it three times as long.
+/// The largest factor by which a text may grow. SentencePiece's marks make it three times as long.
 const MAX_GROWTH: u64 = 4096;
 
 /// Most steps of all parts together. Published tokenizers have some dozens.
@@ -146,7 +146,7 @@ fn check_tables(part: &Value) -> Result<(), TokenizerError> {
     }
 }
 
-/// How many times longer a part makes a text at most, by bytes.
+/// The largest factor by which a part lengthens a text, in bytes.
 fn growth(part: &Value) -> u64 {
     if let Some(steps) = steps(part) {
         return steps.iter().map(growth).fold(1, u64::saturating_mul);

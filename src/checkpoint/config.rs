@@ -17,7 +17,7 @@ use super::files;
 use super::json;
 use super::quant::{self, QuantPlan};
 
-/// What `config.json` says.
+/// The contents of `config.json`.
 ///
 /// ```
 /// use tilewright::checkpoint::ModelConfig;
@@ -33,7 +33,7 @@ pub struct ModelConfig {
     pub spec: ModelSpec,
     /// The tokens that end a sequence; `generation_config.json` may say otherwise.
     pub eos_ids: Vec<u32>,
-    /// Which modules are quantised, where `quantization_config` says so.
+    /// The quantised modules, if `quantization_config` names any.
     pub quantization: Option<QuantPlan>,
 }
 

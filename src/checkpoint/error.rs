@@ -19,15 +19,15 @@ pub enum CheckpointError {
     NotAFolder {
         /// The path that was given.
         path: PathBuf,
-        /// What to give instead.
+        /// The correct argument.
         hint: Hint,
     },
     /// A file that every checkpoint has is not there.
     #[error("file {} does not exist; {hint}", path.display())]
     Missing {
-        /// Where it was looked for.
+        /// The path.
         path: PathBuf,
-        /// What else the folder has.
+        /// Related contents of the folder.
         hint: Hint,
     },
     /// A link leads to nothing.
@@ -38,7 +38,7 @@ pub enum CheckpointError {
     Dangling {
         /// The link.
         path: PathBuf,
-        /// Where it leads.
+        /// The target of the link.
         target: PathBuf,
     },
     /// A large file was not downloaded; git keeps its address in its place.
@@ -74,7 +74,7 @@ pub enum CheckpointError {
     NoWeights {
         /// The folder.
         path: PathBuf,
-        /// What else the folder has.
+        /// Related contents of the folder.
         hint: Hint,
     },
     /// A path leads to something else than a file.
@@ -88,7 +88,7 @@ pub enum CheckpointError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file is not JSON.
@@ -96,7 +96,7 @@ pub enum CheckpointError {
     Json {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The defect and its position.
         source: serde_json::Error,
     },
     /// A configuration is not understood.
@@ -112,7 +112,7 @@ pub enum CheckpointError {
     Header {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         source: HeaderError,
     },
     /// The index of a checkpoint in several files is wrong.
@@ -139,7 +139,7 @@ pub enum CheckpointError {
     Prefix {
         /// The folder.
         path: PathBuf,
-        /// What stands before the names.
+        /// The prefix of the names.
         prefix: String,
     },
     /// The tokenizer is broken or does not belong to the model.
@@ -147,7 +147,7 @@ pub enum CheckpointError {
     Tokenizer {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         source: TokenizerError,
     },
 }
@@ -158,7 +158,7 @@ pub enum CheckpointError {
 pub struct Faults<T>(pub(super) Vec<T>);
 
 impl<T> Faults<T> {
-    /// How many faults are printed.
+    /// The number of faults that are printed.
     const SHOWN: usize = 5;
 
     /// Each fault.
@@ -182,14 +182,14 @@ impl<T: fmt::Display> fmt::Display for Faults<T> {
 
 impl<T: fmt::Display + fmt::Debug> std::error::Error for Faults<T> {}
 
-/// One thing in an index that is wrong.
+/// A defect of an index.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexFault {
     /// The file holds something else than an object.
     #[error("file holds {value}; it must be a JSON object")]
     NotAnObject {
-        /// What it holds.
+        /// The value that it holds.
         value: String,
     },
     /// A key that an index does not have.
@@ -201,7 +201,7 @@ pub enum IndexFault {
     /// The map is missing or not an object of names.
     #[error("weight_map holds {value}; it must be an object from tensor names to file names")]
     WeightMap {
-        /// What it holds.
+        /// The value that it holds.
         value: String,
     },
     /// A file name that leads out of the folder.
@@ -248,7 +248,7 @@ pub enum IndexFault {
     },
 }
 
-/// One tensor that is not as the model needs it.
+/// A tensor that does not match the model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorFault {
@@ -337,7 +337,7 @@ pub enum TokenizerError {
     /// The tokenizer's own code stopped.
     #[error("file makes the tokenizer stop with: {message}; it is inconsistent")]
     Stopped {
-        /// What the code said.
+        /// The message of the panic.
         message: String,
     },
     /// A token has an id beyond the embedding.
@@ -355,7 +355,7 @@ pub enum TokenizerError {
     SharedId {
         /// The id.
         id: u32,
-        /// One token.
+        /// The first token.
         first: String,
         /// The other.
         second: String,
@@ -382,7 +382,7 @@ pub enum TokenizerError {
         file: &'static str,
         /// The id that the file gives.
         listed: u32,
-        /// What `tokenizer.json` has instead.
+        /// The entry in `tokenizer.json`.
         found: TokenMismatch,
     },
     /// A table of a normalizer is said to be longer than it is.
@@ -400,7 +400,7 @@ pub enum TokenizerError {
     Growth {
         /// The part: normalizer or decoder.
         part: &'static str,
-        /// How many times.
+        /// The factor.
         growth: u64,
         /// The most that is allowed.
         limit: u64,
@@ -408,9 +408,9 @@ pub enum TokenizerError {
     /// A part is larger than any tokenizer needs.
     #[error("file has {found} {what}; at most {limit} are read")]
     Large {
-        /// What there is too much of.
+        /// The kind of items.
         what: &'static str,
-        /// How much there is.
+        /// The number of items.
         found: usize,
         /// The most that is read.
         limit: usize,
@@ -436,15 +436,15 @@ pub enum TokenizerError {
     Encode {
         /// Bytes of the text.
         bytes: usize,
-        /// What the tokenizer says.
+        /// The error of the tokenizer.
         source: tokenizers::Error,
     },
     /// Ids cannot be decoded.
     #[error("{count} token ids cannot be decoded: {source}")]
     Decode {
-        /// How many ids.
+        /// The number of ids.
         count: usize,
-        /// What the tokenizer says.
+        /// The error of the tokenizer.
         source: tokenizers::Error,
     },
     /// The text of a stream is not the beginning of the text of all its ids.
@@ -457,7 +457,7 @@ pub enum TokenizerError {
     },
 }
 
-/// What `tokenizer.json` has for a token and its id in another file.
+/// The conflict between `tokenizer.json` and another file about a token and its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenMismatch {
     /// The token has another id.

@@ -1,5 +1,5 @@
-//! What can be wrong with a configuration. The kinds, with all that they say, are the ones of
-//! [`tilewright_graph::models`], which reads it.
+//! Errors of a configuration. The kinds are those of [`tilewright_graph::models`], which reads the
+//! configuration.
 
 use super::error::Faults;
 
@@ -9,10 +9,10 @@ pub use tilewright_graph::models::KeyFault as ConfigFault;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It is not JSON.
+    /// The text is not JSON.
     #[error("configuration is not valid JSON: {0}")]
     Json(#[source] serde_json::Error),
-    /// It is not understood.
+    /// The configuration has unsupported or inconsistent keys.
     #[error("configuration cannot be used: {0}")]
     Faults(#[source] Faults<ConfigFault>),
 }

@@ -11,8 +11,8 @@ use super::json;
 use tilewright_graph::models::keys::Keys;
 use tilewright_graph::models::quote;
 
-/// What a `generation_config.json` wants of every choice of a token, greedy or not. Each has the
-/// meaning that it has in transformers.
+/// Settings of `generation_config.json` that apply to every sampled token, greedy or not. Each has
+/// the same meaning as in transformers.
 ///
 /// ```
 /// use tilewright::checkpoint::GenerationSettings;
@@ -21,8 +21,8 @@ use tilewright_graph::models::quote;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationSettings {
-    /// What positive logits of tokens that were there are divided by, and negative ones multiplied;
-    /// above 0.
+    /// The divisor of positive logits of tokens that occurred before, and the factor of negative
+    /// ones; above 0.
     pub repetition_penalty: Option<f32>,
     /// Length of n-grams that may not repeat; 0: all may.
     pub no_repeat_ngram_size: usize,
@@ -56,16 +56,16 @@ impl GenerationSettings {
     }
 }
 
-/// What a `generation_config.json` says.
+/// The contents of `generation_config.json`.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Generation {
     /// The ids that end a sequence, where the file states them (as a number or a list).
     pub eos_ids: Option<Vec<u32>>,
-    /// What is wanted of every choice.
+    /// The settings for every sampled token.
     pub settings: GenerationSettings,
     /// The keys of these that there are: a text for each.
     pub set: Vec<String>,
-    /// What is not done: a text for each key.
+    /// Keys that are not applied: a text for each.
     pub left_out: Vec<String>,
     /// Whether the file sets the end of a sequence to null.
     pub null_end: bool,
@@ -137,8 +137,7 @@ fn changes_nothing(value: &Value, neutral: Option<f64>) -> bool {
 }
 
 impl Generation {
-    /// What the user should know of a file whose model ends sequences with `eos_ids`, one line
-    /// each.
+    /// Notes for the user on a file whose model ends sequences with `eos_ids`, one line each.
     pub fn notes(&self, eos_ids: &[u32]) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.set.is_empty() {

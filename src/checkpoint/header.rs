@@ -14,13 +14,13 @@ use tilewright_layout::DType;
 use super::json;
 use tilewright_graph::models::quote;
 
-/// One tensor of a file.
+/// A tensor of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TensorEntry {
     pub name: String,
     pub dtype: DType,
     pub shape: Vec<usize>,
-    /// Where its bytes lie, from the start of the file.
+    /// The range of its bytes, from the start of the file.
     pub range: Range<usize>,
 }
 
@@ -56,13 +56,13 @@ pub enum HeaderError {
     /// The header is JSON, but not an object.
     #[error("header is {value}; it must be a JSON object")]
     NotAnObject {
-        /// What it is.
+        /// The value.
         value: String,
     },
     /// The free text is not text.
     #[error("__metadata__ holds {value}; it must be an object of strings")]
     Metadata {
-        /// What it is.
+        /// The value.
         value: String,
     },
     /// A field of a tensor is missing or of the wrong type.
@@ -74,7 +74,7 @@ pub enum HeaderError {
         field: &'static str,
         /// Its value.
         value: String,
-        /// What it must be.
+        /// The expected value.
         expected: &'static str,
     },
     /// A field that the format does not have.
@@ -98,9 +98,9 @@ pub enum HeaderError {
     Reversed {
         /// The tensor.
         tensor: String,
-        /// Where it begins, from the start of the data.
+        /// Its start, from the start of the data.
         begin: usize,
-        /// Where it ends.
+        /// Its end.
         end: usize,
     },
     /// A tensor passes the end of the file.
@@ -108,7 +108,7 @@ pub enum HeaderError {
     PastEnd {
         /// The tensor.
         tensor: String,
-        /// Where it ends.
+        /// Its end.
         end: usize,
         /// Bytes of data in the file.
         len: usize,
@@ -142,11 +142,11 @@ pub enum HeaderError {
     Overlap {
         /// The later tensor.
         tensor: String,
-        /// Where it begins.
+        /// Its start.
         begin: usize,
         /// The tensor before it.
         other: String,
-        /// Where that one ends.
+        /// The end of that tensor.
         other_end: usize,
     },
     /// Bytes that belong to no tensor.

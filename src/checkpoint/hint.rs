@@ -1,5 +1,5 @@
-//! What somebody may have meant who gave another thing than a checkpoint: other formats of weights,
-//! names on a hub, downloads that are not whole.
+//! Hints for inputs that are not checkpoints: other weight formats, names on a hub, incomplete
+//! downloads.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-/// What to do instead; nothing where nothing is known. Printed, it follows a full clause.
+/// A hint at the likely intent; empty if there is none. Its text follows a full clause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// Give the folder of a checkpoint.
@@ -49,7 +49,7 @@ pub enum UnsupportedFormat {
     Gguf,
     /// A pickle of PyTorch, which may run code when it is read.
     PyTorch,
-    /// One file of safetensors, without its folder.
+    /// A single safetensors file, without its folder.
     Safetensors,
 }
 

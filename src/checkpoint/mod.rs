@@ -222,7 +222,7 @@ impl Weights for Checkpoint {
     }
 }
 
-/// What `generation_config.json` says, where there is such a file.
+/// Reads `generation_config.json`, if the file exists.
 fn read_generation(path: &Path, spec: &ModelSpec) -> Result<Generation, CheckpointError> {
     let Some(text) = files::read_optional(path)? else { return Ok(Generation::default()) };
     generation::read(&text, spec.vocab).map_err(|error| match error {

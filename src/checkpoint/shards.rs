@@ -19,7 +19,7 @@ use crate::checkpoint::IndexFault;
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-/// One file of weights.
+/// A file of weights.
 pub(super) struct Shard {
     pub path: PathBuf,
     pub mapping: Arc<Mmap>,

@@ -53,7 +53,7 @@ pub(super) struct NamedToken {
     pub file: &'static str,
 }
 
-/// What the files say.
+/// The special tokens and the chat template of a folder's files.
 #[derive(Debug, Default)]
 pub(super) struct Special {
     /// By their ids.
@@ -97,7 +97,7 @@ impl Special {
     }
 }
 
-/// One file, being read.
+/// A file of special tokens that is being read.
 struct SpecialTokensFile<'d> {
     dir: &'d Path,
     name: &'static str,

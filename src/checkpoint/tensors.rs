@@ -26,9 +26,9 @@ const HEAD: &str = "lm_head.weight";
 pub(super) struct Gathered {
     pub dense: HashMap<String, WeightTensor>,
     pub quantized: HashMap<String, Arc<QuantMatrix>>,
-    /// What codes of keys and values are multiplied by, by pool.
+    /// The factors of key and value codes, by pool.
     pub cache_scales: HashMap<String, f32>,
-    /// What the user should know: one line each.
+    /// Notes for the user, one line each.
     pub notes: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn gather(
     }
 }
 
-/// What stands before the names of a language model's tensors that is a part of a larger model.
+/// The prefix of tensor names if the language model is part of a larger model.
 fn prefix_of(found: &HashMap<&str, (&Shard, &TensorEntry)>) -> Option<String> {
     let is_part = |name: &&&str| name.ends_with("embed_tokens.weight") && name.contains("language_model.");
     let name = found.keys().filter(|_| !found.contains_key(EMBEDDING)).find(is_part)?;
@@ -245,7 +245,7 @@ fn is_derived(name: &str, layers: usize) -> bool {
     owner == "model." || layer.is_some_and(in_range)
 }
 
-/// How far a checkpoint is read: bytes of weights.
+/// The loading progress of a checkpoint, in bytes of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes done.

@@ -4,7 +4,7 @@
 //! file, the kernel sends SIGBUS at the next access. Without a handler the program would die
 //! without a word.
 
-/// What the program says before it exits.
+/// The message that the program prints before it exits.
 #[cfg(unix)]
 const LINE: &[u8] =
     b"error: a mapped file, such as a checkpoint's weights, became shorter while it was in use, or its disk failed \

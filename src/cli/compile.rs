@@ -117,7 +117,7 @@ pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is compiled.
+/// The model that is compiled.
 enum CompileSource {
     Stored(Box<Checkpoint>),
     Described { spec: ModelSpec, forms: Forms },

@@ -104,7 +104,7 @@ pub fn first_gpu() -> Result<String, String> {
     }
 }
 
-/// What an error says, without advice that the caller gives better.
+/// The text of an error, without advice that the caller gives better.
 pub fn brief(error: &DeviceError) -> String {
     match error {
         DeviceError::NoDriver { library } => format!("no CUDA driver was found ({library} cannot be loaded)"),

@@ -31,7 +31,7 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// What was found.
+/// The findings of `doctor`.
 #[derive(Serialize)]
 struct DoctorReport {
     version: &'static str,
@@ -160,7 +160,7 @@ impl GpuReport {
     }
 }
 
-/// Which features run, and why the others do not.
+/// The features that run here, and for the others the reason why not.
 fn runs(cuda: &Finding, gpus: &[GpuReport], failed: Option<String>, nccl: &Finding) -> Vec<FeatureSupport> {
     let usable = gpus.iter().filter(|gpu| gpu.arch.is_some()).count();
     let no_gpu = || match (cuda.missing(), gpus.first()) {

@@ -1,5 +1,5 @@
-//! How a subcommand fails: the chain of causes on one line, exit code 2; nothing if the reader of
-//! standard output left.
+//! Failure of a subcommand: the chain of causes on one line, and exit code 2. Prints nothing if the
+//! reader of standard output closed the pipe.
 
 use std::error::Error;
 use std::io;

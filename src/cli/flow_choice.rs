@@ -23,7 +23,7 @@ struct NoParameters {
 /// Tokens of a block, of flows that take any number.
 pub const DEFAULT_BLOCK: usize = 16;
 
-/// What chooses the blocks of tokens that a decode step attends to.
+/// The flow that selects the blocks of tokens for a decode step.
 #[derive(Args, Default)]
 pub struct FlowChoice {
     /// Attend to the blocks of tokens that this flow chooses; `tilewright flow list` prints the

@@ -1,5 +1,5 @@
-//! Which weights are quantised, by the configuration or the command line, and the bytes that a step
-//! reads of them.
+//! The quantised weights, by the configuration or the command line, and the bytes that a step reads
+//! of them.
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ pub enum GraphCommand {
     Show(ShowArgs),
 }
 
-/// Which model, and what to write.
+/// The model, and the output format.
 #[derive(Args)]
 pub struct ShowArgs {
     /// Folder of a Hugging Face checkpoint

@@ -8,7 +8,7 @@ use super::progress::LoadBar;
 use crate::checkpoint::{Checkpoint, Scheme};
 use crate::engine::{Device, Engine};
 
-/// How a checkpoint is opened.
+/// Options for opening a checkpoint.
 #[derive(Clone, Copy, Default)]
 pub struct LoadOptions {
     /// The scheme that linear layers are quantised by while loading; none: as the checkpoint stores

@@ -80,7 +80,7 @@ const FIRST_STEPS: &str = "Examples:
 
 `tilewright COMMAND --help` describes a command with an example.";
 
-/// How much is printed on standard error.
+/// The verbosity of standard error.
 #[derive(Args)]
 struct Verbosity {
     /// Print errors only: no notes, no progress

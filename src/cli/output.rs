@@ -29,7 +29,7 @@ pub struct CommandOutput {
     sink: Sink,
 }
 
-/// Where the bytes go.
+/// The destination of the bytes.
 enum Sink {
     /// To a staged file beside the target.
     Beside(Beside),
@@ -120,7 +120,7 @@ impl Beside {
     }
 }
 
-/// What a path names.
+/// The file or device that a path names.
 enum Destination {
     /// A regular file, or one that does not exist yet; links at the end of the path are resolved.
     File { target: PathBuf, old: Option<Old> },

@@ -10,7 +10,7 @@ use clap::builder::styling::{AnsiColor, Style};
 pub enum Word {
     /// The command failed. Always printed.
     Error,
-    /// How to mend an error. Always printed.
+    /// Advice on how to fix an error. Always printed.
     Tip,
     /// Information that a user should have. Not printed with --quiet.
     Note,
@@ -18,7 +18,7 @@ pub enum Word {
     Detail,
 }
 
-/// How much is printed on standard error.
+/// The verbosity of standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OutputLevel {
     /// Errors only.

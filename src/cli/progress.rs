@@ -99,7 +99,7 @@ impl Drop for ItemBar {
     }
 }
 
-/// How far the search for one shape is.
+/// The progress of the search for one shape.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchProgress {
     /// Configurations that were measured for the shape.

@@ -89,7 +89,7 @@ pub fn parse_context(text: &str) -> Result<usize, ContextError> {
 /// Bytes of a conversation's JSON beside the text that the model is given.
 const JSON_BYTES: u64 = 1 << 20;
 
-/// What is to be continued.
+/// The prompt to continue.
 pub enum Prompt {
     /// A text.
     Text(String),
@@ -159,7 +159,7 @@ impl Prompt {
     }
 }
 
-/// How errors name a path.
+/// The name of a path in error messages.
 fn name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }

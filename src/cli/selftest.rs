@@ -50,7 +50,7 @@ struct Tally {
     max_error: f64,
     /// Largest ‖found − expected‖ / ‖expected‖ of an output.
     relative_error: f64,
-    /// What is wrong in the first wrong trial.
+    /// The first wrong value of the first wrong trial.
     first: Option<String>,
 }
 

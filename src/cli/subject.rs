@@ -117,7 +117,7 @@ impl ModelSource {
         Ok(self.described()?.spec.clone())
     }
 
-    /// Which weights are quantised, and how.
+    /// The forms of the quantised weights.
     pub fn forms(&self) -> Result<&Forms, Failure> {
         Ok(&self.described()?.forms)
     }
@@ -161,7 +161,7 @@ impl SubjectArgs {
         self.source.open()
     }
 
-    /// Which weights are quantised, and how.
+    /// The forms of the quantised weights.
     pub fn forms(&self) -> Result<&Forms, Failure> {
         self.source.forms()
     }

@@ -14,7 +14,7 @@ pub const MOST_RANKS: u64 = 1024;
 /// Seconds that ranks wait for each other by default.
 pub const PATIENCE: f64 = 30.0;
 
-/// Whether this process is the driver of others.
+/// Options that make this process the driver of workers.
 #[derive(Args)]
 pub struct WorldArgs {
     /// Share the model's layers with N - 1 workers (see `tilewright worker`); this process is rank

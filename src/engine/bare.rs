@@ -63,7 +63,7 @@ impl Bare {
         )
     }
 
-    /// What was compiled so far.
+    /// The compilations so far.
     pub fn compiled(&self) -> Vec<Compilation> {
         self.place.compiled()
     }
@@ -73,7 +73,7 @@ impl Bare {
         self.flow.as_ref().map(|flow| flow.traced().name.as_str())
     }
 
-    /// What ends a step from elsewhere.
+    /// The handle that aborts a step from another thread.
     pub fn abort(&self) -> &Abort {
         &self.abort
     }

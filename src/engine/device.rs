@@ -1,4 +1,4 @@
-//! Where a model runs.
+//! The device that runs a model.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -41,14 +41,14 @@ pub enum Device {
     Peers {
         /// The number of the first.
         first: u32,
-        /// How many, at least 2.
+        /// The number of devices, at least 2.
         count: u32,
     },
     /// Several simulated GPUs that share the model.
     SimPeers {
         /// The seed of the first launch.
         seed: u64,
-        /// How many, at least 2.
+        /// The number of devices, at least 2.
         count: u32,
     },
 }
@@ -76,7 +76,7 @@ impl Device {
 }
 
 impl Device {
-    /// How many devices share the model.
+    /// The number of devices that share the model.
     ///
     /// ```
     /// use tilewright::engine::Device;

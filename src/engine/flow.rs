@@ -13,14 +13,14 @@ use super::error::EngineError;
 pub(super) struct SessionFlow {
     pub settings: Arc<FlowSettings>,
     pub slots: usize,
-    /// Who is told what was chosen.
+    /// The callback that receives each selection.
     pub observer: Option<OnChosen>,
 }
 
 /// The blocks that a row attended to in a layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chosen {
-    /// Whose row: the number of a session's sequence, or of a batcher's
+    /// The request of the row: the number of a session's sequence, or of a batcher's
     /// [ticket](super::Ticket::number).
     #[serde(default)]
     pub request: u64,
@@ -41,10 +41,10 @@ pub(super) fn next_request(number: i32) -> i32 {
     number % NUMBERS + 1
 }
 
-/// Who is told which blocks rows attended to.
+/// A callback that receives the blocks that each row attended to.
 pub type OnChosen = Arc<dyn Fn(&Chosen) + Send + Sync>;
 
-/// What an observer needs to know of a program.
+/// The facts about a program that an observer needs.
 #[derive(Clone, Copy)]
 pub(super) struct ObservedShape {
     pub layers: usize,

@@ -1,11 +1,11 @@
-//! How a session keeps keys and values.
+//! The storage of keys and values in a session.
 
 use std::str::FromStr;
 
 use thiserror::Error;
 use tilewright_layout::DType;
 
-/// How keys and values are kept.
+/// The storage type of keys and values.
 ///
 /// ```
 /// use tilewright::engine::KvType;
@@ -14,10 +14,10 @@ use tilewright_layout::DType;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KvType {
-    /// As bf16.
+    /// Stored as bf16.
     Bf16,
-    /// As e4m3 codes, a number being its code times a scale for each layer's keys and values: the
-    /// checkpoint's, else 1.
+    /// Stored as e4m3 codes. A value is its code times a scale of the layer's keys or values: the
+    /// checkpoint's scale, else 1.
     Fp8,
 }
 

@@ -1,4 +1,4 @@
-//! How programs of a place are lowered: pages, splits, what they keep.
+//! The lowering options of a place: pages, splits, and the storage of keys and values.
 
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::LowerOptions;
@@ -16,7 +16,7 @@ pub(super) const DEVICE_PAGE_TOKENS: usize = 64;
 /// cores.
 pub(super) const SPLITS: usize = 4;
 
-/// What programs of a place are lowered with, for sequences of that many tokens.
+/// The lowering options of a place's programs, for sequences of `context` tokens.
 pub(super) fn lowering_options(place: &Place, context: usize, sampling: bool) -> LowerOptions {
     let base = LowerOptions::for_context(context);
     match place {

@@ -26,7 +26,7 @@ use crate::engine::limits::{CHUNKS, LEAST_GRAPH, MOST_ROWS, PACKED_CHUNK};
 pub(super) struct Run<'a> {
     /// Most of them.
     pub steps: usize,
-    /// What each row's next token is chosen by; none: greedily. They count on from step to step.
+    /// The draws for each row's next token; if empty, greedy. They advance from step to step.
     pub draws: &'a [Draw],
     /// Tokens that end a row.
     pub ends: &'a [u32],
@@ -111,21 +111,21 @@ pub(super) trait Machines: Send {
     }
 }
 
-/// What is wanted of a step.
+/// The results requested from a step.
 pub(super) struct Asked<'a> {
     /// Rows whose tokens the machine chooses.
     pub rows: &'a [usize],
-    /// What by, for each of them; none: greedily.
+    /// The draws for these rows; if empty, greedy.
     pub draws: &'a [Draw],
     /// Rows whose logits are wanted.
     pub logits: &'a [usize],
 }
 
-/// Who gets a row and its logits.
+/// The callback for a row and its logits.
 pub(super) type EachRow<'e> = &'e mut dyn FnMut(usize, &[f32]);
-/// Who gets what steps with proposals gave.
+/// The callback for the tokens that a step with proposals accepted.
 pub(super) type EachAccepted<'e> = &'e mut dyn FnMut(&Accepted) -> ControlFlow<()>;
-/// Who gets the tokens of all rows, step by step.
+/// The callback for the tokens of all rows, step by step.
 pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 
 /// The numbers of rows that programs are made with.
@@ -209,16 +209,16 @@ impl Widths {
     }
 }
 
-/// What programs of a session are made of.
+/// The inputs from which a session's programs are lowered.
 #[derive(Clone)]
 pub(super) struct Lowering {
     pub(super) model: Model,
     pub(super) options: LowerOptions,
     pub(super) widths: Widths,
     pub(super) flow: Option<SessionFlow>,
-    /// What the next steps are.
+    /// The phase of the next steps.
     pub(super) phase: Phase,
-    /// Whose token each row of the next step has.
+    /// The request of each row of the next step.
     pub(super) requests: Vec<u64>,
 }
 

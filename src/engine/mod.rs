@@ -164,7 +164,7 @@ pub struct Engine {
     flow: Option<Arc<FlowSettings>>,
     /// The callback that gets the flow's choices.
     observer: Option<OnChosen>,
-    /// How rows are exchanged with other ranks.
+    /// The transport of rows between ranks.
     rows: Rows,
 }
 

@@ -1,4 +1,4 @@
-//! What programs are made of: an architecture and its weights.
+//! An architecture and its weights, from which programs are lowered.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ pub(super) struct OnDevice {
     pub(super) lowering: Lowering,
     pub(super) place: Arc<Place>,
     pub(super) machines: BTreeMap<(Phase, usize), DeviceMachine>,
-    /// Those of more rows.
+    /// Launch graphs, for steps of more rows.
     pub(super) graphs: BTreeMap<usize, AnyGraph>,
     pub(super) kv: Option<DeviceKv>,
     /// Most rows whose activations fit a block's shared memory, as far as is known.
@@ -35,7 +35,7 @@ pub(super) struct OnDevice {
     pub(super) under_way: Vec<JoinHandle<()>>,
     /// Whether the next rows are a prompt's.
     pub(super) feeds: bool,
-    /// What a flow keeps of blocks that graphs completed.
+    /// The summaries that a flow still has to compute for blocks completed by graphs.
     pub(super) deferred: DeferredSummaries,
     /// Whether a graph computes the model, as far as is known.
     pub(super) has_graphs: bool,
@@ -339,7 +339,7 @@ impl Machines for OnDevice {
         if is_observed { 0 } else { self.gpu().launch_steps }
     }
 
-    /// Those of a graph do not.
+    /// Whether the decode machine can run steps with proposals; graphs cannot.
     fn proposes(&self) -> bool {
         let Widths { proposals, only, chunk, .. } = &self.lowering.widths;
         *proposals && !(*only && chunk.is_some())

@@ -29,7 +29,7 @@ impl PagePool {
     }
 }
 
-/// One sequence: how many tokens it holds and in which pages.
+/// A sequence in the page pools: its number of tokens, and its pages.
 #[derive(Debug, Default)]
 pub struct PagedSequence {
     /// Tokens whose keys and values are in the pools.

@@ -20,16 +20,16 @@ use crate::engine::limits::MOST_ROWS;
 use crate::results::Results;
 use crate::tuning::{Tuned, user_file};
 
-/// Who is told how far the weights are on their way to a device.
+/// The callback that reports the progress of sending weights to a device.
 pub type OnProgress = Box<dyn Fn(Progress) + Send + Sync>;
 
-/// Where the programs of an engine run.
+/// The device or host that runs an engine's programs.
 pub(super) enum Place {
     /// The reference machine.
     Host {
         /// Worker threads.
         workers: usize,
-        /// As [`Gpu`] has it.
+        /// The process group, as in [`Gpu`].
         world: OnceLock<Arc<World>>,
     },
     /// The device machine.
@@ -38,11 +38,11 @@ pub(super) enum Place {
 
 /// A GPU, or its simulation.
 pub(super) struct Gpu {
-    /// What programs are placed for.
+    /// The target that programs are placed for.
     pub target: Target,
     /// Devices that share the model.
     pub devices: usize,
-    /// How kernels are cut, where nothing was tuned.
+    /// The options of kernels that were not tuned.
     options: DeviceOptions,
     /// Most steps of a launch.
     pub launch_steps: usize,
@@ -76,7 +76,7 @@ impl Place {
         }
     }
 
-    /// What ends the work of an engine here.
+    /// The handle that aborts the work of an engine here.
     pub fn abort_handle(&self) -> Abort {
         match self {
             Place::Host { .. } => Abort::default(),
@@ -129,7 +129,7 @@ impl Place {
         }
     }
 
-    /// What ranks of a world have to agree on.
+    /// The kind of device, which all ranks of a process group must share.
     pub fn kind(&self) -> &'static str {
         match self {
             Place::Host { .. } => "cpu",
@@ -224,8 +224,8 @@ pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
     })
 }
 
-/// How kernels for a device are cut, where nothing was tuned. Weights lie in their order: products
-/// of graphs read them, too.
+/// The default options of kernels for a device. Weights keep their order, since products of graphs
+/// read them too.
 pub(crate) fn device_options(device: Device) -> DeviceOptions {
     let options = match device {
         Device::Sim { .. } | Device::SimPeers { .. } => small(),
@@ -247,16 +247,17 @@ fn known_settings() -> Result<Tuned, EngineError> {
     }
 }
 
-/// What kernels are generated for on a device, by its compute capability.
+/// The target of a device's kernels, by its compute capability.
 fn target(properties: &Properties) -> Result<Target, EngineError> {
     let none = || EngineError::NoKernels { device: properties.name.clone(), capability: properties.capability };
     properties.target().ok_or_else(none)
 }
 
 impl Gpu {
-    /// How kernels are cut for a machine of a number of rows and a length of context: as the user's
-    /// file has it for this device and model, at the nearest context; else as the table in the
-    /// binary has; else as for any.
+    /// The kernel options for a machine with a number of rows and a context length.
+    ///
+    /// The user's tuning file comes first, for this device and model at the nearest context; then
+    /// the table in the binary; then the defaults.
     pub fn options(&self, model: &Model, rows: usize, context: usize) -> Result<DeviceOptions, EngineError> {
         let device = self.weights().device().properties().name.clone();
         let spec = &model.spec;
@@ -301,7 +302,7 @@ fn small() -> DeviceOptions {
     DeviceOptions { warps: 4, stage_bytes: 4096, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() }
 }
 
-/// What ends the work of an engine from elsewhere.
+/// A handle that aborts the work of an engine from another thread.
 pub type Abort = AbortHandle;
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl Request {
     }
 }
 
-/// What was generated.
+/// The result of a generation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Completion {
     /// The new tokens; the last is an end-of-sequence token where one ended it.
@@ -66,7 +66,7 @@ pub enum Finish {
     Deadline,
 }
 
-/// Which stop condition ended a generation.
+/// The stop condition that ended a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopCause {
@@ -78,14 +78,14 @@ pub enum StopCause {
     StopText(usize),
 }
 
-/// What a token callback returns: `()` to go on, or a [`ControlFlow`] that may end the prompt's
-/// row.
+/// The return type of a token callback: `()` to continue, or a [`ControlFlow`] that may end the
+/// prompt's row.
 pub trait Answer {
     /// Whether the row goes on.
     fn goes_on(self) -> bool;
 }
 
-/// How fast a generation was.
+/// The speed of a generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Speed {
     /// New tokens of all sequences together.

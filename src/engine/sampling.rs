@@ -1,9 +1,9 @@
-//! How the next token is chosen.
+//! Sampling of the next token.
 
 use tilewright_kernels::naive::{self, SamplingError};
 
-/// How the next token is chosen: the likeliest one (greedy decoding, the default), or at random
-/// among the likeliest.
+/// The sampling of the next token: the likeliest one (greedy decoding, the default), or a random
+/// one among the likeliest.
 ///
 /// Each setter returns the changed value. Numbers are checked where the sampling is used:
 /// [`Engine::generate`], [`Batcher::submit`] and [`Server::submit`] refuse a temperature that is

@@ -19,7 +19,7 @@
 #[derive(Clone, Debug)]
 pub struct StopTexts {
     texts: Vec<String>,
-    /// What may be the beginning of a stop text.
+    /// Text that may be the beginning of a stop text.
     held: String,
     found: Option<usize>,
 }
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// What stands before the stop text that ends first, by looking at every prefix.
+    /// The text before the stop text that ends first, found by trying every prefix.
     fn naive(text: &str, stops: &[String]) -> String {
         let mut ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
         let first = ends.find_map(|end| {

@@ -55,7 +55,7 @@ impl<'t> Text<'t> {
         self.cause.is_some()
     }
 
-    /// What ended the text.
+    /// The stop condition that ended the text.
     pub fn cause(&self) -> Option<StopCause> {
         self.cause
     }

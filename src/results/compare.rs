@@ -1,4 +1,4 @@
-//! Which figures are quoted: the newest run of each workload, and the best peer of that run.
+//! Selects the quoted figures: the newest run of each workload, and the best peer of that run.
 //!
 //! The generated benchmark page, the chart of the README and the dashboard all take their figures
 //! from here, so that they cannot contradict each other. The policy:
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{ResultEntry, ResultRow, Results};
 
-/// What was asked of a device, apart from the program that did it.
+/// A workload: the computation that is measured, independent of the program that runs it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Workload<'r> {
     /// The suite: `decode`, `gemv` and so on.
@@ -30,10 +30,10 @@ pub struct Workload<'r> {
     pub form: String,
 }
 
-/// How a peer executes; means do not mix kinds.
+/// The execution model of a peer; means do not mix kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PeerKind {
-    /// One kernel of a vendor's library.
+    /// A single kernel of a vendor's library.
     Library,
     /// A framework that launches one kernel per operation, perhaps within a CUDA graph.
     Eager,
@@ -201,7 +201,7 @@ impl<'r> WorkloadRuns<'r> {
     }
 }
 
-/// What names a run of a device: the commit, or the call if its commit is unknown.
+/// The identity of a run of a device: the commit, or the call if its commit is unknown.
 fn run<'r>(entry: &ResultEntry<'r>) -> &'r str {
     entry.call.commit.as_deref().unwrap_or(&entry.call.id)
 }

@@ -46,7 +46,7 @@ impl<'r> ResultEntry<'r> {
         self.call.commit.as_deref().map(|commit| commit.get(..8).unwrap_or(commit))
     }
 
-    /// One extent of the shape by name.
+    /// An extent of the shape, by name.
     pub fn extent(&self, name: &str) -> Option<u64> {
         self.row.shape.get(name).copied()
     }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-/// One execution of a program on a device: the facts that all of its rows share.
+/// An execution of a program on a device: the facts that all of its rows share.
 ///
 /// A fact that the program could not determine is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ pub struct Remark {
     pub text: String,
 }
 
-/// One measurement.
+/// A measurement.
 ///
 /// ```
 /// use tilewright::results::ResultRow;
@@ -145,7 +145,7 @@ pub struct OutOfRange {
     pub field: String,
     /// The number.
     pub value: f64,
-    /// What the field holds.
+    /// The range of the field.
     pub expected: &'static str,
 }
 

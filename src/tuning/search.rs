@@ -6,7 +6,7 @@ use tilewright_codegen::trial::Draw;
 
 use super::{SearchSpace, Settings};
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchResult {
     /// The fastest settings; the shipped ones if none was faster.

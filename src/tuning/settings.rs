@@ -1,4 +1,4 @@
-//! One configuration of a kernel.
+//! A configuration of a kernel.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,7 +39,7 @@ pub enum SettingsError {
     Missing {
         /// Its name.
         name: String,
-        /// What is there.
+        /// The settings that exist.
         settings: String,
     },
     /// A setting that does not exist.
@@ -57,7 +57,7 @@ pub enum SettingsError {
         name: String,
         /// Its value.
         value: String,
-        /// What it takes.
+        /// The values that it takes.
         takes: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! What a chat template is given: messages, tools, documents and the template's own variables.
+//! Inputs of a chat template: messages, tools, documents and the template's own variables.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use minijinja::value::ValueKind;
 
 use super::value::ChatValue;
 
-/// One message of a conversation: an object with a `role`, usually `content`, and whatever else the
-/// template reads (`tool_calls`, `tool_call_id`, `name`, `reasoning_content`, ..).
+/// A message of a conversation: an object with a `role`, usually `content`, and other fields that
+/// the template reads (`tool_calls`, `tool_call_id`, `name`, `reasoning_content`, ..).
 ///
 /// ```
 /// use tilewright::checkpoint::{ChatMessage, ChatValue};
@@ -35,7 +35,7 @@ pub enum ConversationError {
     Form {
         /// The part of the text.
         place: String,
-        /// What the part must be.
+        /// The expected value.
         expected: &'static str,
     },
 }

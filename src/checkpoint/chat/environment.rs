@@ -173,7 +173,7 @@ fn check(state: &State, value: &Value, depth: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// How `tojson` writes.
+/// The output style of `tojson`.
 struct Style {
     indent: Option<String>,
     separators: [String; 2],

@@ -52,7 +52,7 @@ pub struct ChatTemplate {
 /// The texts of a checkpoint's templates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Templates {
-    /// One template for every conversation.
+    /// A single template for all conversations.
     One(String),
     /// Templates by their names; `tool_use` and `default` are used.
     Named(BTreeMap<String, String>),
@@ -84,7 +84,7 @@ pub enum ChatError {
     Template {
         /// The file.
         file: &'static str,
-        /// What is wrong, and in which line.
+        /// The defect and its line.
         reason: String,
     },
     /// The template refuses the messages, by `raise_exception`.
@@ -92,7 +92,7 @@ pub enum ChatError {
     Refused {
         /// The file.
         file: &'static str,
-        /// What the template says.
+        /// The message of the template.
         reason: String,
     },
     /// The template cannot be run.
@@ -100,7 +100,7 @@ pub enum ChatError {
     Run {
         /// The file.
         file: &'static str,
-        /// What is wrong, and in which line.
+        /// The defect and its line.
         reason: String,
     },
 }
@@ -180,7 +180,7 @@ fn render(
     })
 }
 
-/// What an error says and where, on one line.
+/// The message of an error and its line number, as one line of text.
 fn reason(error: &Error) -> String {
     let what = match error.kind() {
         ErrorKind::OutOfFuel => "it does more work than a conversation of this size allows".to_owned(),

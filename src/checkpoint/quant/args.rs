@@ -56,7 +56,7 @@ pub(super) fn check_format(keys: &mut Keys, format: Option<&Value>) {
     }
 }
 
-/// What `weights` says.
+/// The contents of `weights`.
 #[derive(Clone, Copy)]
 struct Args {
     bits: u64,

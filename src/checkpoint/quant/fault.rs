@@ -1,4 +1,4 @@
-//! What can be wrong with the tensors of a quantised module.
+//! Errors of the tensors of a quantised module.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 use tilewright_kernels::quant::QuantError;
 use tilewright_layout::DType;
 
-/// One tensor of a quantised module that is not as its scheme needs it.
+/// A tensor of a quantised module that does not match its scheme.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 #[non_exhaustive]

@@ -68,7 +68,7 @@ pub(super) const WRITTEN: &[KnownKey] = &[
 pub(super) const KNOWN: &[KnownKey] =
     &[known("is_marlin_format", "shuffles codes for one kernel", FALSE), known("backend", "which kernels run", ANY)];
 
-/// What can differ between modules.
+/// The settings that can differ between modules.
 #[derive(Clone, Copy)]
 struct Settings {
     bits: u64,
@@ -77,7 +77,7 @@ struct Settings {
     desc_act: bool,
 }
 
-/// One entry of `dynamic`.
+/// An entry of `dynamic`.
 struct Rule {
     pattern: Pattern,
     /// `None`: the modules are not quantised.

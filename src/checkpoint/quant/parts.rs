@@ -16,7 +16,7 @@ use super::scheme::{CodeOrder, Global, Packing, ScaleType, WeightAxis};
 use crate::checkpoint::StoredModule;
 use crate::checkpoint::quant::stored::{Presence, Scales};
 
-/// One tensor of a file.
+/// A tensor of a file.
 #[derive(Clone, Debug)]
 pub(in crate::checkpoint) struct TensorPart<'a> {
     pub name: String,
@@ -48,7 +48,7 @@ pub(in crate::checkpoint) struct Unpacked {
     pub wrapped: bool,
 }
 
-/// What a part must be.
+/// The requirements on a part.
 struct Wanted {
     presence: Presence,
     /// The shapes that it may have, the usual one first.
@@ -318,7 +318,7 @@ impl Job<'_> {
         Ok(scales.into_iter().map(of).collect())
     }
 
-    /// What every scale is multiplied by, where there is a second one.
+    /// The factor of all scales, if the scheme has a second scale.
     fn of_tensor(&self) -> Result<Option<f64>, PartFault> {
         let global = self.global()?.zip(self.stored.scheme.global);
         Ok(global.map(|(value, global)| match global {

@@ -7,7 +7,7 @@ use fancy_regex::{Regex, RegexBuilder};
 use crate::checkpoint::fault::ConfigFault;
 use tilewright_graph::models::keys::Keys;
 
-/// Which modules are meant.
+/// A pattern that selects modules.
 #[derive(Debug)]
 pub(super) enum Pattern {
     /// The module of that name.
@@ -22,7 +22,7 @@ pub(super) enum Pattern {
     Path(String),
 }
 
-/// How specific a match is; the most specific group of a configuration wins.
+/// The specificity of a match; the most specific group of a configuration wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Class,
@@ -122,7 +122,7 @@ impl Pattern {
         work.compile(&regex)
     }
 
-    /// Whether a module is meant, and how specifically.
+    /// The specificity of the match; `None` if the pattern does not select the module.
     pub fn matches(&self, work: &RegexBudget, module: &str) -> Option<Rank> {
         let (hit, rank) = match self {
             Pattern::Name(name) => (name == module, Rank::Name),

@@ -1,5 +1,5 @@
-//! Which modules of a model are quantised and how: `quantization_config`, or the file that older
-//! writers put beside `config.json`.
+//! Reads the quantised modules of a model and their schemes, from `quantization_config` or the
+//! separate file that older writers store next to `config.json`.
 
 use std::path::Path;
 

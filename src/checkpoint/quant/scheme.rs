@@ -22,7 +22,7 @@ pub(super) enum CodeOrder {
     Awq,
 }
 
-/// How codes of 4 or 8 bits lie in a tensor of two dimensions.
+/// The packing of 4-bit or 8-bit codes in a tensor of two dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packing {
     /// The elements of the tensor: I32, U8, I8 or F8_E4M3.
@@ -34,7 +34,7 @@ pub(super) struct Packing {
     pub order: CodeOrder,
 }
 
-/// What a scale is stored as.
+/// The storage type of a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScaleType {
     /// f32, f16 or bf16.
@@ -54,18 +54,18 @@ pub(super) enum Global {
     Multiply(&'static str),
 }
 
-/// Where zero points come from.
+/// The source of zero points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Zero {
     /// The zero point where there is no tensor of them.
     pub same: i16,
     /// Name and packing of the tensor, where the scheme has one.
     pub tensor: Option<(&'static str, Packing)>,
-    /// What is added to a field, modulo the number of codes.
+    /// The number added to a field, modulo the number of codes.
     pub offset: u8,
 }
 
-/// One scheme. A tensor's name is the module's, a dot and the suffix given here.
+/// A quantisation scheme. A tensor's name is the module's, a dot and the suffix given here.
 #[derive(Debug, PartialEq)]
 pub(super) struct Scheme {
     /// Its name in texts.

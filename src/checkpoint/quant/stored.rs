@@ -1,4 +1,4 @@
-//! How modules of a checkpoint are stored, and the keys that say so.
+//! The storage of a checkpoint's modules, and the keys that define it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,15 +8,15 @@ use tilewright_graph::models::keys::Keys;
 use super::scheme::Scheme;
 use crate::checkpoint::fault::ConfigFault;
 
-/// Which modules of a checkpoint are quantised, and how each is stored.
+/// The quantised modules of a checkpoint, with the storage of each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QuantPlan {
     pub(super) modules: BTreeMap<String, StoredModule>,
-    /// What the user should know: one line each.
+    /// Notes for the user, one line each.
     pub(super) notes: Vec<String>,
 }
 
-/// How one module is stored.
+/// The storage of a module.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StoredModule {
     pub(super) scheme: &'static Scheme,
@@ -27,7 +27,7 @@ pub struct StoredModule {
     pub(super) order: Presence,
 }
 
-/// What one scale covers.
+/// The range of weights that share a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scales {
     /// The whole matrix.
@@ -40,7 +40,7 @@ pub(super) enum Scales {
     Block(usize, usize),
 }
 
-/// Whether a tensor is there.
+/// The presence of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Absent,
@@ -57,7 +57,7 @@ pub(super) struct Module {
 }
 
 impl QuantPlan {
-    /// How a module is stored, if it is quantised. Its name is that of its weight without
+    /// The storage of a module, if it is quantised. The module's name is that of its weight without
     /// `.weight`.
     pub fn stored(&self, module: &str) -> Option<StoredModule> {
         self.modules.get(module).copied()
@@ -78,7 +78,7 @@ impl QuantPlan {
         self.modules.values().map(StoredModule::scheme).collect()
     }
 
-    /// What the user should know: one line each.
+    /// Notes for the user, one line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -97,11 +97,11 @@ impl StoredModule {
     }
 }
 
-/// What is said where a checkpoint wants quantised activations.
+/// The note on a checkpoint that asks for quantised activations.
 pub(super) const ACTIVATIONS: &str =
     "the checkpoint wants activations quantised as well; they are computed in bf16 or f32 here";
 
-/// What is said where a checkpoint wants a quantised KV cache.
+/// The note on a checkpoint that asks for a quantised KV cache.
 pub(super) const KV_CACHE: &str =
     "the checkpoint wants keys and values quantised; they are kept in bf16 or f32 unless --kv fp8 is given";
 

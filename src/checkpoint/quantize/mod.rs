@@ -30,7 +30,7 @@ use recipe::QuantizeRecipe;
 pub use error::QuantizeError;
 pub use recipe::Scheme;
 
-/// What was written.
+/// A summary of the written checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuantizeReport {
     /// Quantised modules.

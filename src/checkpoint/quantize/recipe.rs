@@ -1,4 +1,4 @@
-//! What a scheme writes: codes, groups, tensors of a module, `quantization_config`.
+//! The output of each scheme: codes, groups, tensors of a module, `quantization_config`.
 
 use std::collections::BTreeMap;
 use std::fmt;

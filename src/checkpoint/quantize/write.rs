@@ -19,7 +19,7 @@ use crate::checkpoint::{Checkpoint, Progress};
 /// Matrices that are quantised at once.
 const BATCH: usize = 16;
 
-/// One tensor of the model: the module that it is the weight of, where it is quantised.
+/// A tensor of the model, with the module whose weight it is, if that module is quantised.
 struct ModelTensor {
     spec: TensorSpec,
     weight: WeightTensor,

@@ -122,7 +122,7 @@ enum AccuracyError {
     Positions { case: usize, expected: Vec<usize>, found: Vec<usize> },
 }
 
-/// One step: every row at a position.
+/// A step of an accuracy run: the position of every row.
 struct AccuracyCase {
     positions: Vec<usize>,
     page_tokens: usize,
@@ -139,7 +139,7 @@ struct Resident {
     graphs: PeerWeights,
 }
 
-/// How far each row of a step is from the reference, ‖found − expected‖ / ‖expected‖.
+/// The error of each row of a step against the reference, ‖found − expected‖ / ‖expected‖.
 struct Finding {
     hidden: usize,
     layers: usize,
@@ -282,7 +282,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!right)))
 }
 
-/// What the machines of a case run.
+/// The programs of a case.
 struct MachinesOf {
     /// The persistent kernel's program.
     narrow: Program,

@@ -36,7 +36,7 @@ const CODES_LIMIT: f64 = 5e-2;
 const SHAPES: [(&str, u16, usize); 4] =
     [("llama-3.2-1b", 1, 200), ("llama-3.2-1b", 1, 4096), ("llama-3.2-1b", 8, 1024), ("llama-3.1-8b", 1, 1024)];
 
-/// One row for launches that feed tokens back, one for launches of one token.
+/// Rows of the journal for a shape: launches that feed tokens back, and launches of one token.
 const ROWS_OF_A_SHAPE: usize = 2;
 
 /// The number of rows that [`run_all`] keeps or skips.

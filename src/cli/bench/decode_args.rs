@@ -12,7 +12,7 @@ use crate::cli::subject::SubjectArgs;
 use crate::engine::KvType;
 use crate::tuning::Settings;
 
-/// What is timed and checked.
+/// Settings for timing and checking.
 #[derive(Args)]
 pub struct DecodeArgs {
     /// Tokens that are timed, the last ones of the context

@@ -19,7 +19,7 @@ use crate::staged;
 
 /// The rows of a call.
 pub struct Journal {
-    /// What is the same for all rows.
+    /// The facts that all rows share.
     pub call: Call,
     /// The device's counters.
     pub telemetry: Telemetry,

@@ -130,7 +130,7 @@ pub enum BenchCommand {
     All(KernelBench),
 }
 
-/// Where a suite runs and where its rows go.
+/// The device of a suite and the destination of its rows.
 #[derive(Args)]
 pub struct RunArgs {
     #[command(flatten)]

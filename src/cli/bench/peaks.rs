@@ -28,7 +28,7 @@ pub struct Peaks {
     pub matrix: Option<f64>,
 }
 
-/// How much is read and multiplied.
+/// The sizes of the read and multiply workloads.
 #[derive(Clone, Copy, Debug)]
 pub struct PeakSizes {
     /// Bytes of the buffer that is read, at most.

@@ -30,7 +30,7 @@ use crate::cli::subject::{ModelSource, StepInputs, relative};
 use crate::engine::{self, Device, KvType, Opened};
 use crate::results::ResultRow;
 
-/// Which prompts, and how they are cut.
+/// The prompts of the suite, and their chunks.
 #[derive(Args)]
 pub struct PrefillArgs {
     /// Lengths of the prompts that are timed, in tokens
@@ -90,7 +90,7 @@ struct Prompts {
     form: Option<(String, usize)>,
 }
 
-/// What the suite runs, and where.
+/// The subject of the suite: a model on a device.
 pub struct PrefillSubject<'a> {
     /// The model.
     pub source: &'a ModelSource,

@@ -16,7 +16,7 @@ use crate::cli::number::{self, MOST_TOKENS};
 use crate::engine::{Bare, BatchOptions, Batcher, Event, Request, Ticket};
 use crate::results::ResultRow;
 
-/// Which requests, and how they are batched.
+/// The requests of the suite, and their batching.
 #[derive(Args)]
 pub struct RequestsArgs {
     /// Requests that arrive at random times; 0 for none
@@ -109,7 +109,7 @@ pub(super) fn drain(batcher: &mut Batcher) -> Result<BTreeMap<Ticket, Vec<u32>>,
     Ok(all)
 }
 
-/// What a row says.
+/// The contents of a row.
 pub(super) struct Measured<'a> {
     pub shape: &'a [(&'a str, usize)],
     pub variant: &'a str,

@@ -16,7 +16,7 @@ use crate::tuning::Tuned;
 /// Times of one launch, microseconds, in the order of the replays.
 #[derive(Clone, Debug)]
 pub struct Times {
-    /// One for each replay.
+    /// One sample for each replay.
     pub samples: Vec<f64>,
 }
 
@@ -40,7 +40,7 @@ pub struct Bench {
     pub replays: usize,
     /// The shapes that are timed.
     pub only: Only,
-    /// Where the rows go.
+    /// The destination of the rows.
     pub journal: Rc<Journal>,
 }
 

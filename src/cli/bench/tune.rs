@@ -101,7 +101,7 @@ pub enum TuneCommand {
     },
 }
 
-/// How settings are searched and where rows go.
+/// Settings of the search, and the destination of its rows.
 #[derive(Args)]
 pub struct SearchArgs {
     #[command(flatten)]
@@ -335,7 +335,7 @@ fn merged(mut before: ResultRow, now: ResultRow) -> ResultRow {
     before
 }
 
-/// How much larger an error may be if sums have another order.
+/// The factor by which an error may grow if sums have another order.
 const AS_RIGHT: f64 = 1.1;
 
 /// Whether a configuration is faster than the shipped one beyond the noise, and as accurate.

@@ -26,10 +26,10 @@ pub const HALF: u32 = 560;
 
 /// A point or a bar that leads to a row.
 pub struct Mark {
-    /// Where it is, or where its bar ends.
+    /// The position, or the end of the bar.
     pub x: f64,
     pub y: f64,
-    /// Where its bar begins; `None` for a point.
+    /// The start of the bar; `None` for a point.
     pub from: Option<f64>,
     /// The number of its row.
     pub row: usize,

@@ -161,7 +161,7 @@ fn any_bytes_are_read_or_refused() {
     outcome.unwrap_or_else(|error| panic!("{error}\n{runner}"));
 }
 
-/// Where a peer's row has lost its error, its bar showed NaN.
+/// A peer's row without its error used to draw a bar at NaN.
 #[test]
 fn a_row_without_its_number_is_not_drawn() {
     let mut made = 0;

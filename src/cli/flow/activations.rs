@@ -1,4 +1,4 @@
-//! What every layer of a model makes of a text: rotated queries, keys and values.
+//! Records the activations of every layer for a text: rotated queries, keys and values.
 
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
@@ -46,7 +46,7 @@ impl Indexer for QueryOutputs {
     }
 }
 
-/// What every layer of the model makes of a sequence.
+/// Computes the activations of every layer for a sequence.
 pub fn activations(checkpoint: &Checkpoint, ids: &[u32]) -> Result<Vec<Layer>, Failure> {
     let spec = checkpoint.spec();
     let options =

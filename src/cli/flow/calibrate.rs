@@ -15,7 +15,7 @@ use crate::cli::output::CommandOutput;
 use crate::cli::prompt::PromptArgs;
 use crate::engine::{Device, EngineError, flow_parameters_file};
 
-/// What to measure, and on what.
+/// The parameters to measure, and the data.
 #[derive(Args)]
 pub struct CalibrateArgs {
     /// Name of the flow

@@ -1,5 +1,5 @@
-//! What each flow keeps of dense attention, on a model's own activations and where a needle is
-//! planted.
+//! Measures the share of dense attention that each flow keeps, on a model's own activations and on
+//! a planted needle.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::cli::Failure;
 use crate::cli::load::load;
 use crate::engine::{Device, Engine, Request, Sampling};
 
-/// What to measure.
+/// The subject of the measurement.
 #[derive(Args)]
 pub struct KeepsArgs {
     /// Folder of a Hugging Face checkpoint

@@ -1,5 +1,5 @@
-//! Which blocks were attended to at which step: a heat map of what `generate --dump-selection`
-//! wrote.
+//! Draws the blocks that were attended to at each step: a heat map of the output of `generate
+//! --dump-selection`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::cli::{Failure, number};
 use crate::engine::Chosen;
 use crate::input;
 
-/// What to draw.
+/// The picture to draw.
 #[derive(Args)]
 pub struct MapArgs {
     /// File that `generate --dump-selection` wrote
@@ -47,7 +47,7 @@ enum MapError {
 const SIZE: [f64; 2] = [1200.0, 600.0];
 /// Pixels of the margins.
 const MARGIN: f64 = 64.0;
-/// What the picture shows.
+/// The title of the picture.
 const TITLE: &str = "Blocks of keys and values that each decode step attends to";
 /// Colours in light and dark mode.
 const STYLE: &str = "<style>\n\
@@ -66,7 +66,7 @@ pub fn run(args: &MapArgs) -> Result<(), Failure> {
 /// Most bytes of a file of selections.
 const LIMIT: u64 = 1 << 30;
 
-/// How often each block was attended to, by step.
+/// The number of times that each block was attended to, by step.
 struct Map {
     /// Of each position the counts of its blocks, and how many rows might have chosen each.
     steps: BTreeMap<usize, (BTreeMap<usize, usize>, usize)>,

@@ -42,7 +42,7 @@ pub enum FlowCommand {
     Map(MapArgs),
 }
 
-/// What to draw, and for which model.
+/// The flow to draw, and the shape of the model.
 #[derive(Args)]
 pub struct ShowArgs {
     /// Name of the flow; an unknown one lists those there are

@@ -92,7 +92,7 @@ pub(super) struct NoTime {
 #[error("--logprobs needs --json with one prompt, whose text is streamed; add --json, or leave --logprobs out")]
 pub(super) struct LogprobsUnseen;
 
-/// What a batch of requests has besides.
+/// Options of a batch of requests.
 #[derive(Args)]
 pub(super) struct BatchArgs {
     /// Divide positive logits of tokens of prompt and text by R, multiply negative ones [default:
@@ -129,7 +129,7 @@ pub(super) struct BatchArgs {
 }
 
 impl BatchArgs {
-    /// How long a step should take in which requests decode.
+    /// The target time of a step in which requests decode.
     pub(super) fn step_time(&self) -> Result<Option<Duration>, NoTime> {
         let time = |ms: f64| match Duration::try_from_secs_f64(ms / 1e3) {
             Ok(time) if !time.is_zero() => Ok(time),
@@ -138,7 +138,7 @@ impl BatchArgs {
         self.step_ms.map(time).transpose()
     }
 
-    /// What is asked for, and else what the checkpoint wants.
+    /// The penalties: those requested, else those of the checkpoint.
     pub(super) fn penalties(&self, wanted: &GenerationSettings) -> Penalties {
         Penalties {
             repetition: self.repetition_penalty.or(wanted.repetition_penalty).unwrap_or(1.0),

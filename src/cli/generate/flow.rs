@@ -29,7 +29,7 @@ impl Dump {
     }
 }
 
-/// What chooses the blocks of tokens that a decode step attends to.
+/// The flow that selects the blocks of tokens for a decode step.
 #[derive(Args)]
 pub struct FlowArgs {
     #[command(flatten)]

@@ -1,10 +1,10 @@
-//! What `generate` has to do.
+//! The work of a `generate` command.
 
 use crate::cli::generate::args::{BatchArgs, GenerateArgs};
 use crate::cli::interrupt::Interrupt;
 use crate::engine::{Engine, Penalties, Request, Sampling};
 
-/// What is to be generated.
+/// The requests to generate, with their options.
 pub(super) struct GenerationJob<'e> {
     pub(super) engine: &'e Engine,
     pub(super) requests: Vec<Request>,

@@ -1,5 +1,4 @@
-//! What was generated of one prompt: tokens, text and times, as one JSON object or one line on a
-//! terminal.
+//! The output for one prompt: tokens, text and times, as one JSON object or one line on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
@@ -140,7 +139,8 @@ fn reason(finish: Finish) -> &'static str {
     }
 }
 
-/// Which stop condition was met: an end-of-sequence token, or a text or special token of --stop.
+/// The stop condition that was met, as JSON: an end-of-sequence token, or a text or special token
+/// of --stop.
 fn stop(tokenizer: &Tokenizer, texts: &[String], finish: Option<Finish>) -> Value {
     let token = |kind: &str, id: u32| {
         let mut object = token_json(tokenizer, id, None);

@@ -1,4 +1,4 @@
-//! One prompt: its text as it is generated, or one JSON object.
+//! Generation for a single prompt: its text as it is generated, or one JSON object.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;

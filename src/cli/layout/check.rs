@@ -24,14 +24,14 @@ use super::{ExpressionRefusal, SkipReason, mojo, operations, quirk, swizzle_oper
 use crate::cli::layout::verdict::Verdict;
 use crate::input;
 
-/// How many failures are kept for the report.
+/// The number of failures that the report keeps.
 const KEPT: usize = 10;
 
 /// The most bytes of a file of cases, and of one of its lines.
 const LONGEST_FILE: u64 = 64 << 20;
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// How long a line about a failure may be, in characters.
+/// The longest line about a failure, in characters.
 const LONGEST: usize = 400;
 
 /// Why a file of golden cases could not be read.
@@ -42,7 +42,7 @@ pub enum CheckError {
     Io {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -53,7 +53,7 @@ pub enum CheckError {
         path: String,
         /// In all, or in which line.
         part: String,
-        /// How many there may be.
+        /// The limit.
         limit: u64,
     },
     /// A line is not JSON, or not a case.
@@ -63,12 +63,12 @@ pub enum CheckError {
         path: String,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
 }
 
-/// What came of a file's cases.
+/// The outcome of a file's cases.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Cases that hold.

@@ -7,10 +7,10 @@ use super::ExpressionRefusal;
 /// Characters of the expression that an excerpt shows: a line of a terminal.
 const SHOWN: usize = 96;
 
-/// What is wrong with an expression, and where.
+/// An error in an expression, with its place.
 #[derive(Debug)]
 pub struct Mistake {
-    /// What is wrong.
+    /// The error.
     pub refusal: ExpressionRefusal,
     /// The expression, one character for each of the text's: control characters are blanks.
     text: Vec<char>,

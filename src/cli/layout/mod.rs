@@ -70,7 +70,7 @@ pub enum LayoutCommand {
         /// Write an SVG image to this file instead of text.
         #[arg(long, value_name = "FILE")]
         svg: Option<PathBuf>,
-        /// What the image's colours mean, and where the text has rules.
+        /// The meaning of the image's colours, and the rules of the text.
         #[command(flatten)]
         colours: show::Colours,
     },

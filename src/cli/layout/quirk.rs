@@ -1,4 +1,5 @@
-//! Whether a result keeps the definition of its operation, where the field's own result does not.
+//! Checks whether a result satisfies the definition of its operation if the reference library's
+//! result does not.
 
 use serde_json::Value as Json;
 use tilewright_layout::{Swizzled, laws};

@@ -16,9 +16,9 @@ pub enum ExpressionRefusal {
     /// A value of the wrong kind.
     #[error("expected {expected}, found {found}")]
     Kind {
-        /// What the operation takes.
+        /// The kind that the operation takes.
         expected: &'static str,
-        /// What was given.
+        /// The kind that was given.
         found: &'static str,
     },
     /// A negative number where an index or a count belongs.
@@ -46,9 +46,9 @@ pub enum ExpressionRefusal {
     Arguments {
         /// The operation.
         operation: String,
-        /// How many it takes.
+        /// The number that it takes.
         expected: &'static str,
-        /// How many were given.
+        /// The number that was given.
         found: usize,
     },
     /// A result too long to list.
@@ -56,9 +56,9 @@ pub enum ExpressionRefusal {
     TooLong {
         /// The operation.
         operation: &'static str,
-        /// How many there would be.
+        /// The number of items.
         size: i64,
-        /// How many are listed.
+        /// The limit.
         limit: i64,
     },
     /// JSON that the golden schema does not have.
@@ -70,19 +70,19 @@ pub enum ExpressionRefusal {
     /// Text that is no expression.
     #[error("column {column}: expected {expected}, found {found}")]
     Syntax {
-        /// Where, counted from 1.
+        /// The column, counted from 1.
         column: usize,
-        /// What may stand there.
+        /// The expected token.
         expected: &'static str,
-        /// What stands there.
+        /// The token that was found.
         found: String,
     },
     /// Parentheses too deep.
     #[error("column {column}: more than {limit} levels of nesting")]
     TooDeep {
-        /// Where, counted from 1.
+        /// The column, counted from 1.
         column: usize,
-        /// How deep an expression may nest.
+        /// The deepest nesting.
         limit: usize,
     },
 }

@@ -17,7 +17,7 @@ const MAX_CELLS: i64 = 1 << 16;
 /// Most cells times values that a picture of threads goes through.
 const MAX_SEARCH: i64 = 1 << 24;
 
-/// What the colours of a picture mean.
+/// The meaning of the colours of a picture.
 #[derive(Args)]
 pub struct Colours {
     /// Tiles of ROWS,COLUMNS.

@@ -29,7 +29,7 @@ pub enum LayoutValue {
 }
 
 impl LayoutValue {
-    /// What kind of value it is, for messages.
+    /// The kind of value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             LayoutValue::Int(_) => "an integer",

@@ -1,10 +1,10 @@
-//! How a golden case ended.
+//! The outcome of a golden case.
 
 use super::SkipReason;
 
-/// How one case ended.
+/// The outcome of one case.
 pub enum Verdict {
-    /// As it must.
+    /// The case passed.
     Pass,
     /// Otherwise: how.
     Fail(String),

@@ -13,12 +13,13 @@
 use tilewright_codegen::target::Target;
 use tilewright_megakernel::model::ModelSpec;
 
-/// What a dependency level adds, seconds.
+/// The cost of a dependency level, in seconds.
 const LEVEL: f64 = 0.675e-6;
 
-/// What an exchange among devices adds, seconds: every part of a sum sent to every device, and the
-/// level that adds them up. As the timeline of two H200s has it (2.2 to 3.0 µs); of more devices
-/// this is the model's word.
+/// The cost of an exchange between devices, in seconds: every part of a sum sent to every device,
+/// and the level that adds them.
+///
+/// Taken from the timeline of two H200s (2.2 to 3.0 µs); for more devices it is an estimate.
 const EXCHANGE: f64 = 3.0e-6;
 
 /// Bytes a second at which all SMs together read activations from L2.
@@ -35,7 +36,7 @@ const PART_OF_SHEET: f64 = 3.155 / 3.352;
 /// Bytes of an element of weights, keys, values and activations: bf16.
 const ELEMENT: u64 = 2;
 
-/// How the rate of a device is known.
+/// The origin of a device's bandwidth figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownBy {
     /// A read probe.
@@ -46,7 +47,7 @@ pub enum KnownBy {
     DataSheet,
 }
 
-/// What a step computes, and on how many devices.
+/// The size of a step, and its number of devices.
 #[derive(Clone, Copy, Debug)]
 pub struct StepLoad {
     /// Rows of the batch.
@@ -57,7 +58,7 @@ pub struct StepLoad {
     pub context: usize,
 }
 
-/// How fast memory is read.
+/// The memory bandwidth of a device.
 struct Bandwidth {
     /// Bytes a second.
     rate: f64,
@@ -77,7 +78,7 @@ pub struct StepCost {
     pub levels: u64,
     /// Bytes a second from device memory.
     pub rate: f64,
-    /// How that is known.
+    /// The origin of that figure.
     pub known_by: KnownBy,
     /// Seconds of reading.
     pub reading: f64,
@@ -200,7 +201,7 @@ mod tests {
         }
     }
 
-    /// What is known of the H100 alone foretells the H200: no row of it was needed.
+    /// Checks that H100 rows alone predict the H200, without any row of an H200.
     #[test]
     fn the_data_sheet_and_the_h100_foretell_an_h200_within_a_tenth() {
         for (target, spec, batch, position, us) in measured().iter().filter(|row| row.0.name == "h200") {

@@ -88,14 +88,14 @@ fn parse_device(name: &str) -> Result<Target, DeviceName> {
 /// Device memory that the driver and the kernels keep for themselves.
 const RESERVED: u64 = 1 << 30;
 
-/// What serves a step, and what each device keeps for it.
+/// The back end of a step, and the memory that each device keeps for it.
 struct Served {
     by: String,
     kept: Vec<ResidentBytes>,
     edges: Vec<EdgeSummary>,
 }
 
-/// What a device keeps, bytes.
+/// The memory that a device keeps, in bytes.
 #[derive(Clone, Copy, Default)]
 struct ResidentBytes {
     weights: u64,
@@ -172,7 +172,7 @@ fn served(spec: &ModelSpec, forms: &Forms, target: &Target, load: StepLoad) -> R
     Ok(Served { by, kept: (0..devices).map(kept).collect(), edges: plan.edges.summary(&placed) })
 }
 
-/// Where the activations of a product lie.
+/// The storage of a product's activations.
 fn way(opcode: &Opcode) -> Option<String> {
     let linear = opcode.get::<LinearTile>().map(|linear| linear.tile);
     let TileCode { strip, a_operand, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
@@ -185,7 +185,7 @@ fn way(opcode: &Opcode) -> Option<String> {
     Some(format!("activations of k={} in {place}", strip.k()))
 }
 
-/// What is printed.
+/// The contents of the output.
 struct PlanOutput<'a> {
     spec: &'a ModelSpec,
     target: &'a Target,

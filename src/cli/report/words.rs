@@ -18,7 +18,7 @@ pub fn significant(value: f64, digits: i32) -> String {
     format!("{rounded:.*}", (digits - 1 - magnitude).max(0) as usize)
 }
 
-/// What a mean over peers of a kind is against.
+/// The name of a peer kind in headings of means.
 pub fn kind_name(kind: PeerKind) -> &'static str {
     match kind {
         PeerKind::Library => "vendor libraries",

@@ -1,4 +1,4 @@
-//! Which layers each rank has: those that make the longest stage shortest.
+//! Assigns layers to ranks so that the slowest stage is as fast as possible.
 
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::Span;

@@ -1,4 +1,4 @@
-//! What can go wrong between the ranks of a pipeline.
+//! Errors between the ranks of a pipeline.
 
 use std::error::Error;
 use std::io;
@@ -111,14 +111,14 @@ pub enum Refusal {
     Message(#[from] MessageError),
 }
 
-/// What a rank is, where that is worth saying.
+/// The role of a rank, for messages; empty for workers.
 fn role(rank: usize) -> &'static str {
     if rank == 0 { " (the driver)" } else { "" }
 }
 
 impl PipelineError {
-    /// What other ranks are told: which rank it is about, and why. What is about none is the
-    /// driver's.
+    /// The message that reports this error to other ranks: the rank at fault, and the reason.
+    /// Errors of no other rank are attributed to the driver.
     pub(super) fn report(&self) -> MessageHead {
         let (rank, why) = match self {
             PipelineError::Lost { rank, source } => (*rank, chain(source)),
@@ -133,8 +133,8 @@ impl PipelineError {
         PipelineError::Lost { rank, source: source.into() }
     }
 
-    /// What another rank said of one that failed: text from outside, shortened and without what
-    /// moves a cursor.
+    /// The failure of a rank as another rank reported it. The text is untrusted: it is shortened
+    /// and stripped of control characters.
     pub(super) fn failed(rank: usize, why: &str) -> PipelineError {
         PipelineError::Failed { rank, why: plain(why) }
     }

@@ -26,7 +26,7 @@ pub const MOST_WORDS: u32 = 1 << 26;
 
 const MAGIC: [u8; 4] = *b"TWpl";
 
-/// What a frame begins with, byte for byte.
+/// The header of a frame, byte for byte.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Header {
@@ -82,7 +82,7 @@ impl FrameError {
     }
 }
 
-/// What all bytes but the checksum's give.
+/// The checksum of all other bytes of a frame.
 fn checksum(header: &Header, head: &[u8], body: &[u8]) -> [u8; 8] {
     let mut hash = Xxh3::new();
     hash.update(&bytemuck::bytes_of(header)[..16]);

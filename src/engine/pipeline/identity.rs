@@ -1,4 +1,4 @@
-//! Which model a rank has, and what computes it: enough to tell that all have the same.
+//! The identity of a rank's model and back end, by which ranks check that all have the same model.
 //!
 //! The architecture, and the name and shape of every tensor, go into one number; how they are
 //! stored is told in words; the values of all vectors (norms and biases, a few kilobytes a layer)
@@ -18,19 +18,19 @@ use crate::checkpoint::Checkpoint;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// What computes it: `cpu` or `gpu`; nothing where nothing does yet.
+    /// The back end: `cpu` or `gpu`; empty if there is none yet.
     machine: String,
-    /// How its rows come and go.
+    /// The transport of its rows.
     rows: Rows,
     /// Of the architecture, and the names and shapes of tensors.
     shape: String,
-    /// How many tensors are stored as what.
+    /// The number of tensors of each storage type.
     stored: String,
     /// Of the values of vectors.
     values: String,
 }
 
-/// How two models differ.
+/// The difference between two models.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum OtherModel {
@@ -93,7 +93,7 @@ impl Identity {
         Identity { machine: machine.to_owned(), rows, ..self }
     }
 
-    /// How its rows come and go.
+    /// The transport of its rows.
     pub(super) fn rows(&self) -> Rows {
         self.rows
     }

@@ -1,5 +1,5 @@
-//! How a world comes together: the driver waits at an address, workers join it and call their
-//! neighbours.
+//! The rendezvous of a process group: the driver listens at an address, and workers join it and
+//! connect to their neighbours.
 //!
 //! ```text
 //! worker r                         driver                        worker r + 1
@@ -27,14 +27,14 @@ use super::row_transport::Rows;
 use super::transport::{LinkError, Tcp, Transport};
 use super::world::World;
 
-/// How long a caller of the port may take to send its first message.
+/// The time that a caller of the port has to send its first message.
 const FIRST_WORDS: Duration = Duration::from_secs(2);
-/// How often somebody who waits looks again.
+/// The polling interval while waiting for a connection.
 const LOOK: Duration = Duration::from_millis(5);
-/// How often those who have joined hear that the driver is there.
+/// The interval of the driver's heartbeats to workers that have joined.
 const PULSE: Duration = Duration::from_millis(50);
 
-/// Where the ranks of a world meet, and who waits for them there: the driver.
+/// The rendezvous address of a process group, on which the driver listens.
 pub struct Meeting {
     listener: TcpListener,
     address: SocketAddr,
@@ -69,7 +69,7 @@ impl Meeting {
         Ok(Meeting { listener, address, world, patience })
     }
 
-    /// Where it is.
+    /// The address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -79,7 +79,7 @@ impl Meeting {
         self.world
     }
 
-    /// How long it has patience.
+    /// The timeout.
     pub(super) fn patience(&self) -> Duration {
         self.patience
     }
@@ -217,7 +217,7 @@ impl Meeting {
 /// A worker that has joined.
 struct Joined {
     link: Tcp,
-    /// Where its neighbour finds it.
+    /// The address at which its neighbour finds it.
     ip: IpAddr,
     port: u16,
 }
@@ -318,7 +318,7 @@ impl Seat {
     }
 }
 
-/// What the driver says of a failure, if it says anything before it ends; else the failure.
+/// The failure that the driver reports before it ends; `failure` if it reports none.
 fn last_words(driver: &Tcp, rank: usize, failure: PipelineError) -> PipelineError {
     loop {
         match receive(driver) {
@@ -335,7 +335,7 @@ fn last_words(driver: &Tcp, rank: usize, failure: PipelineError) -> PipelineErro
 /// A way to a neighbour, if there is one.
 type Way = Option<Arc<dyn Transport>>;
 
-/// How a worker finds the ranks beside it.
+/// The data by which a worker connects to its neighbouring ranks.
 struct Neighbours {
     rank: usize,
     token: u64,

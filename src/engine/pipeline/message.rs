@@ -1,4 +1,4 @@
-//! What the ranks of a pipeline say to each other.
+//! Messages between the ranks of a pipeline.
 //!
 //! A message is a head, which says what it is, and words: cells, rows of the residual stream,
 //! logits. Heads are read strictly. The number of words follows from the head and the model; the
@@ -20,13 +20,13 @@ use super::row_transport::Rows;
 /// A message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// What it is.
+    /// The head.
     pub head: MessageHead,
     /// The words that follow the head.
     pub words: Vec<u32>,
 }
 
-/// What a message is.
+/// The head of a message: its type and fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum MessageHead {
@@ -47,7 +47,7 @@ pub enum MessageHead {
         layers: Span,
         /// The next rank's address, if there is one.
         next: Option<SocketAddr>,
-        /// What neighbours of this world know.
+        /// The token that neighbours of this process group share.
         token: u64,
         /// Milliseconds for which a rank may say nothing.
         patience: u64,
@@ -64,7 +64,7 @@ pub enum MessageHead {
     Neighbour {
         /// Its rank.
         rank: usize,
-        /// What the driver told both.
+        /// The token that the driver sent to both.
         token: u64,
     },
     /// A worker to the driver: its neighbours are there.
@@ -73,7 +73,7 @@ pub enum MessageHead {
     Begin {
         /// Its number.
         session: u64,
-        /// How its programs are lowered.
+        /// The lowering of its programs.
         shape: Shape,
     },
     /// From rank to rank: a step; words: [`StepWords`].
@@ -86,7 +86,7 @@ pub enum MessageHead {
         rows: usize,
         /// Rows whose logits are wanted.
         asked: Vec<usize>,
-        /// How the rows come: as words after the step inputs, or from device to device.
+        /// The transport of the rows: words after the step inputs, or device to device.
         by: Rows,
     },
     /// The last rank to the driver: a step is done; words: the logits of the rows that were asked
@@ -94,7 +94,7 @@ pub enum MessageHead {
     Logits {
         /// Of which session.
         session: u64,
-        /// Which step.
+        /// The number of the step.
         step: u64,
     },
     /// From rank to rank: a session has ended.
@@ -106,7 +106,7 @@ pub enum MessageHead {
     Alive,
     /// A rank failed: a worker tells the driver, and the driver all others.
     Failed {
-        /// Which rank.
+        /// The rank.
         rank: usize,
         /// Why.
         why: String,
@@ -115,7 +115,7 @@ pub enum MessageHead {
     Bye,
 }
 
-/// How the programs of a session are lowered, as far as ranks have to agree.
+/// The lowering options of a session, as far as ranks have to agree on them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
@@ -127,7 +127,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// That of a session with these options.
+    /// The shape of a session with these options.
     pub fn of(options: &LowerOptions) -> Shape {
         Shape {
             context: options.context,
@@ -180,7 +180,7 @@ impl From<MessageHead> for Message {
 }
 
 impl Message {
-    /// As it lies on a stream.
+    /// Encodes the message as a frame.
     ///
     /// # Errors
     /// If the head cannot be written as JSON, which no head is.
@@ -188,7 +188,7 @@ impl Message {
         Ok(Frame { head: serde_json::to_vec(&self.head)?, words: self.words.clone() })
     }
 
-    /// What a frame says.
+    /// Decodes a frame.
     ///
     /// # Errors
     /// If its head is none.

@@ -1,4 +1,4 @@
-//! One model in several processes, on one host or on several: a pipeline of stages.
+//! Pipeline parallelism: one model in several processes, on one host or several.
 //!
 //! ```text
 //!  rank 0: the driver            rank 1: a worker              rank 2: a worker, the last
@@ -104,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// What ranks compare before they compute together.
+    /// The identity that ranks compare before they compute together.
     pub fn identity(&self) -> Identity {
         Identity::of(&self.checkpoint).on(self.place.kind(), self.rows)
     }

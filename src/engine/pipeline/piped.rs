@@ -23,7 +23,7 @@ use crate::engine::place::Place;
 
 /// Steps on their way for each rank: one that it computes, and one that waits.
 const AHEAD: usize = 2;
-/// How often who waits asks whether the work was aborted.
+/// The interval at which a waiting thread checks for an abort.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A session's machines on all ranks.
@@ -35,7 +35,7 @@ pub(in crate::engine) struct Piped {
     abort: AbortHandle,
     session: u64,
     done: Receiver<StepDone>,
-    /// What the ranks are to know before the first step.
+    /// The shape that is sent to the ranks before the first step.
     begin: Option<Shape>,
     /// Steps that were sent, and steps that are known to be done.
     sent: u64,

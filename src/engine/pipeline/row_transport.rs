@@ -1,4 +1,4 @@
-//! How rows come from rank to rank.
+//! The transport of rows between ranks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// How rows come from rank to rank.
+/// The transport of rows between ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rows {
-    /// As words of a message.
+    /// The words of a message.
     #[default]
     Tcp,
     /// From device to device, where a step has more than the decode machine.

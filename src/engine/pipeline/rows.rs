@@ -32,23 +32,23 @@ pub(super) struct RowLink {
     /// The neighbour.
     rank: usize,
     patience: Duration,
-    /// What is sent. The sender holds the lock, so that heads and rows have one order.
+    /// The buffer being sent. The sender holds the lock, so that heads and rows have one order.
     sent: Mutex<Option<Buffer<f32>>>,
 }
 
 /// An end of a way that a rank is to open.
 pub(super) struct Way {
-    /// What both ends were told.
+    /// The id that both ends received.
     pub id: Vec<u8>,
-    /// Which end.
+    /// The end of the link.
     pub end: End,
-    /// Whose the other is.
+    /// The rank at the other end.
     pub rank: usize,
 }
 
-/// How often who waits for long looks again.
+/// The polling interval of a long wait.
 const LOOK: Duration = Duration::from_micros(50);
-/// How long looks follow each other at once: longer than rows of a prompt take on their way.
+/// The time for which a wait polls without a pause: longer than the transfer of a prompt's rows.
 const SPIN: Duration = Duration::from_millis(2);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -101,7 +101,7 @@ impl RowLinks {
         locked(&self.links).iter().for_each(|link| link.abort());
     }
 
-    /// Whether there is something to wait for.
+    /// Checks that a wait may continue: not aborted, not given up, and within the deadline.
     fn check(
         &self,
         abort: &AbortHandle,

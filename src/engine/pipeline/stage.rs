@@ -35,14 +35,14 @@ pub(in crate::engine) struct StageMachines {
     most: usize,
 }
 
-/// What a step left.
+/// The output of a step.
 pub(super) enum StageOutput<'m> {
     Host(StepOutput<'m>),
     Device(&'m DeviceMachine),
     Graph(&'m mut AnyGraph),
 }
 
-/// What a stage takes besides cells.
+/// The input of a stage besides step inputs.
 #[derive(Clone, Copy)]
 pub(super) enum Inlet<'i> {
     /// Nothing: tokens are among the cells.
@@ -63,7 +63,7 @@ impl Inlet<'_> {
     }
 }
 
-/// Who sends a message.
+/// A function that sends a message.
 pub(super) type Tell<'t> = &'t dyn Fn(&Message) -> Result<(), EngineError>;
 
 /// Whether a device runs a step of `rows` rows as a graph of launches. Its rows then go directly to

@@ -1,4 +1,4 @@
-//! How messages come from one rank to another.
+//! Transport of messages between ranks.
 //!
 //! [`Transport`] is all that the ranks know of it. [`Tcp`] is the one that there is. Rows that go
 //! from device to device beside the words of a message are `rows`' affair.

@@ -24,9 +24,9 @@ use crate::engine::{Engine, EngineError};
 const WAITING: usize = 4 * MOST_RANKS;
 /// Most sessions at a time.
 const MOST_SESSIONS: usize = 16;
-/// How long a worker that failed, or lost a neighbour, waits for the driver's verdict.
+/// The time that a worker waits for the driver's verdict after it failed or lost a neighbour.
 const VERDICT: Duration = Duration::from_secs(2);
-/// How often a worker that waits asks whether it was interrupted.
+/// The interval at which a waiting worker checks for an interrupt.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Seat {
@@ -260,7 +260,7 @@ struct ReceivedStep<'a> {
     rows: usize,
     /// Rows whose logits the driver asks for.
     asked: &'a [usize],
-    /// How the rows come.
+    /// The transport of the rows.
     by: Rows,
 }
 

@@ -22,15 +22,15 @@ use super::rows::{RowLink, RowLinks, Way};
 use super::transport::{LinkError, Transport};
 use crate::engine::EngineError;
 
-/// How long a verdict waits for what the lost rank has to say itself.
+/// The time that a verdict waits for the lost rank's own report.
 const GRACE: Duration = Duration::from_millis(200);
-/// How long the driver waits for its workers' ends.
+/// The time that the driver waits for its workers to end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A step that the last rank has done: its number, and the logits that were asked for.
 pub(super) type StepDone = (u64, Vec<u32>);
 
-/// What was received from a rank.
+/// A message received from a rank, or the loss of the rank.
 pub(super) struct Heard {
     /// The rank that sent it, or was lost.
     pub rank: usize,
@@ -49,22 +49,22 @@ pub struct World {
     row_link: Option<RowLink>,
 }
 
-/// What the driver's threads share.
+/// The state that the driver's threads share.
 struct WorldShared {
     lost: Mutex<Option<Arc<PipelineError>>>,
-    /// Whether the work is done: who ends now is not lost.
+    /// Whether the work is done; a rank that ends afterwards is not lost.
     is_over: AtomicBool,
-    /// Who waits for the steps of a session.
+    /// The channels of the sessions that wait for steps.
     sessions: Mutex<HashMap<u64, Sender<StepDone>>>,
     rows: Arc<RowLinks>,
 }
 
-/// What is locked; what a thread that panicked left of it is whole.
+/// Locks a mutex and ignores poisoning: a thread that panicked leaves the data consistent.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often a rank says that it is there, where others wait so long for it.
+/// The heartbeat interval for a timeout.
 pub(super) fn pulse_of(patience: Duration) -> Duration {
     (patience / 5).min(Duration::from_secs(1))
 }
@@ -138,7 +138,7 @@ impl World {
         Ok(())
     }
 
-    /// That way, where rows go so.
+    /// The link from this rank's device to the next one's, if rows use it.
     pub(super) fn rows(&self) -> Option<&RowLink> {
         self.row_link.as_ref()
     }
@@ -184,7 +184,7 @@ impl World {
         link.send(message).map_err(|source| self.verdict().unwrap_or_else(|| Arc::new(PipelineError::lost(1, source))))
     }
 
-    /// What ended the world; waits a moment for it, where it is not known yet.
+    /// The error that ended the process group. If it is not known yet, waits briefly for it.
     pub(super) fn verdict(&self) -> Option<Arc<PipelineError>> {
         let deadline = Instant::now() + 5 * GRACE;
         loop {
@@ -258,7 +258,7 @@ fn judge(heard: &Receiver<Heard>, links: &[Arc<dyn Transport>], shared: &WorldSh
     }
 }
 
-/// What a rank said: logits for a session, or a failure.
+/// Handles a message from a rank: logits for a session, or a failure.
 fn handle(from: usize, what: Result<Message, LinkError>, last: usize, shared: &WorldShared) -> Option<PipelineError> {
     match what {
         Ok(Message { head: MessageHead::Logits { session, step }, words }) if from == last => {

@@ -31,7 +31,7 @@ use super::times::{StepTimes, WidthTimes};
 use crate::engine::limits::{CHUNKS, MOST_ROWS};
 use crate::engine::session::machines;
 
-/// How a batcher works.
+/// Options of a batcher.
 ///
 /// ```
 /// use tilewright::engine::BatchOptions;
@@ -51,8 +51,9 @@ pub struct BatchOptions {
     /// half of the rows. Where the engine has [chunks of prompts](Engine::with_prompt_chunk), these
     /// take the place of this bound.
     pub prompt_rows: usize,
-    /// How long a step should take in which requests decode: a chunk of a prompt beside them is cut
-    /// so that, as steps before took, it does. Nothing: a prompt comes in as fast as it can.
+    /// The target time of a step in which requests decode. A prompt chunk in such a step is
+    /// shortened to meet it, based on the times of earlier steps. `None`: prompts are prefilled as
+    /// fast as possible.
     pub step_time: Option<Duration>,
     /// Most steps of one launch, where the machine chooses tokens by itself.
     pub steps: usize,
@@ -129,7 +130,7 @@ pub struct Batcher {
 /// Most requests that run at a time.
 pub(in crate::engine) const MOST_SEATS: usize = 64;
 
-/// What a batcher knows of its model and its machines, beside the scheduler's limits.
+/// The facts about its model and machines that a batcher needs besides the scheduler's limits.
 #[derive(Clone, Debug)]
 pub(super) struct BatcherShape {
     pub sizes: ModelSizes,
@@ -188,7 +189,7 @@ impl Engine {
     }
 }
 
-/// What a batcher is made for.
+/// The inputs from which a batcher is made.
 pub(crate) struct BatcherSetup<'a> {
     /// Tokens that end a sequence.
     pub ends: &'a [u32],
@@ -198,7 +199,7 @@ pub(crate) struct BatcherSetup<'a> {
     /// and prompts are fed in the largest chunks.
     pub first_prompt: Option<usize>,
     pub options: &'a BatchOptions,
-    /// How programs are lowered, but for their pages.
+    /// The lowering options, except for pages.
     pub base: LowerOptions,
     pub flow: Option<SessionFlow>,
 }
@@ -418,12 +419,12 @@ impl Batcher {
         !self.scheduler.is_idle()
     }
 
-    /// What was done so far.
+    /// Counters of the work done so far.
     pub fn statistics(&self) -> Statistics {
         self.scheduler.statistics()
     }
 
-    /// What steps of each width took since the last call, narrow ones first.
+    /// Takes the times of steps by width since the last call, narrow ones first.
     pub fn take_times(&mut self) -> Vec<WidthTimes> {
         self.times.take()
     }
@@ -562,7 +563,7 @@ impl Batcher {
         Ok(())
     }
 
-    /// What the machine chooses each row's token by.
+    /// The draws by which the machine samples each row's token.
     fn draws(&self, step: &Step) -> Vec<Draw> {
         let mut draws = Vec::new();
         for piece in &step.pieces {

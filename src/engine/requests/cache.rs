@@ -29,7 +29,7 @@ pub struct PageCache {
 /// is the empty prefix.
 type Prefix = u64;
 
-/// What a full page holds: its tokens, following a prefix.
+/// The contents of a full page: its tokens, following a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Contents {
     before: Prefix,
@@ -41,7 +41,7 @@ struct Page {
     holders: usize,
     /// The prefix that it ends and what it holds, where it can be found.
     full: Option<(Prefix, Contents)>,
-    /// When its last holder left.
+    /// The time at which its last holder released it.
     left: u64,
 }
 

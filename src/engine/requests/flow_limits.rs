@@ -1,8 +1,8 @@
-//! What a flow asks of steps, and its phases.
+//! The requirements of a flow on steps, and its phases.
 
 use tilewright_flow::program::Phase;
 
-/// How a flow runs.
+/// The limits of a flow's steps.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowLimits {
     /// Tokens of a sequence up to which all of them are chosen: new ones among these may run in

@@ -1,5 +1,5 @@
-//! Whether a sequence goes on by steps of several of its tokens, or of one: whichever gives more
-//! tokens a second.
+//! Decides whether a sequence decodes with several of its tokens per step or one: whichever gives
+//! more tokens per second.
 //!
 //! A step of eight rows takes longer than one of one row, by a factor that is known roughly. Where
 //! several rows are fed, what they give says whether they pay. Where one is, what would have been
@@ -14,7 +14,7 @@ const STILL_PAYS: f64 = 1.35;
 /// Steps that are looked at, the last ones.
 const WINDOW: usize = 12;
 
-/// How a sequence goes on.
+/// The decision between wide and narrow steps for a sequence.
 #[derive(Debug, Default)]
 pub struct Gain {
     /// Whether steps have several rows.

@@ -1,4 +1,5 @@
-//! What the rows of a step gave: which choices count, and who is told of them.
+//! Delivers the results of a step: decides which rows' tokens count, and passes them to their
+//! requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,19 +19,19 @@ pub struct Giving<'g> {
     scheduler: &'g mut Scheduler,
     submissions: &'g mut HashMap<Ticket, Submission>,
     each: &'g mut dyn FnMut(Ticket, Event) -> bool,
-    /// How far each piece is.
+    /// The state of each piece.
     states: Vec<PieceState>,
     /// Whether a request has ended.
     ended: bool,
 }
 
-/// How far a piece is.
+/// The state of a piece during delivery.
 struct PieceState {
     /// The row of its first token in the step.
     first: usize,
     /// Whether its next row's choice counts.
     goes_on: bool,
-    /// What was chosen last in this step.
+    /// The last token chosen in this step.
     chosen: Option<u32>,
     /// Proposed tokens that were chosen.
     accepted: usize,

@@ -1,5 +1,4 @@
-//! How many rows a step may have so that it ends in time: what steps of each width took, measured
-//! while they run.
+//! Limits the rows of a step so that it ends in time, by the measured times of steps of each width.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +11,7 @@ const FORGOTTEN: u64 = 256;
 /// Measurements of a width that do not count: its kernels and graphs are made then.
 const UNUSED: u32 = 1;
 
-/// What is known of a width.
+/// The measured time of a width.
 #[derive(Clone, Copy, Debug)]
 struct WidthTime {
     seconds: f64,

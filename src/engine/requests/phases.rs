@@ -20,10 +20,11 @@ impl Sequence {
         self.prompt.max(flow.covered)
     }
 
-    /// How many of its next tokens a step of that phase may feed. What a flow chooses for is fed
-    /// one by one: it may choose a block that the token before completed. A request that decodes
-    /// and is covered goes along with those; chunks do not, which steps of prompts have more rows
-    /// for.
+    /// The number of its next tokens that a step of that phase may feed.
+    ///
+    /// Tokens for which a flow selects blocks are fed one by one, since the flow may select a block
+    /// that the previous token completed. A covered request that decodes may join them; chunks may
+    /// not, since prompt steps have more rows for them.
     pub fn rows_in(&self, phase: Phase, flow: FlowLimits) -> usize {
         let alike = self.alike(flow);
         let pending = self.pending();
@@ -66,7 +67,7 @@ impl Scheduler {
         self.sequences[&place.ticket].pending() == 1 && self.feedable(place, phase) == 0
     }
 
-    /// How many of a request's next tokens a step of that phase may feed.
+    /// The number of a request's next tokens that a step of that phase may feed.
     pub(super) fn feedable(&self, place: OrderKey, phase: Phase) -> usize {
         let sequence = &self.sequences[&place.ticket];
         self.limits.flow.map_or(sequence.pending(), |flow| sequence.rows_in(phase, flow))

@@ -9,7 +9,7 @@ pub const MOST_PROPOSED: usize = 7;
 const RUNS: [usize; 2] = [4, 2];
 /// Proposed tokens after which acceptance is looked at.
 const WINDOW: usize = 14;
-/// One of this many proposed tokens must be accepted for proposals to pay.
+/// The reciprocal of the share of proposed tokens that must be accepted for proposals to pay.
 const PAYS: usize = 4;
 /// Tokens without proposals after a window that did not pay.
 const REST: usize = 32;
@@ -21,9 +21,9 @@ const PATIENCE: usize = 8;
 pub struct Proposer {
     /// Tokens of the sequence that it has read.
     read: usize,
-    /// Where a run ended last, by its tokens; a table for each length.
+    /// The last end of each run of tokens; one table per run length.
     last: [HashMap<Box<[u32]>, usize>; RUNS.len()],
-    /// Where the run at the end was before, the longer one in front.
+    /// The previous end of the run at the end of the text, longest run first.
     before: [Option<usize>; RUNS.len()],
     proposed: usize,
     accepted: usize,
@@ -64,7 +64,7 @@ impl Proposer {
         round.iter().copied().cycle().take(most).collect()
     }
 
-    /// How many tokens may come before it is asked again, when it proposes nothing now.
+    /// The number of tokens until it is asked again, if it proposes nothing now.
     pub fn patience(&self) -> usize {
         if self.rest > 0 { self.rest } else { PATIENCE }
     }

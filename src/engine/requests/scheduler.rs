@@ -26,7 +26,7 @@ use super::submission::{Statistics, Ticket};
 pub use super::flow_limits::FlowLimits;
 pub use super::step::{Piece, Step};
 
-/// What a scheduler may use.
+/// The resources of a scheduler.
 #[derive(Clone, Debug)]
 pub struct SchedulerLimits {
     /// Most requests that run at a time, at least 1.
@@ -54,7 +54,7 @@ pub struct SchedulerLimits {
     pub fixed_width: bool,
     /// Tokens that end a sequence.
     pub ends: Vec<u32>,
-    /// Where a flow chooses what rows attend to.
+    /// The limits of the flow, if a flow selects blocks.
     pub flow: Option<FlowLimits>,
 }
 
@@ -136,7 +136,7 @@ impl Scheduler {
         self.sequences.iter().filter(over).map(|(&ticket, _)| ticket).collect()
     }
 
-    /// When the next deadline is over.
+    /// The time of the next deadline.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.sequences.values().filter_map(|sequence| sequence.expires).min()
     }
@@ -159,7 +159,7 @@ impl Scheduler {
         self.limits.pages - self.cache.available()
     }
 
-    /// What it may use.
+    /// Its limits.
     pub fn limits(&self) -> &SchedulerLimits {
         &self.limits
     }
@@ -174,7 +174,7 @@ impl Scheduler {
         self.sequences.get(&ticket)
     }
 
-    /// What was done so far.
+    /// Counters of the work done so far.
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }

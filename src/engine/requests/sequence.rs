@@ -10,7 +10,7 @@ use super::gain::Gain;
 use super::proposer::{MOST_PROPOSED, Proposer};
 use super::submission::Ticket;
 
-/// What a scheduler needs to know of a request.
+/// The facts about a request that a scheduler needs.
 #[derive(Debug)]
 pub struct Ask {
     /// Tokens of the prompt, at least one.
@@ -19,7 +19,7 @@ pub struct Ask {
     pub max_new_tokens: usize,
     /// Higher ones come first.
     pub priority: i32,
-    /// When it ends at the latest.
+    /// Its deadline.
     pub expires: Option<Duration>,
     /// Whether its tokens are chosen by the host.
     pub by_host: bool,
@@ -49,15 +49,15 @@ pub struct Sequence {
     pub pages: Vec<i32>,
     /// Pages of those that are full, and known to be so.
     pub filled: usize,
-    /// When it ends at the latest.
+    /// Its deadline.
     pub expires: Option<Duration>,
     /// Whether its tokens are chosen by the host.
     pub by_host: bool,
-    /// Who proposes tokens, where that is wanted.
+    /// The proposer of tokens, if proposals are wanted.
     pub proposer: Option<Proposer>,
-    /// Whether it goes on by steps of several tokens, where it is alone.
+    /// The decision between wide and narrow steps while it runs alone.
     pub gain: Gain,
-    /// Where a flow keeps its states, while it runs.
+    /// The slot of its flow states while it runs.
     pub slot: Option<RequestSlot>,
     priority: i32,
     max_new_tokens: usize,

@@ -40,7 +40,7 @@ pub struct Server {
     post: Post,
 }
 
-/// What happens to a request of a server. The last event is an end or a fault.
+/// An event of a server's request. The last event is an end or a fault.
 #[derive(Clone, Debug)]
 pub enum ServerEvent {
     /// A new token, and the text that it makes certain, perhaps none.
@@ -50,7 +50,7 @@ pub enum ServerEvent {
         /// Text.
         text: String,
     },
-    /// It has ended.
+    /// The request has ended.
     End {
         /// All tokens, and why the request ended; [`Finish::Stop`] for a stop text, too.
         completion: Completion,
@@ -116,7 +116,7 @@ impl Server {
         Ok(Stream { ticket, events: heard, post: self.post.clone() })
     }
 
-    /// What was done so far.
+    /// Counters of the work done so far.
     ///
     /// # Errors
     /// If its thread has ended.

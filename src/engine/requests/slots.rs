@@ -1,5 +1,4 @@
-//! Where a flow keeps what a request carries from step to step: a place for each that runs, and a
-//! number that no request had there before.
+//! Slots for the flow states of running requests. Each use of a slot has a new request number.
 
 use tilewright_megakernel::vm::RequestSlot;
 

@@ -1,4 +1,4 @@
-//! What a step runs: pieces of requests.
+//! A step as pieces of requests.
 
 use tilewright_flow::program::Phase;
 
@@ -13,7 +13,7 @@ pub struct Piece {
     pub position: usize,
     /// Their tokens.
     pub tokens: Vec<u32>,
-    /// How many of them, at the end, are proposed: each counts if the row before chooses it.
+    /// The number of proposed tokens at the end; each counts if the row before chooses it.
     pub proposed: usize,
     /// Whether the rows from the last that is not proposed on give tokens.
     pub gives: bool,
@@ -29,7 +29,7 @@ impl Piece {
     }
 }
 
-/// What the next step runs.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Its rows.
@@ -39,7 +39,7 @@ pub struct Step {
     pub steps: usize,
     /// Whether some request decodes.
     pub decodes: bool,
-    /// What its rows attend to, where a flow chooses.
+    /// The phase of its attention, if a flow selects blocks.
     pub phase: Phase,
     /// Most tokens of a launch that goes on with the one piece by itself, several tokens in a step;
     /// 0: it does not.

@@ -26,29 +26,29 @@ use super::super::sampling::Sampling;
 pub struct Submission {
     /// The prompt, and most tokens.
     pub request: Request,
-    /// How tokens are chosen; greedily. The seed is the request's own.
+    /// The sampling of tokens; greedy by default. The seed is the request's own.
     pub sampling: Sampling,
     /// The row of the random numbers; 0. Requests of one seed and one prompt differ by it, as the
     /// rows of a batch do.
     pub row: u32,
-    /// What the logits are changed by before a token is chosen; nothing.
+    /// The penalties on logits; none by default.
     pub penalties: Penalties,
     /// Tokens that are never chosen; none.
     pub suppressed: Vec<u32>,
-    /// How many of the likeliest tokens get log probabilities besides the chosen token, in each
-    /// step; none by default.
+    /// The number of likeliest tokens whose log probabilities are returned in each step, besides
+    /// the chosen token; none by default.
     pub logprobs: Option<usize>,
     /// Requests of a higher priority come first, and take seats and pages from those of a lower
     /// one; 0.
     pub priority: i32,
-    /// When it ends at the latest, from its submission on; never.
+    /// The deadline, from its submission on; none by default.
     pub deadline: Option<Duration>,
     /// Whether tokens are proposed from what the text repeats, and verified several at a time. The
     /// text is the same.
     pub speculate: bool,
 }
 
-/// What the logits of tokens that were there before are changed by.
+/// Penalties on the logits of tokens that occurred before.
 ///
 /// ```
 /// use tilewright::engine::Penalties;
@@ -121,7 +121,7 @@ impl Submission {
 pub struct Ticket(pub(super) u64);
 
 impl Ticket {
-    /// How many were submitted before.
+    /// The number of requests submitted before.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -146,19 +146,19 @@ pub struct Logprobs {
     pub top: Vec<(u32, f32)>,
 }
 
-/// What happens to a request. The last event is an end or a fault.
+/// An event of a request. The last event is an end or a fault.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A new token.
     Token(Token),
-    /// It has ended: all its tokens, and why.
+    /// The request has ended: all its tokens, and the reason.
     End(Completion),
     /// A step that it was part of failed, or its logits are not numbers. Its tokens so far stay
     /// given.
     Fault(Arc<EngineError>),
 }
 
-/// What a batcher has done so far.
+/// Counters of a batcher's work so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Steps of the programs.
@@ -173,6 +173,6 @@ pub struct Statistics {
     pub preemptions: u64,
     /// Tokens that were proposed.
     pub proposed: u64,
-    /// Those of them that were accepted.
+    /// Proposed tokens that were accepted.
     pub accepted: u64,
 }

@@ -1,4 +1,4 @@
-//! What steps of each width took.
+//! Measures the times of steps by width.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl StepTimes {
         of.longest = of.longest.max(time / u32::try_from(steps).unwrap_or(u32::MAX).max(1));
     }
 
-    /// Those since the last call, narrow ones first.
+    /// Takes the times since the last call, narrow ones first.
     pub fn take(&mut self) -> Vec<WidthTimes> {
         std::mem::take(&mut self.0).into_values().collect()
     }

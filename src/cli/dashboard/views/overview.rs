@@ -10,7 +10,7 @@ use super::{commit, link, microseconds, nothing};
 use crate::cli::report::words::{kind_name, significant, suite_rank, suite_title};
 use crate::results::{Comparison, Figures, PeerKind, ResultEntry, device_name, means};
 
-/// One bar: a ratio with its labels.
+/// A bar: a ratio with its labels.
 struct Bar {
     label: String,
     ratio: f64,

@@ -73,7 +73,7 @@ pub(super) fn numbers(text: &str) -> Vec<usize> {
     text.split(',').filter_map(|number| number.trim().parse().ok()).collect()
 }
 
-/// What stands between the first of one bracket and the last of the other.
+/// The text between the first `open` and the last `close`.
 pub(super) fn between(text: &str, open: char, close: char) -> &str {
     let inner = text.split_once(open).map_or("", |(_, rest)| rest);
     inner.rsplit_once(close).map_or("", |(inner, _)| inner)

@@ -10,7 +10,7 @@ use super::SkipReason;
 use super::case::{CaseOutcome, GoldenCase, Obstacle, between, numbers};
 use super::tensor::{LaneOrder, Tensor, memory, nested, plain, row_by_row, values};
 
-/// What a case that writes gives.
+/// The result of a case that writes memory.
 pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     let name = case.name;
     Some(match name {

@@ -7,7 +7,7 @@ use super::case::{CaseOutcome, GoldenCase, Obstacle};
 use crate::cli::layout::arguments::listed;
 use crate::cli::layout::{LayoutValue, operations};
 
-/// What the operation of the same meaning gives, or `None` where no function here is meant.
+/// The result of the equivalent operation; `None` if there is none here.
 pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     let name = case.name;
     let (operation, fields): (&str, &[&str]) = match name {
@@ -116,7 +116,7 @@ fn compact(case: &GoldenCase<'_>, build: fn(&IntTuple) -> Result<Layout, LayoutE
     json(build(&case.tuple("shape")?)?)
 }
 
-/// That library divides by the shape of a tile alone, its strides ignored: here, by extents. A
+/// Converts a tile to extents: Mojo divides by the shape of a tile alone and ignores its strides. A
 /// nested extent of an integer mode is a compact tile.
 fn extents_of(shape: &IntTuple, tile: &IntTuple) -> Result<Tiler, LayoutError> {
     if tile.is_int() {

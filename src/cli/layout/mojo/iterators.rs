@@ -19,7 +19,7 @@ struct CaseIterator<'m> {
     circular: bool,
 }
 
-/// What a case of an iterator gives.
+/// The result of an iterator case.
 pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     let circular = case.name.strip_prefix("circular ");
     let name = circular.unwrap_or(case.name);
@@ -79,8 +79,8 @@ fn over_tensor(case: &GoldenCase<'_>, call: &str, rest: &str, circular: bool) ->
     report(case, &CaseIterator { strip, axis, extent, first, circular }, rest)
 }
 
-/// What a case asks: the tiles in turn, or one tile after a number of steps and what is known of
-/// it.
+/// The results that a case asks for: the tiles in turn, or the state of one tile after a number of
+/// steps.
 fn report(case: &GoldenCase<'_>, walk: &CaseIterator<'_>, rest: &str) -> CaseOutcome {
     let (steps, wanted) = rest.split_once(": ").unwrap_or(("", rest));
     if wanted == "successive tiles" || wanted.ends_with(" tiles") {

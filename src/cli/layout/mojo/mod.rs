@@ -34,7 +34,7 @@ pub(super) fn verdict(case: &Json) -> Verdict {
     }
 }
 
-/// What this library gives for a case.
+/// The result of this library for a case.
 fn found(case: &GoldenCase<'_>) -> CaseOutcome {
     // A text shows any integer; elsewhere -1 stands for a number that is known at run time only.
     if !case.name.starts_with("String(") && (unknown(case.args) || unknown(case.expected)) {

@@ -23,7 +23,7 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    /// Which cases they are.
+    /// A description of the skipped cases.
     pub fn cases(self) -> &'static str {
         match self {
             SkipReason::Unknown => "an extent or stride of -1",
@@ -37,7 +37,7 @@ impl SkipReason {
         }
     }
 
-    /// What differs.
+    /// The difference from this library.
     pub fn why(self) -> &'static str {
         match self {
             SkipReason::Unknown => {

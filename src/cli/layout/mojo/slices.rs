@@ -8,7 +8,7 @@ use super::SkipReason;
 use super::case::{CaseOutcome, GoldenCase, Obstacle, between, numbers};
 use super::tensor::{LaneOrder, Tensor, element, extents, memory, modes, plain, values};
 
-/// What a case of a slice or a split gives.
+/// The result of a slice or split case.
 pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     if case.name.starts_with("slice") {
         return Some(slice(case));
@@ -16,13 +16,13 @@ pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     case.name.starts_with("split[").then(|| split(case))
 }
 
-/// What is kept of a mode: a range of indices, or one index.
+/// The part of a mode that a slice keeps: a range of indices, or one index.
 enum ModeSlice {
     Range(Option<usize>, Option<usize>),
     One(usize),
 }
 
-/// What a slice keeps, from `:`, `1:3`, `:2`, `All`, `(1,3)` or an index.
+/// Parses the slice of a mode: `:`, `1:3`, `:2`, `All`, `(1,3)` or an index.
 fn kept(text: &str) -> Option<ModeSlice> {
     let text = text.trim();
     if text == "All" {
@@ -36,7 +36,7 @@ fn kept(text: &str) -> Option<ModeSlice> {
     Some(ModeSlice::Range(bound(start)?, bound(end)?))
 }
 
-/// What a slice keeps of each mode, as the case's name or its arguments say.
+/// The slice of each mode, from the case's name or its arguments.
 fn selection(case: &GoldenCase<'_>) -> Option<Vec<ModeSlice>> {
     if case.has("rows") {
         let bound = |end: &Json| end.as_u64().and_then(|end| usize::try_from(end).ok());
@@ -92,7 +92,7 @@ fn slice(case: &GoldenCase<'_>) -> CaseOutcome {
     }
 }
 
-/// What a case asks for, such as `shape, [0,0], [0,3]`.
+/// The results that a case asks for, such as `shape, [0,0], [0,3]`.
 fn results(view: &Tensor<'_>, wanted: &str) -> CaseOutcome {
     let one = |wanted: &str| match wanted {
         "shape" => Ok(extents(view, 0)),

@@ -14,7 +14,7 @@ use super::tensor::row_by_row;
 use crate::cli::layout::arguments::listed;
 use crate::cli::layout::{ExpressionRefusal, LayoutValue};
 
-/// What this algebra gives for a case, or `None` where no function here is meant.
+/// The result of this algebra for a case; `None` if there is no equivalent function.
 pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     of_tuples(case).or_else(|| of_coordinates(case)).or_else(|| of_layouts(case)).or_else(|| written(case))
 }
@@ -65,7 +65,7 @@ fn pair(
     Ok(run(&case.tuple("a")?, &case.tuple("b")?)?.to_json())
 }
 
-/// One mode, or a range of modes such as `1:-1`. A negative number counts from the end.
+/// Selects one mode, or a range of modes such as `1:-1`. A negative number counts from the end.
 fn modes(case: &GoldenCase<'_>) -> CaseOutcome {
     let tuple = case.tuple("t")?;
     let rank = tuple.rank() as i64;

@@ -13,7 +13,7 @@ use super::SkipReason;
 use super::case::{CaseOutcome, GoldenCase, Obstacle, between, numbers};
 use super::tensor::{LaneOrder, Tensor, element, extents, memory, modes, start, values};
 
-/// What a case may ask of the view at the end of the chain.
+/// The results that a case may ask for at the end of a chain of views.
 const WANTED: [&str; 10] = [
     "values",
     "runtime shape",
@@ -30,12 +30,12 @@ const WANTED: [&str; 10] = [
 /// A view on the way through a chain.
 struct Link<'m> {
     view: Tensor<'m>,
-    /// How many of the first modes number the lanes of a vector.
+    /// The number of leading modes that index the lanes of a vector.
     lanes: usize,
     clipped: bool,
 }
 
-/// What a chain of views gives, or `None` where a step has no counterpart.
+/// The result of a chain of views; `None` if a step has no equivalent.
 pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     let name = case.name;
     if name.starts_with("offset of .tile[") && name.contains("_nested(") {

@@ -99,7 +99,7 @@ impl TrialRequest {
         TrialRequest { submission: Submission { priority, ..self.submission }, ..self }
     }
 
-    /// What it gets alone: from the logits of its tokens, without pages.
+    /// The result of the request alone, computed from the logits of its tokens, without pages.
     pub fn alone(&self, config: &TrialConfig) -> (Vec<u32>, Finish) {
         let Request { prompt_ids, max_new_tokens } = &self.submission.request;
         let mut tokens = prompt_ids.clone();
@@ -124,7 +124,7 @@ impl TrialRequest {
     }
 }
 
-/// What is done.
+/// An action of the trial.
 #[derive(Clone, Debug)]
 pub enum Action {
     Submit(TrialRequest),
@@ -139,7 +139,7 @@ pub enum Action {
     Wait(u64),
 }
 
-/// What became of a request.
+/// The history of a request.
 #[derive(Debug, Default)]
 pub struct Story {
     pub asked: Option<TrialRequest>,

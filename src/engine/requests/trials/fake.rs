@@ -19,7 +19,7 @@ use super::super::proposer::Proposer;
 /// Tokens of the fake's vocabulary.
 pub const VOCAB: usize = 12;
 
-/// What goes wrong in a machine, and when.
+/// A fault of a machine, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FakeFault {
     /// The next step is aborted, a launch after a number of steps; all that it wrote is nonsense.
@@ -36,19 +36,21 @@ pub enum FakeFault {
     NoSummaries,
 }
 
-/// What goes wrong next.
+/// The next fault.
 pub type FaultPlan = Arc<Mutex<Option<FakeFault>>>;
 
 /// A token, and a digest of all tokens up to it.
 type FakeSlot = (u32, u64);
 
-/// What tokens depend on: all tokens before (`None`); or, by the pair, the last tokens and how
-/// often a number of tokens fits into all, so that a text repeats itself for a while.
+/// The tokens on which the next token depends.
+///
+/// `None`: all tokens before. A pair (n, m): the last n tokens and the number of times that m fits
+/// into the length, so that a text repeats itself for a while.
 pub type TokenMemory = Option<(usize, usize)>;
 
-/// How a flow chooses: what a row after `covered` tokens and after its prompt leaves in its page is
-/// mixed with the summaries of all whole blocks before its own, and with a state that counts such
-/// rows.
+/// A fake flow. Rows after `covered` tokens and after their prompt are selected rows: each stores a
+/// mix of its token, the summaries of all whole blocks before its own, and a state. The state
+/// counts such rows.
 #[derive(Clone, Copy, Debug)]
 pub struct FakeFlow {
     pub covered: usize,
@@ -67,7 +69,7 @@ impl FakeFlow {
     }
 }
 
-/// What is kept of a block.
+/// The summary of a block.
 fn summary(digests: &[u64]) -> u64 {
     digests.iter().fold(17, |seen, &digest| mix(seen, digest))
 }
@@ -89,8 +91,7 @@ fn digests(tokens: &[u32], prompt: usize, flow: Option<FakeFlow>) -> Vec<u64> {
     found
 }
 
-/// What a text goes on by where a flow chooses what is seen of it: the token after it depends on
-/// its last digest.
+/// The digest on which the next token depends if a flow selects blocks: that of the last token.
 pub fn seen(tokens: &[u32], prompt: usize, flow: Option<FakeFlow>) -> u64 {
     match flow {
         Some(_) => digests(tokens, prompt, flow).last().copied().unwrap_or(0),
@@ -213,14 +214,14 @@ impl Fake {
         }
     }
 
-    /// Where the summary of a row's block lies.
+    /// The index of the summary of a row's block.
     fn block(&self, row: &FakeRow, block: usize, flow: FakeFlow) -> usize {
         let first = block * flow.block_tokens;
         (row.pages[first / self.page_tokens] * self.page_tokens + first % self.page_tokens) / flow.block_tokens
     }
 
-    /// What a row leaves that the flow chose for: as [`FakeFlow::digest`], from summaries and
-    /// states as they lie.
+    /// The digest that a selected row stores: as [`FakeFlow::digest`], from the stored summaries
+    /// and states.
     fn chosen(&mut self, row: &FakeRow, flow: FakeFlow) -> u64 {
         let before = if row.position == 0 { 0 } else { self.slot(row, row.position - 1).1 };
         let blocks = 0..row.position / flow.block_tokens;
@@ -273,7 +274,7 @@ impl Fake {
         plan.take_if(|fault| wanted(*fault))
     }
 
-    /// What ends a launch at that step.
+    /// The error that ends a launch at that step.
     fn error(&mut self, rows: &[FakeRow], step: usize, done: usize) -> Option<EngineError> {
         let fault = self.fault(|fault| matches!(fault, FakeFault::Abort(at) | FakeFault::Broken(at) if at <= step))?;
         self.spoil(rows, done);

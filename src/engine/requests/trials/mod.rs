@@ -1,5 +1,5 @@
-//! What must hold of batched requests, whatever comes and whatever fails: no page is lost, no token
-//! is lost or given twice, and each sequence's tokens are those that it gets alone.
+//! Properties of batched requests under any requests and faults: no page is lost, no token is lost
+//! or delivered twice, and each sequence gets the tokens that it gets alone.
 
 mod drive;
 mod fake;
@@ -158,8 +158,8 @@ fn a_page_table_with_two_pages_exchanged_is_found_out() {
     drive.finish();
 }
 
-/// What a flow chooses for each request is what it chooses for it alone: from the summaries of its
-/// own blocks, and from its own state.
+/// A config with a flow, whose selection for a request must be the one that it makes for the
+/// request alone: from the request's own blocks and state.
 fn flow(states: bool) -> TrialConfig {
     let flow = FakeFlow { covered: 4, block_tokens: 2, states };
     TrialConfig { pages: 8, seats: 2, rows: 8, positions: 24, flow: Some((flow, true)), ..TrialConfig::ample() }
