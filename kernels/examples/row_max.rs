@@ -14,7 +14,7 @@ use tilewright_codegen::trial::{Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::tile::{LayoutTensor, Modes};
 
-/// One warp per row; columns beyond the edge are loaded as −∞.
+/// Computes a row's maximum with one warp; columns beyond the edge are loaded as −∞.
 fn row_max(k: &Builder) {
     let [rows, columns] = ["rows", "columns"].map(|name| k.param::<u32>(name));
     let x = k.global::<f32>("x");

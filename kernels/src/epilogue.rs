@@ -39,7 +39,7 @@ use crate::naive;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Epilogue {
-    /// What the sums are multiplied by first.
+    /// The factor of the sums, applied first.
     pub scale: Option<SumScale>,
     /// A number per column is added to the sums.
     pub bias: bool,
@@ -51,14 +51,14 @@ pub struct Epilogue {
     pub residual: bool,
 }
 
-/// What the sums of a product are multiplied by.
+/// The factor of a product's sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SumScale {
     /// The product of two numbers in device memory, A's scale and B's: what operands of 8 bits were
     /// divided by. A matrix product has it.
     Operands,
-    /// One over the root of the mean square of the row's activations: the prologue of a product
-    /// whose activations are `x ⊙ g` of an RMS norm. Matrix-vector products have it.
+    /// The reciprocal root mean square of the row's activations: the deferred part of an RMS norm
+    /// whose product reads `x ⊙ g`. Matrix-vector products support it.
     Norm,
 }
 
@@ -71,7 +71,7 @@ pub struct ResultFunctions {
     pub soft_cap: Option<SoftCap>,
 }
 
-/// Which sums of a gated product: those of gates, or those that gates multiply.
+/// The sums of a gated product: those of gates, or those that gates multiply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateSums {
     /// Of the gates; of a product that is not gated, its only ones.
@@ -82,13 +82,13 @@ pub enum GateSums {
 
 /// The operands of a run of `N` neighbouring results of a row, as the product has them.
 pub trait ResultOperands<'k, const N: usize> {
-    /// What the sums are multiplied by.
+    /// The factor of the sums.
     fn scale(&self) -> Option<Val<'k, f32>>;
 
-    /// What is added to the sums.
+    /// The bias of the sums.
     fn bias(&self, of: GateSums) -> Option<[Val<'k, f32>; N]>;
 
-    /// What is added to the results.
+    /// The residual, added to the results.
     fn residual(&self) -> Option<[Val<'k, f32>; N]>;
 
     /// Scales sums and adds the bias.
@@ -102,11 +102,11 @@ pub trait ResultOperands<'k, const N: usize> {
 /// Operands that are there before the sums.
 #[derive(Clone, Copy)]
 pub struct LoadedOperands<'k, const N: usize> {
-    /// What the sums are multiplied by.
+    /// The factor of the sums.
     pub scale: Option<Val<'k, f32>>,
-    /// What is added to the sums: of gates, and of what they multiply.
+    /// The biases of the sums: of gates, and of the values that they multiply.
     pub bias: [Option<[Val<'k, f32>; N]>; 2],
-    /// What is added to the results.
+    /// The residual, added to the results.
     pub residual: Option<[Val<'k, f32>; N]>,
 }
 
@@ -151,10 +151,12 @@ impl ResultFunctions {
         operands.residual().map_or(y, |residual| from_fn(|i| y[i] + residual[i]))
     }
 
-    /// What [`ResultFunctions::apply`] makes of a value without a residual, and by how much that
-    /// may be off: of `[value, error]` and, where the product is gated, those of what its gate
-    /// multiplies. A gate passes on the error of both ([`slope`](Activation::slope)); the functions
-    /// add theirs, and the product is rounded.
+    /// The result of [`ResultFunctions::apply`] for a value without a residual, and its error
+    /// bound. Inputs are `[value, error]` and, for a gated product, the same of the value that the
+    /// gate multiplies.
+    ///
+    /// A gate passes on the error of both ([`slope`](Activation::slope)); the functions add theirs,
+    /// and the product is rounded.
     ///
     /// ```
     /// use tilewright_kernels::epilogue::ResultFunctions;

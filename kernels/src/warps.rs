@@ -8,7 +8,7 @@ use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 pub struct ConsumerWarps<'k> {
     /// The recorder.
     pub k: &'k Builder,
-    /// How many warps.
+    /// The number of warps.
     pub warps: u32,
 }
 

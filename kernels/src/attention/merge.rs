@@ -46,9 +46,9 @@ impl<'k, const N: usize> PartialAttention<'k, N> {
 pub(crate) struct WarpParts<'k> {
     /// The recorder.
     pub k: &'k Builder,
-    /// Where they begin.
+    /// Their start.
     pub memory: Ptr<'k, Shared, f32>,
-    /// How many warps.
+    /// The number of warps.
     pub warps: u32,
     /// Query heads.
     pub heads: u32,

@@ -47,7 +47,7 @@ pub struct ScoreModifier {
     pub window: Option<u32>,
 }
 
-/// Which score modifiers a kernel is recorded with; their values are parameters of the launch.
+/// The score modifiers with which a kernel is recorded; their values are parameters of the launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ScoreVariant {
     /// Whether scores have a soft cap.
@@ -71,7 +71,7 @@ impl ScoreModifier {
         if self.window == Some(0) { Err(AttentionError::EmptyWindow) } else { Ok(()) }
     }
 
-    /// Which modifiers it has.
+    /// The modifiers that are set.
     ///
     /// ```
     /// use tilewright_kernels::attention::{ScoreModifier, ScoreVariant};
@@ -92,7 +92,7 @@ impl ScoreVariant {
     /// No modifier.
     pub const NONE: ScoreVariant = ScoreVariant { soft_cap: false, window: false };
 
-    /// What the name of a kernel has for its modifiers; nothing for none.
+    /// The suffix of a kernel's name for its modifiers; empty for none.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             ScoreVariant { soft_cap: false, window: false } => "",
@@ -107,7 +107,7 @@ impl ScoreVariant {
 /// modifiers of a kernel.
 #[derive(Clone, Copy)]
 pub struct ScoreFunction<'k> {
-    /// What the softmax multiplies scores with; `None`: they have been.
+    /// The factor of scores in the softmax; `None`: already applied.
     softmax_scale: Option<Val<'k, f32>>,
     cap: Option<ScoreCap<'k>>,
     /// Tokens that a query sees, where these are a window.
@@ -136,8 +136,8 @@ impl<'k> ScoreFunction<'k> {
         }
     }
 
-    /// Those of constants, for products of queries that have been multiplied with the scale and
-    /// log₂e. The cap of such a score is the cap times log₂e.
+    /// The score function of constant modifiers, for products of queries already multiplied by the
+    /// scale and log₂e. The cap of such a score is the cap times log₂e.
     ///
     /// ```
     /// use tilewright_codegen::build::{block, record};
@@ -160,8 +160,8 @@ impl<'k> ScoreFunction<'k> {
         ScoreFunction { softmax_scale: None, cap, window: modifier.window.map(|window| k.lit(window)) }
     }
 
-    /// What the softmax multiplies the scores with that [`apply`](ScoreFunction::apply) leaves: the
-    /// scale times log₂e, or the cap times log₂e; `None`: nothing.
+    /// The factor by which the softmax multiplies the results of [`apply`](ScoreFunction::apply):
+    /// the scale times log₂e, or the cap times log₂e; `None`: no factor.
     pub fn softmax_scale(self) -> Option<Val<'k, f32>> {
         self.softmax_scale
     }
@@ -202,11 +202,11 @@ impl<'k> ScoreFunction<'k> {
 pub(super) struct SeenTokens<'k> {
     /// The first one, where a window may hide others.
     pub first: Option<Val<'k, u32>>,
-    /// Where they end, where it is not with the tile.
+    /// The end of the seen tokens; `None`: the end of the tile.
     pub end: Option<SeenEnd<'k>>,
 }
 
-/// Where the tokens end that a query sees.
+/// The end of the tokens that a query sees.
 #[derive(Clone, Copy)]
 pub(super) enum SeenEnd<'k> {
     /// Before this one.
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(ScoreModifier { window: Some(1), ..empty }.check(), Ok(()));
     }
 
-    /// As transformers have it: `kv > q − window`, and causal.
+    /// Compares a window with that of transformers: `kv > q − window`, and causal.
     #[test]
     fn a_window_is_that_of_transformers() {
         for window in [1i64, 2, 15, 16, 17, 100] {

@@ -32,7 +32,7 @@ const THRESHOLD: f32 = 8.0;
 pub(crate) struct RowUpdate<'k> {
     /// `scale·log₂e`; `None`: scores have been multiplied with it.
     pub scale: Option<Val<'k, f32>>,
-    /// When the maximum follows.
+    /// The policy for updates of the maximum.
     pub rescaling: Rescaling,
     /// Whether all scores so far may be −∞: then they weigh nothing.
     pub masked: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Updated<'k> {
     pub max: Val<'k, f32>,
     /// The sum of this lane's weights.
     pub sum: Val<'k, f32>,
-    /// What everything before is multiplied with.
+    /// The factor for all earlier results.
     pub factor: Val<'k, f32>,
     /// Whether that is not 1.
     pub grown: Val<'k, bool>,
@@ -102,14 +102,14 @@ pub struct Softmax<'k> {
     max: RegArray<'k, f32>,
     /// Sum of the weights of this lane's columns, relative to the maximum.
     sum: RegArray<'k, f32>,
-    /// Where scores stand.
+    /// The layout of scores in registers.
     fragment: FragmentLayout,
     /// `scale·log₂e`; `None`: scores have been multiplied with it.
     scale: Option<Val<'k, f32>>,
     rescaling: Rescaling,
 }
 
-/// When a maximum follows its row.
+/// The policy for updates of a row's running maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rescaling {
     /// With every tile: the accumulator is rescaled with every tile.

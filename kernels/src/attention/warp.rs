@@ -48,11 +48,11 @@ pub(super) fn query_fragments<'k>(
 /// Queries of a warp.
 #[derive(Clone, Copy)]
 pub(super) struct WarpQueries<'q, 'k> {
-    /// As A operands, one for each step of the depth.
+    /// The A operands, one for each step of the depth.
     pub fragments: &'q [WarpA<'k>],
     /// Rows of a lane that have queries.
     pub rows: u32,
-    /// What their products with keys become.
+    /// The score function applied to their products with keys.
     pub scores: ScoreFunction<'k>,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn attend<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     })
 }
 
-/// What is done with a tile, of keys or of values, of that number.
+/// An action on each tile of keys or of values, given its number.
 pub(super) type EachTile<'e, 'k, C> = &'e dyn Fn(Val<'k, u32>, &Arrived<'k, C>);
 
 /// Computes the attention of a warp's queries over the tiles that `tiles` visits.

@@ -12,7 +12,7 @@ use crate::shipped_entry::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
-/// What the kernels are shown with.
+/// The types with which the kernels are shipped.
 const SHOWN: Types = Types { a: Float::Bf16, b: Float::Bf16, out: Float::Bf16, vector: 4 };
 
 /// The kernels of this module.

@@ -12,18 +12,18 @@ use crate::warps::ConsumerWarps;
 /// The table of embeddings: of bf16, or strips of codes.
 #[derive(Clone, Copy)]
 pub enum EmbedTable<'k> {
-    /// As strips of eight rows: the packed weights of a matrix-vector product.
+    /// Strips of eight rows: the packed weights of a matrix-vector product.
     Strips {
-        /// Where they begin.
+        /// Their start.
         base: Ptr<'k, Global, bf16>,
         /// Shape of a strip; its rows have the width of the residual stream.
         strip: Strip,
-        /// Where the stages of the strips lie.
+        /// The placement of the strips' stages.
         deal: Deal,
     },
     /// Row by row.
     Rows {
-        /// Where they begin.
+        /// Their start.
         base: Ptr<'k, Global, bf16>,
         /// Elements of a row.
         width: u32,
@@ -41,7 +41,7 @@ pub struct Embed<'k> {
     pub table: EmbedTable<'k>,
     /// Output, `[rows, hidden]`, perhaps on each of several devices.
     pub out: Copies<'k>,
-    /// What the numbers of the table are multiplied by; 1 leaves them as they are.
+    /// The factor of the table's numbers; 1 leaves them unchanged.
     pub scale: f32,
     /// The ids that the table has, where it has a part of the vocabulary: the first, and how many.
     /// Others become zeros.
@@ -52,9 +52,9 @@ pub struct Embed<'k> {
     pub first_row: Val<'k, u32>,
     /// First column, a multiple of four.
     pub first: Val<'k, u32>,
-    /// How many columns, a multiple of four.
+    /// The number of columns, a multiple of four.
     pub columns: u32,
-    /// What is stored beside rows for the norm that reads them next.
+    /// Additional outputs for the norm that reads the rows next.
     pub norm: Option<EmbedNorm<'k>>,
 }
 

@@ -14,7 +14,7 @@ use crate::warps::ConsumerWarps;
 /// The layout of a table, whose rows have a multiple of four elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableOrder {
-    /// As strips of eight rows, one after the other.
+    /// Strips of eight rows, one after the other.
     Strips(Strip),
     /// Row by row, with the elements of a row.
     Rows(u32),
@@ -23,13 +23,13 @@ pub enum TableOrder {
 /// The shapes and types that the kernel is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EmbedShape {
-    /// How rows of the table are laid out.
+    /// The layout of the table's rows.
     pub table: TableOrder,
     /// Type of the output.
     pub out: Float,
     /// Warps of a block.
     pub warps: u32,
-    /// What the numbers of the table are multiplied by, in f32; 1 leaves them as they are.
+    /// The factor of the table's numbers, in f32; 1 leaves them unchanged.
     pub scale: f32,
     /// The ids that the table has, where it has a part of the vocabulary; others become zeros.
     pub shard: Option<u32>,

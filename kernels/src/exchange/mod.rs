@@ -1,5 +1,5 @@
-//! What devices that share a model exchange between launches: sums of the parts that each has, and
-//! meetings.
+//! The exchange between devices that share a model, between launches: sums of their parts, and
+//! barriers.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -14,7 +14,7 @@ const MOST_WARPS: u32 = 32;
 /// Most elements of a row that a thread keeps in registers between the sum and the norm.
 const MOST_KEPT: u32 = 64;
 
-/// Where the residual stream is added to the sum of the parts.
+/// The point at which the residual stream is added to the sum of the parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResidualAdd {
     /// Before the norm, which is that of the new residual stream: a block's pre-norm.
@@ -31,7 +31,7 @@ pub struct SumNormShape {
     pub parts: u32,
     /// Arrays that the result is stored in.
     pub copies: u32,
-    /// Where the residual stream is added.
+    /// The point at which the residual stream is added.
     pub residual: ResidualAdd,
     /// Elements of a row.
     pub width: u32,
@@ -57,7 +57,7 @@ impl SumNormShape {
         (self.width / self.vector()).div_ceil(32).clamp(1, MOST_WARPS)
     }
 
-    /// What is wrong with it, if anything is.
+    /// The defect of the shape, if there is one.
     fn wrong(self) -> Option<String> {
         let SumNormShape { parts, copies, width, .. } = self;
         if [parts, copies].iter().any(|count| !(1..=MAX_DEVICES as u32).contains(count)) {

@@ -29,7 +29,7 @@ pub struct PartsShape {
 }
 
 impl PartsShape {
-    /// What is wrong with it, if anything is.
+    /// The defect of the shape, if there is one.
     fn wrong(self) -> Option<String> {
         let PartsShape { parts, copies, width, strides, types, vector } = self;
         let bytes = types.map(Float::bytes).into_iter().max().unwrap_or(4);

@@ -10,7 +10,7 @@ use crate::shipped_entry::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
-/// What the norm is shown with.
+/// The shape with which the norm is shipped.
 const SHOWN: SumNormShape = SumNormShape {
     parts: 2,
     copies: 2,

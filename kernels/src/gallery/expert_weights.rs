@@ -11,7 +11,7 @@ use tilewright_layout::typed::RowMajor;
 pub const EXPERTS: usize = 8;
 /// Rows of a warp.
 const ROWS: usize = 16;
-/// Where a warp has them: four of a lane, each of two rows spread over a quad.
+/// The scores of a warp's rows: four per lane, of two rows that are each spread over a quad.
 type ExpertScores<'k> = RegisterTensor<'k, f32, FragmentC<atoms::SM80_16x8x16_F32BF16BF16F32_TN>>;
 
 /// `y[i, :] = softmax(x[i, :])`, rows of 8: 64 rows a block of 128 threads, 16 a warp. Parameters:

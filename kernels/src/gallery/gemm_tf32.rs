@@ -10,7 +10,7 @@ const TILE: u32 = 64;
 const DEPTH: u32 = 32;
 /// Three stages of an operand, swizzled rows of 128 bytes.
 type OperandStages = OperandTile<KMajor, 32, 192, 32>;
-/// One of them.
+/// The part of a stage's operand that a warp multiplies.
 type WarpOperand = Within<OperandStages, 64, 32>;
 /// Four warps of 32×32.
 type Tf32Mma<'k> = TiledMma<'k, MmaSync<Tf32>, WarpOperand, WarpOperand, AtomLayout<2, 2>>;

@@ -59,8 +59,8 @@ pub fn batch_sums(k: &Builder) {
     reduce(k, || tile.reduce_box(AtomOp::Add, y, [down * 16, across * 32].map(|at| at.cast::<i32>())));
 }
 
-/// One thread's reduction of what all threads wrote to shared memory: what it reads must be there
-/// for the other proxy.
+/// Runs a reduction by one thread over data that all threads wrote to shared memory. A fence first
+/// makes the data visible to the async proxy.
 #[track_caller]
 fn reduce(k: &Builder, one: impl FnOnce()) {
     k.fence_proxy_async(ProxyFence::Shared);

@@ -22,7 +22,7 @@ pub struct AmpereConfig {
     pub stages: u32,
     /// Rows of tiles that are computed together.
     pub group: u32,
-    /// Which index of A and of B is contiguous.
+    /// The contiguous index of A and of B.
     pub majors: [Major; 2],
     /// Elements of the vectors that A and B can be read by.
     pub vectors: [u32; 2],

@@ -1,4 +1,5 @@
-//! Which tiles for which problem: an estimate of each row of the table, and the least of them.
+//! Chooses the tiles for a problem: estimates the time of each row of the table and takes the
+//! least.
 //!
 //! A product takes as long as its slowest multiprocessor multiplies, or as its bytes take to come,
 //! plus what it costs to begin and, where the contraction is split, to add the shares up. The rates
@@ -29,7 +30,7 @@ const LEAST_STEPS: u32 = 4;
 /// Shares at most.
 const MOST_SPLITS: u32 = 16;
 
-/// How much of the peak a shape's main loop reaches, as measured.
+/// The share of peak that a shape's main loop reaches, as measured.
 const fn efficiency(shape: HopperShape) -> f64 {
     match shape {
         HopperShape::M128N256 => 0.96,

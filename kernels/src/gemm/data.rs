@@ -13,7 +13,7 @@ use tilewright_layout::swizzle::canonical::Major;
 pub trait Drawn: InputType<Stored: TrialElement> {
     /// The nearest number that memory holds; of NaN, what stands out most.
     const NEAREST: fn(f64) -> Self::Stored;
-    /// What it is worth.
+    /// The value of a stored element.
     const VALUE: fn(Self::Stored) -> f64;
     /// Numbers are drawn from minus this to this.
     const RANGE: f64;
@@ -76,11 +76,11 @@ pub struct Data<F: Drawn, D> {
     pub a: Vec<F::Stored>,
     /// The B operand.
     pub b: Vec<F::Stored>,
-    /// What A and B were divided by.
+    /// The divisors of A and B.
     pub scales: [f32; 2],
     /// A number per column of B.
     pub bias: Vec<D>,
-    /// What is added last.
+    /// The residual, added last.
     pub residual: Vec<D>,
 }
 

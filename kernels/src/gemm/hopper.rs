@@ -25,8 +25,8 @@ pub struct HopperConfig {
     pub stages: u32,
     /// Blocks of a cluster.
     pub cluster: u32,
-    /// Where a cluster's tiles lie: down the rows they share a tile of B, across the columns one of
-    /// A.
+    /// The direction of a cluster's tiles: along rows they share a tile of B, along columns a tile
+    /// of A.
     pub along: Along,
     /// Rows of clusters' tiles that are computed together.
     pub group: u32,
@@ -147,7 +147,8 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: HopperConfig, res
     }
 }
 
-/// Where a block's tile of that size begins: those of a cluster lie `extents` down and across.
+/// The corner of a block's tile of that size. The blocks of a cluster extend by `extents` down and
+/// across.
 fn corner<'k>(place: TileCoord<'k>, extents: [u32; 2], rank: Val<'k, u32>, tile: [u32; 2]) -> [Val<'k, u32>; 2] {
     let [row, column] = [(place.row, extents[0]), (place.column, extents[1])]
         .map(|(tile, blocks)| if blocks > 1 { tile * blocks + rank } else { tile });

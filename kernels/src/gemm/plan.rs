@@ -27,13 +27,13 @@ pub enum GemmBuffer {
     B,
     /// The result.
     C,
-    /// What A was divided by, one f32.
+    /// The scale of A, one f32.
     AScale,
-    /// What B was divided by, one f32.
+    /// The scale of B, one f32.
     BScale,
     /// A number per column of B.
     Bias,
-    /// What is added last, of the result's extents and stride.
+    /// The residual, added last, with the result's extents and stride.
     Residual,
     /// Sums of the shares of the contraction, f32 or s32: splits × m × n.
     Partials,
@@ -78,7 +78,7 @@ pub enum GemmRefusal {
     /// An extent of 0, or one that a stride does not span.
     #[error("{what} is {found}; at least {least} is needed")]
     TooSmall {
-        /// Which number.
+        /// The name of the number.
         what: &'static str,
         /// Its value.
         found: u32,
@@ -88,7 +88,7 @@ pub enum GemmRefusal {
     /// Lines of an operand that no tensor map describes.
     #[error("lines of {what} are {stride} elements apart; a tensor map needs a multiple of {multiple}")]
     Unaligned {
-        /// Which matrix.
+        /// The matrix.
         what: &'static str,
         /// Elements from line to line.
         stride: u32,
@@ -133,7 +133,7 @@ pub enum GemmRefusal {
     /// Operands whose contiguous index `wgmma` cannot contract across.
     #[error("{what} is not contiguous along K, and wgmma of {input} reads nothing else")]
     Order {
-        /// Which matrix.
+        /// The matrix.
         what: &'static str,
         /// The type of its operands.
         input: &'static str,

@@ -7,7 +7,7 @@ use tilewright_layout::swizzle::canonical::Major;
 /// A matrix in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperandLayout {
-    /// Which index is contiguous.
+    /// The contiguous index.
     pub major: Major,
     /// Elements from one line to the next.
     pub stride: u32,
@@ -31,7 +31,7 @@ pub struct GemmProblem {
     pub b: OperandLayout,
     /// Elements from one row of the result to the next.
     pub c_stride: u32,
-    /// What is done to the sums.
+    /// The epilogue.
     pub epilogue: Epilogue,
     /// Whether sums of 8-bit floats may stay in the tensor cores all along, which keep 14 bits of
     /// them; else what 128 bytes of K make is added up in f32. Of other operands nothing changes.

@@ -1,4 +1,4 @@
-//! Where the sums go: by tensor map through shared memory, element by element, or as partial sums.
+//! The destinations of sums: tensor maps through shared memory, single elements, or partial sums.
 
 use super::finish::{EpilogueOperands, GemmOutput};
 use super::tiling::Tiles;
@@ -15,15 +15,15 @@ use tilewright_layout::typed::StaticLayout;
 /// The types of partial sums. A host keeps memory of either type for both.
 pub(super) const SUMS: [Ty; 2] = [Ty::F32, Ty::S32];
 
-/// How the result is written to memory.
+/// The method by which the result is written to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResultStore {
     /// By tensor map, in tiles that were staged in shared memory; the map clips them at the edges.
     Tiles(Epilogue),
     /// Element by element, each with its predicate: for results that no tensor map describes.
     Elements(Epilogue),
-    /// As they are, f32 or s32, each share of the contraction by itself, to be added up by the
-    /// reduction.
+    /// Unchanged sums, f32 or s32, each share of the contraction separately, for the reduction to
+    /// add.
     Partials,
 }
 
@@ -37,15 +37,15 @@ impl ResultStore {
     }
 }
 
-/// What the kernels must do with their sums, whatever the type of the result. As an object it is
-/// compiled once for all tiles; what is recorded is the same.
+/// The final processing of a kernel's sums, for any type of the result. As a trait object it is
+/// compiled once for all tiles; the recorded code is the same.
 pub(super) trait Sink<'k, S> {
     /// Columns of the result per tile: half of B's where the other half are gates.
     fn columns(&self) -> u32;
 
-    /// What this block fetches of its cluster's tile of B, whose part of the result begins at
-    /// `column`: shares of the tile, and where the tensor has the row that would be the tile's
-    /// first.
+    /// The parts of its cluster's tile of B that this block fetches, where the tile's part of the
+    /// result begins at `column`: shares of the tile, and the tensor row that corresponds to the
+    /// tile's first row.
     fn shares(&self, cluster: u32, rank: Val<'k, u32>, column: Val<'k, u32>) -> Vec<(Share<'k>, Val<'k, i32>)>;
 
     /// Finishes sums whose first stands at `corner` of the result, and writes them.
@@ -70,13 +70,13 @@ pub(super) struct ResultTiles {
     /// Columns that are staged at a time, and the buffers of a warpgroup.
     staged: u32,
     buffers: u32,
-    /// What a buffer holds, and its boxes.
+    /// The layout of a buffer, and its boxes.
     tile: Swizzled,
     boxes: TensorBoxes,
 }
 
 impl ResultTiles {
-    /// Those of some tiles.
+    /// The result tiles of `T`.
     pub(super) const fn of<T: Tiles>() -> ResultTiles {
         ResultTiles {
             columns: T::N,
@@ -111,7 +111,7 @@ enum To<'k, S, D> {
     Partials(Ptr<'k, Global, S>),
 }
 
-/// What a tile covers of a result from a corner on; it may run over the edge.
+/// The part of a result that a tile covers from a corner on; it may run over the edge.
 #[track_caller]
 fn part<'k, T: Scalar>(
     whole: LayoutTensor<'k, T, Modes<'k, 2>, Global>,
@@ -233,7 +233,7 @@ impl<'k, S: OutputType, D: GemmOutput> GemmResults<'k, S, D> {
         }
     }
 
-    /// One of a pair of results, whose first sum stands at `corner` of the whole result.
+    /// The value of one of a pair of results; the first sum is at `corner` of the whole result.
     #[track_caller]
     fn value(
         &self,

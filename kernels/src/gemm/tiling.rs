@@ -11,9 +11,9 @@ pub trait Tiles: 'static {
     type A: StaticLayout;
     /// A tile of the B operand, (n, k).
     type B: StaticLayout;
-    /// What one warpgroup stages of the result at a time, (m, n).
+    /// The part of the result that a warpgroup stages at a time, (m, n).
     type C: StaticLayout;
-    /// Where the warpgroups that multiply stand on sm_90a.
+    /// The arrangement of the warpgroups that multiply on sm_90a.
     type Grid: AtomGrid;
     /// Rows of a tile of the result.
     const M: u32;

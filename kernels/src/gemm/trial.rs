@@ -28,7 +28,7 @@ enum GemmCaseKind {
     Reduce,
 }
 
-/// What is multiplied.
+/// The type of the operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GemmInputs {
     /// bf16 and f16.

@@ -46,7 +46,7 @@ use crate::tile::{Float, Index};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Codes {
-    /// What the codes mean: `u4`, `u8`, `e4m3` or `e2m1`; signed integers are stored with an
+    /// The encoding of the codes: `u4`, `u8`, `e4m3` or `e2m1`; signed integers are stored with an
     /// offset.
     pub code: Code,
     /// Weights of a group along k; `None`: a row is one group.
@@ -182,13 +182,13 @@ impl Codes {
         modes(&[leaf(Strip::ROWS, 4 * 16 * 8 / self.code.bits() as u32), k])
     }
 
-    /// What is stored for a zero: the code, as it is stored, that is worth nothing.
+    /// The stored form of a zero point: the stored code whose value is 0.
     pub(super) fn stored_zero(self, zero: i16) -> half::bf16 {
         half::bf16::from_f32(f32::from(zero))
     }
 }
 
-/// What is added to codes that are stored unsigned.
+/// The offset added to codes that are stored unsigned.
 pub(super) const fn offset(code: Code) -> i16 {
     match code {
         Code::I4 => 8,
@@ -207,7 +207,7 @@ pub(super) const fn common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// Which operand of the MMA weights are.
+/// The MMA operand that holds the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightSide {
     /// The m16 operand: rows 0 to 7 are a step of the strip's rows, rows 8 to 15 the next step of
@@ -259,13 +259,13 @@ pub struct Factors<'k> {
 /// are used.
 #[derive(Clone, Copy)]
 enum FeatureValues<'k> {
-    /// As they are.
+    /// Two values as f32.
     Wide([Val<'k, f32>; 2]),
-    /// One as it is.
+    /// One value as f32.
     OneWide(Val<'k, f32>),
     /// Two in a word.
     Two(Float, Val<'k, u32>),
-    /// One in the lower half of a word.
+    /// One value in the lower half of a word.
     One(Float, Val<'k, u32>),
 }
 
@@ -286,8 +286,8 @@ impl<'k> FeatureValues<'k> {
         }
     }
 
-    /// Those that a lane has features of, where lane l was given those of the rows 2·(l / 8) and
-    /// the next.
+    /// The values of a lane's features, from a word that holds those of the rows 2·(l / 8) and the
+    /// next in lane l.
     #[track_caller]
     fn of_word(float: Float, word: Val<'k, u32>, side: WeightSide) -> FeatureValues<'k> {
         let lane = word.builder().lane();

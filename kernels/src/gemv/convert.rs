@@ -38,7 +38,7 @@ pub enum Terms {
 
 /// `(a & b) | c`.
 pub(super) const AND_OR: u8 = (0xf0 & 0xcc) | 0xaa;
-/// What a low part of f16 is multiplied with: what is rounded off is 2⁻¹¹ of a number at most.
+/// The factor of the low part of an f16 pair: rounding leaves at most 2⁻¹¹ of a number.
 const LOW: f32 = pow2(11);
 
 impl Terms {
@@ -81,8 +81,8 @@ const fn pow2(exponent: i32) -> f32 {
     f32::from_bits(((127 + exponent) as u32) << 23)
 }
 
-/// What activations are multiplied with before they meet codes: those of the even registers of a
-/// lane's eight, and those of the odd ones.
+/// The factors of activations before they are multiplied with codes: for the even registers of a
+/// lane's eight, and for the odd ones.
 pub(super) const fn lift(code: Code, terms: Terms) -> [f32; 2] {
     let lift = pow2(terms.lift());
     match code {
@@ -96,12 +96,12 @@ fn widens(arch: Arch) -> bool {
     Needs::Sm89.met_by(arch)
 }
 
-/// How often an `e4m3` is halved where it becomes an f16.
+/// The number of times that an `e4m3` is halved in its conversion to f16.
 fn halved(arch: Arch) -> i32 {
     if widens(arch) { 0 } else { 8 }
 }
 
-/// What sums of products are multiplied with.
+/// The factor that restores the scale of sums of products.
 pub(super) fn lower(arch: Arch, code: Code, terms: Terms) -> f32 {
     let worth = match (code, terms) {
         (Code::U4 | Code::I4 | Code::U8 | Code::I8, Terms::Bf16) => 133,
@@ -150,8 +150,8 @@ fn nibbles(word: Val<u32>) -> [Val<u32>; 2] {
         .map(|(magnitude, sign)| magnitude.lop3(0x1c1c_1c1cu32, sign & 0x8080_8080u32, AND_OR))
 }
 
-/// Such numbers times the scale of their block, which is the byte of a step: f16, exact
-/// ([`Codes::of_blocks`](super::Codes::of_blocks)).
+/// Multiplies converted numbers by the scale of their block, which is byte `step` of `blocks`: f16,
+/// exact ([`Codes::of_blocks`](super::Codes::of_blocks)).
 #[track_caller]
 pub(super) fn of_block<'k>(numbers: [Val<'k, u32>; 4], blocks: Val<'k, u32>, step: u32) -> [Val<'k, u32>; 4] {
     let two = halves(blocks)[step as usize / 2].bits::<F16x2>();

@@ -1,5 +1,5 @@
-//! Where the stages of a stream of weights lie: one after the other, or dealt round the pieces that
-//! are read side by side.
+//! The placement of a weight stream's stages: in order, or interleaved over the pieces that are
+//! read side by side.
 //!
 //! Blocks of a GPU read consecutive parts of a stream at the same time, one stage after the other.
 //! Where the stream lies in its order, what is read at one moment is spread over all of it. Dealt,
@@ -17,7 +17,7 @@ pub struct Deal {
     block: u32,
     /// Parts that are read side by side.
     pieces: u32,
-    /// How many of these, from the first on, are longer.
+    /// The number of longer pieces, which come first.
     longer: u32,
     /// Blocks that every piece has.
     rounds: u32,

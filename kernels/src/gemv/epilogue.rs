@@ -1,4 +1,4 @@
-//! What becomes of the sums of a matrix-vector product, as data.
+//! The epilogue of a matrix-vector product, as data.
 
 use crate::epilogue::{Epilogue, SumScale};
 use crate::kv::PoolType;
@@ -35,7 +35,7 @@ pub struct GemvEpilogue {
 pub struct HeadPages {
     /// Tokens of a page.
     pub page_tokens: u32,
-    /// How both pools store their numbers.
+    /// The element type of both pools.
     pub pool: PoolType,
 }
 

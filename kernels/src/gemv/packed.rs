@@ -219,7 +219,7 @@ impl Strip {
         if span.is_multiple_of(depth) { span } else { common_divisor(span, depth) }
     }
 
-    /// Where the scales of a stage begin, bytes: `[spans, 8]` of their type.
+    /// The offset of a stage's scales, in bytes: `[spans, 8]` of their type.
     pub(super) fn scales_at(self) -> u32 {
         self.tile_bytes() + self.block_bytes()
     }
@@ -244,7 +244,7 @@ impl Strip {
         modes(&[modes(&[leaf(2, 0), leaf(16, 1)]), leaf(self.stage_tiles, OF_BLOCKS / 4)])
     }
 
-    /// Where its zeros begin, bytes: `[spans, 8]` of bf16.
+    /// The offset of its zeros, in bytes: `[spans, 8]` of bf16.
     pub(super) fn zeros_at(self) -> u32 {
         let scale = self.codes.map_or(0, |codes| codes.scale.bytes());
         self.scales_at() + self.stage_k() / self.span() * Strip::ROWS * scale

@@ -35,7 +35,7 @@ pub struct CodePacker {
     within: Vec<u32>,
     /// The word with which each row begins.
     rows: Vec<usize>,
-    /// What the word of every run adds, and the bit of it where the run begins.
+    /// The word offset that every run adds, and the bit at which the run begins in its word.
     runs: Vec<(usize, u32)>,
 }
 

@@ -192,18 +192,18 @@ fn instructions<'k>(
 /// groups of half steps, there are registers for one tile.
 const TOGETHER: usize = 4;
 
-/// How codes are multiplied with activations.
+/// The operands of a product of codes with activations.
 pub struct ProductOperands<'a, 'k> {
-    /// Which operand the weights are.
+    /// The operand that holds the weights.
     pub side: WeightSide,
     /// The type in which they meet activations.
     pub terms: Terms,
     /// The fragments of the steps that an instruction takes together, by their number among those
     /// of the warp.
     pub fragments: &'a dyn Fn(u32) -> Vec<Fragment<'k>>,
-    /// What the sums of a part of a tile begin with, by the tile's number among those of the warp,
-    /// the part's and the atom's: the product of the zeros, or of ones where zeros are a group's
-    /// own. `None`: nothing.
+    /// The initial sums of a part of a tile, by the tile's number in the warp, the part's and the
+    /// atom's: the product of the zeros, or of ones where each group has its own zero. `None`:
+    /// zero.
     pub starts: &'a dyn Fn(u32, u32, u32) -> Option<[Val<'k, f32>; 4]>,
 }
 
@@ -380,8 +380,8 @@ impl<'k> Chains<'k> {
         self.all.rows_of_atoms(chain * self.atoms, self.atoms)
     }
 
-    /// Where the product of a step with a fragment goes. Fragments beyond the atoms are more of the
-    /// same vectors.
+    /// The accumulator of a step's product with a fragment. Fragments beyond the atoms are more of
+    /// the same vectors.
     fn at(self, step: u32, fragment: u32) -> Accumulator<'k, f32> {
         self.chain((self.first + step) % self.chains).rows_of_atoms(fragment % self.atoms, 1)
     }

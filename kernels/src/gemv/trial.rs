@@ -10,7 +10,7 @@ use super::{Epilogue, GemvPlan, GemvTuning, gemv, hopper, pack};
 use crate::naive::linear;
 use crate::shipped_entry::ShippedEntry;
 
-/// One multiplication on a number of blocks.
+/// A multiplication on a number of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemvCase {
     /// Vectors.
@@ -21,9 +21,9 @@ pub struct GemvCase {
     pub k: u32,
     /// Blocks.
     pub blocks: u32,
-    /// What may be tuned.
+    /// The tuning parameters.
     pub tuning: GemvTuning,
-    /// What becomes of the sums.
+    /// The epilogue.
     pub epilogue: GemvEpilogue,
 }
 
@@ -100,8 +100,8 @@ impl GemvCase {
     }
 }
 
-/// What must come out of vectors of `k` elements, in f64, and by how much it may differ: the page
-/// of this module derives the bound.
+/// The expected results for vectors of `k` elements, in f64, with their error bound: the page of
+/// this module derives the bound.
 pub(super) fn expected(
     k: u32,
     finish: GemvEpilogue,

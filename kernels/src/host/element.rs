@@ -16,7 +16,7 @@ pub enum ActivationFormat {
 
 /// An element that activations are multiplied with: f32, bf16 or f16.
 pub trait ActivationElement: Pod + Send + Sync {
-    /// How it spells a number.
+    /// The storage format of a number.
     const FORMAT: ActivationFormat;
 
     /// Converts to f32: exact, and without branches, so that loops over it vectorise.

@@ -8,7 +8,7 @@ use super::block;
 /// An instruction set that there are blocks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Isa {
-    /// What the build's target guarantees.
+    /// The instructions that the build's target guarantees.
     Plain,
     /// 32-byte vectors and the conversion of f16.
     #[cfg(target_arch = "x86_64")]

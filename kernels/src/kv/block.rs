@@ -8,7 +8,7 @@ use super::{KvLanes, TokenRow};
 /// Tokens of a block: whole blocks come by stages.
 pub(crate) const BLOCK: u32 = 16;
 
-/// Where the tokens of a block lie.
+/// Maps a token of a block to its row.
 pub(crate) type TokenRows<'f, 'k> = &'f dyn Fn(Val<'k, u32>) -> TokenRow<'k>;
 
 /// A lane's run of a token's row, from dimension `start + offset` on.

@@ -1,5 +1,4 @@
-//! How a pool stores its numbers: as floating-point numbers, or as codes of 8 bits that a scale
-//! goes with.
+//! The number format of a pool: floating-point numbers, or 8-bit codes with a scale.
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_codegen::ir::attr::Fp8;
@@ -10,9 +9,9 @@ use crate::tile::{Array, Float};
 /// The number format of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolType {
-    /// As floating-point numbers.
+    /// Floating-point numbers.
     Float(Float),
-    /// As e4m3 codes: a number is its code times the pool's scale.
+    /// E4m3 codes: a number is its code times the pool's scale.
     E4m3,
 }
 
@@ -45,7 +44,7 @@ pub enum PoolArray<'k> {
     E4m3 {
         /// The codes, aligned to 16 bytes.
         codes: Ptr<'k, Global, u8>,
-        /// What a code is multiplied by, above 0.
+        /// The factor of a code, above 0.
         scale: Val<'k, f32>,
     },
 }

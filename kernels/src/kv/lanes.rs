@@ -14,7 +14,7 @@ use crate::kv::TokenRow;
 use crate::mma::Accumulator;
 use crate::tile::{narrow, narrow_f16};
 
-/// How lanes have keys and values.
+/// The distribution of keys and values over lanes.
 #[derive(Clone, Copy)]
 pub(crate) struct KvLanes {
     /// Dimensions of a head.

@@ -93,7 +93,7 @@ use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 /// Keys or values of one sequence and head, or both, tile by tile, independent of which threads
 /// issue tiles and where they lie.
 pub trait KvBuffer<'k> {
-    /// What a tile has.
+    /// The configuration of its tiles.
     type Config;
     /// A part of a tile that a warp reads at a time: a step of the contraction, or a block of
     /// tokens.
@@ -149,11 +149,10 @@ pub trait OwnRing<'k> {
     /// there.
     fn copy_at(&self, place: &KvView<'k>, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config>;
 
-    /// What every such buffer has.
+    /// The tiles, which every such buffer has.
     fn tiles(&self) -> &Tiles<'k, Self::Config>;
 
-    /// Where the tiles of all teams begin: memory that may be used for something else once all
-    /// tiles were read.
+    /// The start of the tiles of all teams: memory that may be reused once all tiles are read.
     fn memory(&self) -> Ptr<'k, Shared, bf16> {
         self.tiles().memory
     }
@@ -206,8 +205,8 @@ pub trait KvFamily: 'static {
         team: KvThreads,
     ) -> Self::Buffer<'k, C>;
 
-    /// What must happen once, by all threads of the block, after all buffers are open and before
-    /// the first is used.
+    /// Code that all threads of the block run once after all buffers are open and before the first
+    /// is used.
     fn begin(_: &Builder) {}
 
     /// Bytes of shared memory that the tiles of one team take.

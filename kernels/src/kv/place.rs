@@ -1,4 +1,4 @@
-//! Where the rows of one sequence and head lie.
+//! The location of the rows of one sequence and head.
 
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Val};

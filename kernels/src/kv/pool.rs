@@ -23,7 +23,7 @@ pub struct PagedPool<'k> {
     pub position: StepScalars<'k>,
     /// Page of every run of `page_tokens` tokens.
     pub table: PageTable<'k>,
-    /// How many pages a split of attention has.
+    /// The number of pages in a split of attention.
     pub split_pages: SplitPages,
 }
 

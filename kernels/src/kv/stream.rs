@@ -11,7 +11,7 @@ use super::{Arrived, Issued, KvBuffer, KvView, OwnRing};
 pub struct TileSpan<'k> {
     /// The first tile.
     pub first: Val<'k, u32>,
-    /// One past the last tile.
+    /// The exclusive end.
     pub end: Val<'k, u32>,
     /// From tile to tile.
     pub step: u32,
@@ -37,7 +37,7 @@ impl<K, V> Copy for KvRings<'_, K, V> {}
 pub struct IssuedAhead<'i, 'k> {
     /// Tiles of the place.
     pub span: TileSpan<'k>,
-    /// Where they lie.
+    /// Their location.
     pub place: KvView<'k>,
     /// Issues the next tile of keys, wherever that is.
     pub issue_keys: &'i dyn Fn(),

@@ -1,5 +1,5 @@
-//! What every buffer has: the register tile, and how the team divides a tile; its stages are a
-//! ring's.
+//! The state that all buffers share: the register tile, and the division of a tile among the team.
+//! The stages are a ring's.
 
 use core::cell::RefCell;
 use core::marker::PhantomData;
@@ -11,7 +11,7 @@ use tilewright_layout::Swizzled;
 use super::{Arrived, Fragments, KvBufferConfig, KvThreads, KvView, Share, TileForm};
 use crate::ring::{Consumer, Consumers, Empty, Filling, Full, Producer, Ring, RingError, Shape, StageTile};
 
-/// What a stage holds.
+/// The layout of a stage.
 pub(super) type KvStage = (StageTile<bf16, Swizzled>,);
 
 /// Both ends of a buffer's ring, which threads that fetch and use tiles hold together.
@@ -49,7 +49,7 @@ pub struct Tiles<'k, C> {
     pub(super) form: TileForm,
     /// Tiles that are issued before the first is used, and after which registers repeat.
     pub(super) turns: [u32; 2],
-    /// Where those of all teams begin.
+    /// The start of the tiles of all teams.
     pub(super) memory: Ptr<'k, Shared, bf16>,
     pub(super) fragments: Fragments<'k>,
     config: PhantomData<C>,
@@ -65,7 +65,7 @@ pub(super) struct TileRing<'k, F> {
     pub form: TileForm,
     /// Stages of the ring, two at least.
     pub stages: u32,
-    /// How stages are filled.
+    /// The method by which stages are filled.
     pub filling: Filling<F>,
 }
 

@@ -96,7 +96,7 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
         matches!(self.tiles.team, KvThreads::Apart { .. })
     }
 
-    /// One box for each panel and each run of rows.
+    /// Fetches one box for each panel and each run of rows.
     fn fetch(&self, stage: Empty<'k, C, KvStage, ByBulk>, place: &KvView<'k>, tile: Val<'k, u32>) {
         let Tiles { k, team, form, .. } = self.tiles;
         // A warp's own tiles are read once: they need not stay in L2.

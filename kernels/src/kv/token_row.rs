@@ -15,9 +15,9 @@ use crate::kv::runs::{RUN, run_of};
 /// A token's row in a pool.
 #[derive(Clone, Copy)]
 pub(crate) struct TokenRow<'k> {
-    /// Where it begins, in elements.
+    /// The offset of the row, in elements.
     pub first: Val<'k, u32>,
-    /// What its dimensions are swizzled by.
+    /// The swizzle of its dimensions.
     pub turn: Option<Val<'k, u32>>,
 }
 

@@ -22,10 +22,10 @@ pub struct TokenStage {
     bytes: u32,
 }
 
-/// Which tokens come through the ring.
+/// The tokens that are streamed through the ring.
 #[derive(Clone, Copy)]
 pub struct Streamed<'k> {
-    /// What a stage holds.
+    /// The layout of a stage.
     pub stage: TokenStage,
     /// Of each row, how many of its first tokens no row of this step writes, rounded down to whole
     /// blocks of 16.
@@ -39,15 +39,15 @@ pub struct PageRun<'k> {
     pub first: Val<'k, u32>,
     /// Bytes of their keys, and of their values.
     pub bytes: Val<'k, u32>,
-    /// Where their keys lie in the stage, bytes.
+    /// The offset of their keys in the stage, in bytes.
     pub keys: u32,
-    /// Where their values lie in the stage, bytes.
+    /// The offset of their values in the stage, in bytes.
     pub values: u32,
 }
 
 impl TokenStage {
-    /// As many tokens as a stage of `bytes` bytes holds, whole pages or a whole part of one; `None`
-    /// where it holds no block of 16.
+    /// Creates the largest stage within `stage_bytes` bytes: whole pages or a whole part of one.
+    /// `None` if it cannot hold a block of 16.
     ///
     /// ```
     /// use tilewright_kernels::{kv::{PoolType, TokenStage}, tile::Float};

@@ -228,7 +228,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         self.stage_at(thread, columns, tile, [0.into(), 0.into()], value);
     }
 
-    /// As [`stage`](Accumulator::stage), where the columns begin at a corner of the tile.
+    /// Stages sums as [`stage`](Accumulator::stage) does, with the columns at a corner of the tile.
     #[track_caller]
     pub(super) fn stage_at<T: Scalar, L: TensorLayout<'k>>(
         self,

@@ -1,5 +1,4 @@
-//! What a kernel's author can ask of a matrix instruction in vain: refused while recording, at the
-//! author's line.
+//! Errors in a kernel's use of matrix instructions, reported while recording, at the author's line.
 
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! What the tensor cores multiply: one row per element type.
+//! The operand types of the tensor cores: one row per element type.
 
 use super::OutputType;
 use super::float8::{E4M3, E5M2};
@@ -14,17 +14,18 @@ use tilewright_layout::typed::{KMajor, OperandTile, StaticLayout, StaticMajor};
 
 /// A type of matrix elements. Both operands have it; sums are wider.
 pub trait InputType: Copy + 'static {
-    /// How memory holds it.
+    /// The type in memory.
     type Stored: Scalar;
-    /// What products are summed in.
+    /// The type in which products are summed.
     type Sum: Number + OutputType;
-    /// How wide it is.
+    /// The width.
     type Width: Width;
     /// Its name.
     const NAME: &'static str;
-    /// What the tensor cores cut off of a sum at each term, as a part of the largest term: 2⁻²³
-    /// where they keep f32's bits, 2⁻¹³ of the sums of 8-bit floats (14 bits: DeepSeek-V3,
-    /// arXiv:2412.19437, 3.3.2), nothing of integers.
+    /// The truncation of a sum by the tensor cores at each term, as a part of the largest term.
+    ///
+    /// It is 2⁻²³ where they keep f32's bits, 2⁻¹³ for sums of 8-bit floats (14 bits: DeepSeek-V3,
+    /// arXiv:2412.19437, 3.3.2), and 0 for integers.
     const CUT: f64;
     /// The `mma.sync` of 16×8×K.
     const WARP: MmaAtom;

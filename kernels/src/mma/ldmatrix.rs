@@ -61,8 +61,8 @@ impl<'k, T: Scalar, L: StaticLayout> LdmatrixSource<'k, T, L> {
 }
 
 impl<'k, T: Scalar, L: OffsetMap> LdmatrixSource<'k, T, L> {
-    /// As [`new`](Source::new), by a layout that is a value; one without rows of 16 bytes is
-    /// refused.
+    /// Creates a source as [`new`](Source::new) does, from a layout value; a layout without rows of
+    /// 16 bytes is refused.
     #[track_caller]
     pub(super) fn by_value<F: InputType>(
         k: &'k Builder,
@@ -101,7 +101,7 @@ impl<'k, T: Scalar, L: OffsetMap> LdmatrixSource<'k, T, L> {
         RegisterTensor::from_registers(|register| four[register])
     }
 
-    /// As [`four`](Source::four) of an operand of two registers.
+    /// Loads an operand of two registers, as [`four`](Source::four) does.
     #[track_caller]
     pub(super) fn two<B: StaticFragment>(self, row: Index<'k>, column: u32) -> RegisterTensor<'k, u32, B> {
         let two = self.tile.at([self.row + row, self.column + column]).ldmatrix::<2>(self.trans);

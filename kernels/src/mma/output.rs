@@ -8,7 +8,7 @@ pub type Pack<'k> = fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, u32>;
 
 /// A type that sums are stored as.
 pub trait OutputType: Scalar + Numeric {
-    /// How pairs of them share a register; nothing for types of 32 bits.
+    /// The function that packs pairs of them into a register; `None` for 32-bit types.
     fn pack<'k>() -> Option<Pack<'k>>;
 }
 

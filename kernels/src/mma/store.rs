@@ -1,5 +1,5 @@
-//! Where sums go: to shared memory by `stmatrix`, to any memory in pairs, clipped where extents are
-//! known at run time.
+//! Stores of sums: to shared memory by `stmatrix`, to any memory in pairs, clipped where extents
+//! are known at run time.
 
 use core::panic::Location;
 
@@ -50,7 +50,8 @@ impl<'k, S: Number + Numeric> Accumulator<'k, S> {
         });
     }
 
-    /// As [`store_d`](Accumulator::store_d), where the sums begin at a corner of the tile.
+    /// Stores sums as [`store_d`](Accumulator::store_d) does, with the sums at a corner of the
+    /// tile.
     #[track_caller]
     fn store_d_at<T: OutputType, L: TensorLayout<'k>, M: OutputSpace>(
         self,
@@ -128,7 +129,7 @@ pub(crate) fn store_pairs<'k, T: OutputType, L: TensorLayout<'k>, M: Writable, V
 /// Values that are made before the first is stored.
 const TOGETHER: usize = 4;
 
-/// One value, or two neighbours by one store.
+/// Stores one value, or two neighbours by one store.
 #[track_caller]
 fn store_some<'k, T: OutputType, M: Writable, V: Numeric>(to: Ptr<'k, M, T>, values: &[Val<'k, V>]) {
     match (values, T::pack()) {

@@ -12,15 +12,15 @@ use tilewright_layout::typed::StaticLayout;
 
 /// A matrix instruction.
 pub trait Atom: 'static {
-    /// What it multiplies.
+    /// The type of its operands.
     type Input: InputType;
     /// Its A operand in registers.
     type A: StaticFragment;
     /// Its name.
     const NAME: &'static str;
-    /// What it needs of an architecture.
+    /// The architecture that it needs.
     const NEEDS: Needs;
-    /// What executes it: "warps" or "warpgroups".
+    /// The threads that execute it: "warps" or "warpgroups".
     const GROUP: &'static str;
     /// Threads that execute it: of a warp, or of a warpgroup.
     const THREADS: u32;
@@ -70,9 +70,9 @@ pub struct MissingAtom {
     pub atom: &'static str,
     /// The type of its operands.
     pub input: &'static str,
-    /// What it needs.
+    /// The requirement.
     pub needs: Needs,
-    /// What there is.
+    /// The architecture.
     pub arch: Arch,
 }
 
@@ -219,7 +219,7 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
     /// Threads of the whole grid.
     pub const THREADS: u32 = X::THREADS * G::DOWN * G::ACROSS;
 
-    /// Whether an architecture has the instruction.
+    /// Checks that an architecture has the instruction.
     ///
     /// ```
     /// use tilewright_codegen::ir::Arch;

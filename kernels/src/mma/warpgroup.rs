@@ -225,8 +225,8 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
         (0..steps).map(of_step).collect()
     }
 
-    /// As [`wgmma`](Accumulator::wgmma) with the A operand in registers: for each step of K a
-    /// fragment for every 64 rows.
+    /// Multiplies as [`wgmma`](Accumulator::wgmma) does, with the A operand in registers: for each
+    /// step of K a fragment for every 64 rows.
     ///
     /// More or fewer than the sums have rows of atoms are refused too, [`MmaError::Fragments`].
     #[track_caller]

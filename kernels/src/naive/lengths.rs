@@ -1,5 +1,5 @@
-//! What the oracles ask of the lengths of their operands: an oracle that dropped what is too long
-//! would agree with a kernel that does.
+//! Checks of the lengths of oracle operands: an oracle that ignored excess elements would agree
+//! with a kernel that does.
 
 /// Two operands of one length.
 ///

@@ -36,13 +36,13 @@ pub enum SamplingError {
     /// NaN, infinite or below 0.
     #[error("the temperature is {found}; it must be 0 (greedy) or a finite number above 0")]
     Temperature {
-        /// What was given.
+        /// The given value.
         found: f32,
     },
     /// NaN, 0, negative or above 1.
     #[error("top-p is {found}; it must be above 0 and at most 1 (1 keeps every token)")]
     TopP {
-        /// What was given.
+        /// The given value.
         found: f32,
     },
     /// No token may be chosen.

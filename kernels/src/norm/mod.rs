@@ -38,12 +38,12 @@ pub(crate) fn add_squares<'k>(sum: Val<'k, f32>, x: impl IntoIterator<Item = Val
 pub struct RmsNorm<'k> {
     /// The row.
     pub x: StoredRun<'k>,
-    /// What is added to the row before, and where the sum goes, which may be `x`; then the sum is
+    /// The addend of the row, and the destination of the sum, which may be `x`; the sum is then
     /// normalised.
     pub added: Option<[StoredRun<'k>; 2]>,
     /// Scale of every element.
     pub weight: StoredRun<'k>,
-    /// Where the result goes; may be `x`.
+    /// The destination of the result; may be `x`.
     pub out: StoredRun<'k>,
     /// Elements.
     pub width: u32,

@@ -10,7 +10,7 @@ use crate::shipped_entry::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
-/// What the kernel is shown with.
+/// The shape with which the kernel is shipped.
 const SHOWN: NormShape =
     NormShape { width: 4096, stride: 4096, x: Float::Bf16, weight: Float::Bf16, out: Float::Bf16, eps: 1e-5, warps: 8 };
 

@@ -26,7 +26,7 @@ pub enum Code {
     E2m1,
 }
 
-/// What the bits of a code spell. Code that widens matches on this, and on no [`Code`].
+/// The encoding of a code's bits. Conversion code matches on this, not on [`Code`].
 ///
 /// ```
 /// use tilewright_kernels::quant::{Code, CodeFormat};
@@ -43,7 +43,7 @@ pub enum CodeFormat {
     Float {
         /// Bits of the mantissa.
         mantissa: u32,
-        /// What is subtracted from the exponent's bits.
+        /// The bias of the exponent.
         bias: u32,
     },
 }
@@ -85,7 +85,7 @@ impl Code {
         Code::ALL.into_iter().find(|code| code.name() == name)
     }
 
-    /// What its bits spell.
+    /// The encoding of its bits.
     pub const fn format(self) -> CodeFormat {
         match self {
             Code::U4 | Code::U8 => CodeFormat::Unsigned,

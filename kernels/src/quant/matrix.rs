@@ -9,9 +9,9 @@ use crate::tile::Float;
 /// The zero points of a matrix: the numbers of codes that mean 0, in -128 to 255.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Zeros {
-    /// One for the whole matrix.
+    /// A single zero point for the whole matrix.
     Same(i16),
-    /// One for each group, `[n, groups]`.
+    /// A zero point for each group, `[n, groups]`.
     Each(Vec<i16>),
 }
 
@@ -22,7 +22,7 @@ pub struct QuantParts {
     pub n: usize,
     /// Input features.
     pub k: usize,
-    /// What the codes mean.
+    /// The encoding of the codes.
     pub code: Code,
     /// Codes of a group, along K; the last group of a row may be smaller.
     pub group: usize,

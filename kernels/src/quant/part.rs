@@ -103,7 +103,7 @@ impl QuantMatrix {
         })
     }
 
-    /// Whether there is such a part: what [`QuantMatrix::part`] refuses, without copying anything.
+    /// Checks that a part exists, as [`QuantMatrix::part`] does, without copying anything.
     ///
     /// # Errors
     /// As [`QuantMatrix::part`].
@@ -164,7 +164,7 @@ impl QuantMatrix {
     }
 }
 
-/// What a part has of a row.
+/// The places of a part in a row.
 struct PartPlaces {
     places: RowPlaces,
     /// Codes of a group of the part.

@@ -9,7 +9,7 @@ use super::{Code, QuantMatrix, QuantParts, Widen, Zeros};
 use crate::naive;
 use crate::shipped_entry::ShippedEntry;
 
-/// What the kernel is shown with.
+/// The shape with which the kernel is shipped.
 const SHOWN: Widen = Widen { code: Code::U4, k: 4096, group: 128, ordered: false };
 
 /// The kernels of this module.

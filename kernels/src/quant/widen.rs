@@ -27,7 +27,7 @@ use super::{Code, CodeFormat, QuantMatrix};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Widen {
-    /// What the codes mean.
+    /// The encoding of the codes.
     pub code: Code,
     /// Columns.
     pub k: u32,
@@ -132,7 +132,7 @@ impl Widen {
         })
     }
 
-    /// What a code is worth: exact.
+    /// The value of a code: exact.
     fn value<'k>(self, words: &[Val<'k, u32>], place: u32) -> Val<'k, f32> {
         let per_word = 32 / self.code.bits() as u32;
         let word = words[(place / per_word) as usize];

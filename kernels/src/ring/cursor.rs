@@ -1,4 +1,4 @@
-//! Where a thread is in a ring.
+//! The position of a thread in a ring.
 
 use tilewright_codegen::build::{Builder, Val, Var};
 

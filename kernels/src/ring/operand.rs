@@ -1,4 +1,4 @@
-//! What a stage holds.
+//! The layout of a stage.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -9,7 +9,7 @@ use tilewright_layout::view::OffsetMap;
 
 use crate::tile::{LayoutTensor, hardware_period};
 
-/// One operand of a stage: elements `T` under the layout `L`.
+/// An operand of a stage: elements `T` under the layout `L`.
 pub struct StageTile<T, L> {
     layout: L,
     align: u32,

@@ -8,7 +8,7 @@ use tilewright_codegen::ir::attr::{BarScope, ProxyFence};
 
 use super::{Consumers, Operands, Shape, StageFill};
 
-/// What producer and consumers share: where everything is.
+/// The state that producer and consumers share: barriers, operands and their addresses.
 pub(super) struct RingParts<'k, B, O: Operands> {
     pub meeting: RingBarriers<'k>,
     pub operands: O,
@@ -16,8 +16,8 @@ pub(super) struct RingParts<'k, B, O: Operands> {
     pub(super) brand: PhantomData<fn() -> B>,
 }
 
-/// Where the two ends of a ring meet, whatever its stages hold. Not generic: what is recorded of it
-/// is compiled once for all rings.
+/// The barriers between the two ends of a ring, for any contents of its stages. Not generic: the
+/// code that records them is compiled once for all rings.
 #[derive(Clone, Copy)]
 pub(super) struct RingBarriers<'k> {
     pub k: &'k Builder,

@@ -135,7 +135,7 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     }
 }
 
-/// What a brand is called.
+/// The name of a brand.
 pub(super) fn name<B>() -> String {
     let path = core::any::type_name::<B>();
     path.rsplit("::").next().unwrap_or(path).to_lowercase()

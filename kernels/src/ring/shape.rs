@@ -1,8 +1,8 @@
-//! How a ring is built: stages, bytes in flight, consumers, cluster.
+//! The shape of a ring: stages, bytes in flight, consumers, cluster.
 
 use super::RingThreads;
 
-/// How a stage is filled, and so how its consumers learn that it is full.
+/// The method by which a stage is filled, which determines how its consumers learn that it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StageFill {
     /// The copy engine: the bytes complete the stage's mbarrier.
@@ -20,10 +20,10 @@ pub(crate) enum StageFill {
     Stores,
 }
 
-/// How the stages of a ring are filled.
+/// The filling of a ring's stages.
 #[derive(Clone, Copy)]
 pub(crate) struct Filling<F> {
-    /// What fills a stage, known while a kernel is recorded.
+    /// The method, known while a kernel is recorded.
     pub fill: StageFill,
     /// Type of the ring's tokens, such as [`ByBulk`](super::ByBulk).
     pub by: F,

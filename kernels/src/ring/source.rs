@@ -1,4 +1,4 @@
-//! Where the tiles of a stage come from.
+//! Sources of a stage's tiles.
 
 use super::{Operands, StageTile, StageView};
 use tilewright_codegen::build::{Builder, Bulk, Global, Index, Mbarrier, Param, Ptr, Scalar, Shared, TensorMap, Val};
@@ -15,7 +15,7 @@ pub trait Source<'k, T, L> {
     fn load(self, to: StageView<'k, T, L>, whole: u32, bar: Mbarrier<'k, Shared>);
 }
 
-/// One bulk copy of contiguous elements that lie in memory as they shall lie in the tile.
+/// A single bulk copy of contiguous elements whose order in memory is that of the tile.
 #[derive(Clone, Copy)]
 pub struct BulkSource<'k, T> {
     from: Ptr<'k, Global, T>,

@@ -19,7 +19,7 @@ pub trait Stages<'k> {
 #[must_use = "a stage that was waited for is released"]
 pub struct AnyStage<'k> {
     base: Ptr<'k, Shared, u32>,
-    /// Where its release is told, if it is: the ring, and which stage.
+    /// The ring and the stage whose release is signalled, if it is.
     told: Option<(RingBarriers<'k>, Val<'k, u32>)>,
 }
 

@@ -13,12 +13,12 @@ pub enum RingThreads {
     Block(u32),
     /// A ring per warp, with the number of warps.
     Warps(u32),
-    /// One thread fills; `users` warps from warp `first` on read by `wgmma` alone, each at its own
-    /// time.
+    /// A single thread fills; `users` warps from warp `first` on read by `wgmma` alone, each at its
+    /// own time.
     Apart {
         /// The first warp that reads.
         first: u32,
-        /// How many do.
+        /// The number of warps that read.
         users: u32,
     },
 }

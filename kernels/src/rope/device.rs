@@ -64,13 +64,13 @@ pub struct HeadRotation<'k> {
     pub out_heads: u32,
     /// First head.
     pub first_head: Val<'k, u32>,
-    /// How many heads.
+    /// The number of heads.
     pub count: u32,
     /// Rows of the batch.
     pub rows: u32,
     /// First row.
     pub first_row: Val<'k, u32>,
-    /// Whose tokens the rows are.
+    /// The pages and positions of the rows' tokens.
     pub pages: PagedPool<'k>,
     /// `[rows, out_heads, dim]`, or `None`: the pages.
     pub out: Option<Array<'k>>,

@@ -15,7 +15,7 @@ use crate::warps::ConsumerWarps;
 pub struct HeadRun {
     /// The first of them in the row.
     pub first: u32,
-    /// How many.
+    /// The number of heads.
     pub heads: u32,
     /// The norm's eps and the type of its weight, if heads are normalised before.
     pub norm: Option<(f32, Float)>,
@@ -23,7 +23,7 @@ pub struct HeadRun {
     pub rotated: bool,
     /// Whether they are appended to the pages; else they are stored, `[rows, heads, dim]`.
     pub paged: bool,
-    /// How the result is stored; codes in pages alone.
+    /// The type of the result; codes only in pages.
     pub out: PoolType,
 }
 

@@ -10,7 +10,7 @@ use crate::shipped_entry::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
-/// What the kernel is shown with.
+/// The shape with which the kernel is shipped.
 const SHOWN: RopeShape =
     RopeShape { heads: 32, dim: 128, norm: Some(1e-6), pages: None, x: Float::F32, out: Float::F32, warps: 8 };
 

@@ -9,16 +9,17 @@ use tilewright_codegen::ir::attr::{LdOrder, Scope, StOrder};
 /// The way in which elements are loaded and stored: weak, relaxed atomic, or as LL words.
 #[derive(Clone, Copy)]
 pub enum AccessMode<'k> {
-    /// As they are: something else orders them.
+    /// Weak accesses: something else orders them.
     Weak,
     /// By relaxed atomics: other blocks write them later with no release in between, and what
     /// orders them is that the later value depends on this one.
     Relaxed,
-    /// As flag-in-word packets of this generation: beside every word of data (one f32, or two
-    /// 16-bit elements) lies a word that names its generation, and both are stored and loaded as
-    /// one. A reader that finds another generation looks again. So what is written needs no
-    /// release, and what is read no acquire: on a GPU whose memory is busy, a release waits for a
-    /// microsecond and more.
+    /// LL words of this generation, as NCCL's LL protocol: data and flag in one 64-bit store.
+    ///
+    /// Next to every word of data (one f32, or two 16-bit elements) is a word with its generation;
+    /// both are stored and loaded as one. A reader polls until it finds its generation. Writes
+    /// therefore need no release, and reads no acquire: on a GPU whose memory is busy, a release
+    /// takes a microsecond or more.
     Packets(Val<'k, u32>),
 }
 
@@ -28,7 +29,7 @@ impl<'k> AccessMode<'k> {
         self.within(Scope::Gpu)
     }
 
-    /// How the words are loaded and stored where threads within `scope` access them.
+    /// The load and store instructions for accesses by threads within `scope`.
     fn within(self, scope: Scope) -> (Load<'k>, Store<'k>) {
         match self {
             AccessMode::Weak => (Load::WEAK, Store::WEAK),
@@ -104,7 +105,7 @@ impl<'k> Array<'k> {
         Array { at: self.at.at(index.mul_wide(self.float.bytes() * words)), ..self }
     }
 
-    /// One element.
+    /// Loads one element.
     #[track_caller]
     pub fn load(self, index: Val<'k, u32>) -> Val<'k, f32> {
         if let AccessMode::Packets(generation) = self.access {
@@ -170,8 +171,8 @@ impl<'k> Array<'k> {
         move || loaded.iter().map(|words| self.elements(words)).collect()
     }
 
-    /// One element from each of some indexes, all in flight together: by words, since atomics have
-    /// no 16 bits.
+    /// Loads an element from each of some indexes, all in flight together: by words, since atomics
+    /// have no 16-bit form.
     #[track_caller]
     pub(crate) fn each(self, indexes: &[Val<'k, u32>]) -> Vec<Val<'k, f32>> {
         let of_word = self.per_word();

@@ -70,9 +70,9 @@ pub const fn boxes<T: Scalar, L: StaticLayout>() -> TensorBoxes {
 /// A share of a tile: its lines divided evenly among the blocks of a cluster.
 #[derive(Clone, Copy)]
 pub struct Share<'k> {
-    /// Which part, below `parts`.
+    /// The index of the part, below `parts`.
     pub part: Index<'k>,
-    /// How many parts there are.
+    /// The number of parts.
     pub parts: u32,
 }
 
@@ -149,7 +149,7 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
 }
 
 impl<'k, T: Scalar, L: OffsetMap> LayoutTensor<'k, T, L, Shared> {
-    /// As [`send`](LayoutTensor::send), where the layout is a value and `boxes` are its own.
+    /// Sends the tile as [`send`](LayoutTensor::send) does, with a layout value and its `boxes`.
     #[track_caller]
     pub(crate) fn send_boxes(self, boxes: TensorBoxes, map: Ptr<'k, Param, TensorMap>, at: [Val<'k, i32>; 2]) {
         self.each_box(boxes, at, Share::WHOLE, &|place, at| place.tensor_store(map, &at));

@@ -21,7 +21,7 @@ use tilewright_codegen::ir::attr::{CpBytes, CpCache};
 pub struct ThreadGroup<'k> {
     /// This thread, below `count`.
     pub thread: Index<'k>,
-    /// How many take part.
+    /// The number of threads.
     pub count: u32,
 }
 
@@ -123,7 +123,7 @@ impl<'k> ThreadGroup<'k> {
 /// loads, few enough registers.
 const TOGETHER: usize = 4;
 
-/// How a copy is made: vectors of `width` elements along one mode.
+/// The plan of a copy: vectors of `width` elements along one mode.
 pub(super) struct TileCopyPlan {
     extents: Vec<u32>,
     /// The mode that vectors run along.
@@ -184,7 +184,7 @@ impl TileCopyPlan {
         from.mask_at(at).or(fill, self.width * F::LANES, &|| from.read(at, self.along, self.width))
     }
 
-    /// How many vectors there are.
+    /// The number of vectors.
     pub(super) fn vectors(&self) -> u32 {
         self.extents.iter().product::<u32>() / self.width
     }

@@ -1,15 +1,15 @@
-//! What a tensor holds: scalars, or vectors that one instruction moves.
+//! The elements of a tensor: scalars, or vectors that one instruction moves.
 
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Builder, Ptr, Scalar, SpaceOf, Val, Writable};
 
 /// An element of a tensor on the device: a scalar, or a [`Lanes`] of some.
 pub trait Element: 'static {
-    /// What it is made of.
+    /// The scalar type.
     type Scalar: Scalar;
     /// Its value in registers: a [`Val`], or an array of them.
     type Value<'k>: Copy;
-    /// How many scalars.
+    /// The number of scalars.
     const LANES: u32;
 
     /// Makes a value of its lanes.

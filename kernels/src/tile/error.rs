@@ -1,5 +1,4 @@
-//! What a kernel's author can ask of a tensor in vain: refused while recording, at the author's
-//! line.
+//! Errors in a kernel's use of tensors, reported while recording, at the author's line.
 
 use thiserror::Error;
 use tilewright_layout::LayoutError;
@@ -75,7 +74,7 @@ pub enum TileError {
     /// A coordinate of registers that is known while the kernel runs.
     #[error("register at a coordinate known at run time: registers have no address; copy a thread's own part")]
     NoAddress,
-    /// What the algebra of layouts refuses.
+    /// An error of the layout algebra.
     #[error("{0}")]
     Layout(#[from] LayoutError),
 }

@@ -1,4 +1,4 @@
-//! What a tensor on the device needs of its layout: known while recording, or in part while the
+//! The interface of a tensor's layout on the device: known while recording, or in part while the
 //! kernel runs.
 
 use super::Mask;
@@ -28,8 +28,8 @@ pub trait TensorLayout<'k>: Clone {
     /// what is known of its allocation.
     fn begin<S: SpaceOf, T: Scalar>(&self, base: Ptr<'k, S, T>) -> Index<'k>;
 
-    /// Where the element at a coordinate lies, from where the tensor begins that the view is a part
-    /// of; `origin` is added before the swizzle.
+    /// The address of the element at a coordinate, relative to the start of the tensor that the
+    /// view is a part of; `origin` is added before the swizzle.
     fn locate<S: SpaceOf, T: Scalar>(&self, base: Ptr<'k, S, T>, origin: Index<'k>, at: &[Index<'k>]) -> Ptr<'k, S, T>;
 
     /// Whether elements within the view's extents may be missing.
@@ -37,19 +37,19 @@ pub trait TensorLayout<'k>: Clone {
         false
     }
 
-    /// What every element needs to be there, whatever its coordinate: the modes that were sliced
-    /// away.
+    /// The mask that all elements share, whatever their coordinates: that of the modes that were
+    /// sliced away.
     fn guard(&self, k: &'k Builder) -> Mask<'k> {
         Mask::always(k)
     }
 
-    /// Whether an index within the extent of a mode is before the tensor's end.
+    /// The mask of an index within the extent of a mode: whether it is before the tensor's end.
     fn before_end(&self, k: &'k Builder, mode: usize, at: Index<'k>) -> Mask<'k> {
         let _ = (mode, at);
         Mask::always(k)
     }
 
-    /// Whether there is an element at a coordinate within the view's extents.
+    /// The mask of a coordinate within the view's extents: whether there is an element.
     #[track_caller]
     fn inside(&self, k: &'k Builder, at: &[Index<'k>]) -> Mask<'k> {
         at.iter().enumerate().fold(self.guard(k), |mask, (mode, &at)| mask.and(self.before_end(k, mode, at)))
@@ -59,7 +59,7 @@ pub trait TensorLayout<'k>: Clone {
     /// to be added to it; nothing where it is not proven that they add mode by mode.
     fn begun(&self, origin: Index<'k>, at: &[Index<'k>], ahead: &[&[Index<'k>]]) -> Option<(Self, Index<'k>)>;
 
-    /// Where the elements at some constant coordinates lie, from one pointer.
+    /// The addresses of the elements at some constant coordinates, from one pointer.
     #[track_caller]
     fn locate_all<S: SpaceOf, T: Scalar>(
         &self,

@@ -63,7 +63,7 @@ pub use stored::{Float, StoredRun, StoredTensor};
 pub use tensor::LayoutTensor;
 pub use typed::VectorsOf;
 
-/// What a kernel over tensors names: `use tilewright_kernels::tile::prelude::*`.
+/// The names that a kernel over tensors needs: `use tilewright_kernels::tile::prelude::*`.
 ///
 /// It has no name that [`tilewright_layout::typed`] or the builder has too.
 pub mod prelude {

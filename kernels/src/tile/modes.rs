@@ -31,19 +31,18 @@ pub struct Modes<'k, const R: usize> {
     modes: [Mode<'k>; R],
     /// Elements that base, strides and edges of the contiguous mode are multiples of.
     whole: u32,
-    /// What else an element needs to be there: the modes that were sliced away.
+    /// An additional mask of all elements: that of the modes that were sliced away.
     guard: Option<Val<'k, bool>>,
 }
 
-/// One mode of a view: coordinate `c` is coordinate `start + c·step` of the tensor that it is a
-/// view of.
+/// A mode of a view: coordinate `c` is coordinate `start + c·step` of the underlying tensor.
 #[derive(Clone, Copy)]
 struct Mode<'k> {
     extent: Index<'k>,
     stride: Index<'k>,
     start: Index<'k>,
     step: u32,
-    /// Where the tensor ends, if the view may run over it.
+    /// The end of the tensor, if the view may run over it.
     bound: Option<Index<'k>>,
 }
 

@@ -320,7 +320,7 @@ fn registers_of<L: StaticLayout>(at: &[Index<'_>], along: usize, count: u32) -> 
     (0..count as usize).map(|i| Lowered::<L>::swizzle(Lowered::<L>::flat(first + i * step))).collect()
 }
 
-/// What is copied from are registers: who records, and the value of a register by its number.
+/// Implements copies from registers: the recorder, and the value of a register by its number.
 macro_rules! copies_from {
     ($Registers:ident, $recorder:expr, $register:expr) => {
         impl<'k, T: Scalar, L: Storage> CopyFrom<'k> for $Registers<'k, T, L> {

@@ -25,7 +25,7 @@ pub trait CopyFrom<'k> {
     /// The mode whose neighbours are neighbours in memory.
     fn contiguous(&self) -> Option<usize>;
 
-    /// Whether there is an element at a coordinate.
+    /// The mask of a coordinate: whether there is an element.
     fn mask_at(&self, at: &[Index<'k>]) -> Mask<'k>;
 
     /// The lanes of `count` neighbours along a mode, from a coordinate on: those of one access.
@@ -123,13 +123,13 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: Writable> CopyTo<'k> for LayoutTens
 
 /// A source in global memory that asynchronous copies read.
 pub trait AsyncFrom<'k>: CopyFrom<'k> {
-    /// Where the element at a coordinate lies.
+    /// The address of the element at a coordinate.
     fn source(&self, at: &[Index<'k>]) -> Ptr<'k, Global, Self::Scalar>;
 }
 
 /// A target in shared memory that asynchronous copies write.
 pub trait AsyncTo<'k>: CopyTo<'k> {
-    /// Where the element at a coordinate lies.
+    /// The address of the element at a coordinate.
     fn target(&self, at: &[Index<'k>]) -> Ptr<'k, Shared, Self::Scalar>;
 }
 

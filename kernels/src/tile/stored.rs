@@ -68,7 +68,7 @@ impl<L: Clone, S, const N: usize> Clone for StoredTensor<'_, L, S, N> {
 
 impl<L: Copy, S, const N: usize> Copy for StoredTensor<'_, L, S, N> {}
 
-/// What is done to the tensor, whatever its type.
+/// Applies an operation to the tensor, whatever its type.
 macro_rules! of {
     ($stored:expr, $tensor:ident => $done:expr) => {
         match $stored {
@@ -156,18 +156,18 @@ impl<'k, L: TensorLayout<'k>, S: SpaceOf, const N: usize> StoredTensor<'k, L, S,
 }
 
 impl<'k, S: SpaceOf, const R: usize, const N: usize> StoredTensor<'k, Modes<'k, R>, S, N> {
-    /// As [`LayoutTensor::extents`].
+    /// The extents, as [`LayoutTensor::extents`].
     pub fn extents(&self) -> [Index<'k>; R] {
         of!(self, tensor => tensor.extents())
     }
 
-    /// As [`LayoutTensor::inside`].
+    /// Marks the tensor as [`LayoutTensor::inside`] does.
     #[must_use]
     pub fn inside(self) -> Self {
         becomes!(self, tensor => tensor.inside())
     }
 
-    /// As [`LayoutTensor::slice`].
+    /// Slices the tensor as [`LayoutTensor::slice`] does.
     #[track_caller]
     pub fn slice<const Q: usize>(self, at: [Option<Index<'k>>; R]) -> StoredTensor<'k, Modes<'k, Q>, S, N> {
         becomes!(self, tensor => tensor.slice(at))
@@ -175,13 +175,13 @@ impl<'k, S: SpaceOf, const R: usize, const N: usize> StoredTensor<'k, Modes<'k, 
 }
 
 impl<'k, S: SpaceOf, const R: usize> StoredTensor<'k, Modes<'k, R>, S> {
-    /// As [`LayoutTensor::whole_and_rest`].
+    /// Splits the tensor as [`LayoutTensor::whole_and_rest`] does.
     #[track_caller]
     pub fn whole_and_rest(self, mode: usize, lanes: u32) -> [Self; 2] {
         [0, 1].map(|part| becomes!(self, tensor => tensor.whole_and_rest(mode, lanes)[part]))
     }
 
-    /// As [`LayoutTensor::vectorize`].
+    /// Views the tensor as vectors, as [`LayoutTensor::vectorize`] does.
     #[track_caller]
     pub fn vectorize<const ALONG: usize, const N: usize>(self) -> StoredTensor<'k, Modes<'k, R>, S, N> {
         becomes!(self, tensor => tensor.scalars().vectorize::<ALONG, N>())

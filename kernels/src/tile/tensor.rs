@@ -69,7 +69,7 @@ use crate::tile::allocation::hardware_period;
 /// ```
 pub struct LayoutTensor<'k, E, L, S> {
     base: Ptr<'k, S, E>,
-    /// What is added to an offset before the swizzle.
+    /// The number added to an offset before the swizzle.
     origin: Index<'k>,
     layout: L,
 }
@@ -243,8 +243,8 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
         }
     }
 
-    /// Whether there is an element at a coordinate: always, but where run-time extents end inside a
-    /// tile.
+    /// The mask of a coordinate: whether there is an element. It is always set, except where
+    /// run-time extents end inside a tile.
     #[track_caller]
     pub fn mask<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Mask<'k> {
         const { assert_rank(L::RANK, R) };
@@ -320,7 +320,7 @@ pub(crate) struct ThreadElements<'k, V, const R: usize> {
 }
 
 impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf, const R: usize> ThreadElements<'k, LayoutTensor<'k, E, L, S>, R> {
-    /// Where they lie.
+    /// Their addresses.
     #[track_caller]
     pub(crate) fn pointers(&self) -> Vec<Ptr<'k, S, E::Scalar>> {
         if !self.constant {
@@ -330,8 +330,8 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf, const R: usize> ThreadElem
         self.view.layout.locate_all(self.view.base.cast(), self.view.origin, &at)
     }
 
-    /// Whether one of them is before the end of a mode; of the first mode it says too whether
-    /// anything is there.
+    /// The mask of one of them: whether it is before the end of a mode. For the first mode it also
+    /// covers the view's guard.
     #[track_caller]
     pub(crate) fn mask(&self, number: usize, mode: usize) -> Mask<'k> {
         let k = self.view.builder();

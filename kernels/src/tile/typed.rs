@@ -136,7 +136,7 @@ impl<L: StaticLayout, const ALONG: usize, const N: usize> StaticLayout for Vecto
     const SWIZZLE: tilewright_layout::Swizzle = L::SWIZZLE;
 }
 
-/// Where vectors of `lanes` elements along a mode begin.
+/// The layout of the starts of vectors of `lanes` elements along a mode.
 pub(super) const fn vectors_of(
     layout: &Layout,
     along: usize,

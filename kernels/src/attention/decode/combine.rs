@@ -48,7 +48,7 @@ fn write<'k>(parts: &WarpParts<'k>, softmax: Softmax<'k>, acc: RegArray<'k, f32>
 /// The memory in which the blocks of a head merge their partial results.
 #[derive(Clone, Copy)]
 pub struct Splits<'k> {
-    /// How many blocks share a head.
+    /// The number of blocks that share a head.
     pub count: Val<'k, u32>,
     /// Weighted sums of this head, `[splits, group, D]`.
     pub acc: Ptr<'k, Global, f32>,

@@ -1,4 +1,5 @@
-//! One block: some tokens of one sequence, one key/value head, all query heads that share it.
+//! The work of a block: some tokens of one sequence, one key/value head, and all query heads that
+//! share it.
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
@@ -21,17 +22,17 @@ pub const fn warps(depth: u32) -> u32 {
 pub struct DecodeTask<'k, I> {
     /// Queries of this sequence and key/value head, `[group, D]`.
     pub query: Ptr<'k, Global, bf16>,
-    /// Where keys and values come from.
+    /// The sources of keys and of values.
     pub inputs: [I; 2],
-    /// Where their rows lie.
+    /// The location of their rows.
     pub place: KvView<'k>,
     /// The share of this block.
     pub split: Val<'k, u32>,
-    /// What products of queries and keys become.
+    /// The score function applied to products of queries and keys.
     pub scores: ScoreFunction<'k>,
     /// Query heads.
     pub group: u32,
-    /// Where the shares meet.
+    /// The memory in which the shares are merged.
     pub splits: Splits<'k>,
 }
 
@@ -75,7 +76,7 @@ pub(super) struct SequenceTokens<'k> {
 }
 
 impl<'k> SequenceTokens<'k> {
-    /// Those of a sequence whose last token the query is.
+    /// The tokens of a sequence whose last token is the query.
     pub fn of(place: KvView<'k>, scores: ScoreFunction<'k>) -> SequenceTokens<'k> {
         SequenceTokens { first: scores.first_seen(place.tokens), end: place.tokens }
     }

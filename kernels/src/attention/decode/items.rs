@@ -15,19 +15,19 @@ use crate::kv::{
 
 /// The work of a persistent launch: shares of heads of sequences, numbered, shares first.
 pub struct Items<'k, 'a> {
-    /// How many blocks share a head.
+    /// The number of blocks that share a head.
     pub splits: Val<'k, u32>,
     /// Key/value heads.
     pub heads: Val<'k, u32>,
     /// Sequences; those without tokens are left out.
     pub sequences: Val<'k, u32>,
-    /// What products of queries and keys become.
+    /// The score function applied to products of queries and keys.
     pub scores: ScoreFunction<'k>,
-    /// Where the rows of a sequence and head lie, tokens included.
+    /// The location of the rows of a sequence and head, and the number of tokens.
     pub place: &'a dyn Fn(Val<'k, u32>, Val<'k, u32>) -> KvView<'k>,
     /// Queries of a sequence and head, by number, `[group, D]`.
     pub query: &'a dyn Fn(Val<'k, u32>) -> Ptr<'k, Global, bf16>,
-    /// Where the shares of a sequence and head meet, by number.
+    /// The memory in which the shares of a sequence and head are merged, by number.
     pub meet: &'a dyn Fn(Val<'k, u32>) -> Splits<'k>,
 }
 
@@ -102,7 +102,7 @@ impl<'k, 'a> TileCursor<'k, 'a> {
         self.skip();
     }
 
-    /// Where the tile lies, its number, whether there is one.
+    /// The location of the tile's rows, its number, and whether it exists.
     fn next(&self) -> (KvView<'k>, Val<'k, u32>, Val<'k, bool>) {
         let place = (self.items.place)(self.sequence.get(), self.head.get());
         (place, self.tile.get(), self.item.get().lt(self.items.count()))

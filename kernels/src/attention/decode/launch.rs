@@ -36,12 +36,12 @@ pub struct Decode {
     /// Query heads that share a key/value head, 1 to [`MOST_GROUP`](Decode::MOST_GROUP); others are
     /// refused, [`AttentionError::Group`].
     pub group: u32,
-    /// Where tokens lie.
+    /// The layout of tokens in memory.
     pub layout: Layout,
     /// Most tokens of a warp's tile, 16 or 32: 32 are half as many and twice as large copies, in
     /// twice the shared memory. See [`tokens`](Decode::tokens).
     pub tile: u32,
-    /// Which score modifiers it has: a soft cap, a sliding window.
+    /// The score modifiers that the kernel applies: a soft cap, a sliding window.
     pub scores: ScoreVariant,
 }
 

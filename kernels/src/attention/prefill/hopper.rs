@@ -1,4 +1,5 @@
-//! One block on sm_90a: warp 0 of the first warpgroup fetches, the others multiply.
+//! A prefill block on sm_90a: warp 0 of the first warpgroup fetches tiles, the other warpgroups
+//! multiply.
 //!
 //! A warpgroup has 64 rows. While its softmax runs, the matrix unit works for another one:
 //! ping-pong named barriers pass the order to issue from warpgroup to warpgroup. Within a warpgroup
@@ -29,15 +30,15 @@ pub const ROWS: u32 = 64;
 pub struct HopperPrefillTask<'k> {
     /// Queries, a tensor map of boxes of a panel by 64 rows.
     pub queries: Ptr<'k, Param, TensorMap>,
-    /// Where in it the first query of the tile lies: row, plane.
+    /// The row and plane of the tile's first query in that map.
     pub corner: [Val<'k, i32>; 2],
     /// Keys and values.
     pub inputs: [Ptr<'k, Param, TensorMap>; 2],
-    /// Where they lie.
+    /// Their location.
     pub place: KvView<'k>,
     /// The rows of the block.
     pub rows: QueryRows<'k>,
-    /// What products of queries and keys become.
+    /// The score function applied to products of queries and keys.
     pub scores: ScoreFunction<'k>,
     /// The result of the first query of the tile.
     pub out: Ptr<'k, Global, bf16>,
@@ -45,7 +46,7 @@ pub struct HopperPrefillTask<'k> {
     pub out_stride: Val<'k, u32>,
     /// Whether a query sees only tokens up to its own.
     pub causal: bool,
-    /// When maxima follow.
+    /// The policy for updates of the running maximum.
     pub rescaling: Rescaling,
     /// Whether named barriers let one warpgroup issue at a time (ping-pong).
     pub ping_pong: bool,
@@ -169,7 +170,7 @@ fn transposed(layout: Swizzled) -> Swizzled {
 struct SeenTiles<'k> {
     /// The first one, where a window hides others; else it is tile 0.
     first: Option<Val<'k, u32>>,
-    /// One past the last.
+    /// The exclusive end.
     end: Val<'k, u32>,
 }
 
@@ -179,7 +180,7 @@ impl<'k> SeenTiles<'k> {
         self.first.map_or_else(|| self.end.gt(0), |first| self.end.gt(first))
     }
 
-    /// How many of them come before tile `tile`.
+    /// The number of these tiles before tile `tile`.
     fn before(self, tile: Val<'k, u32>) -> Val<'k, u32> {
         self.first.map_or(tile, |first| tile - first)
     }

@@ -64,12 +64,12 @@ pub struct Prefill {
     pub group: u32,
     /// Whether a query sees only tokens up to its own.
     pub causal: bool,
-    /// How queries lie.
+    /// The layout of queries.
     pub queries: QueryLayout,
-    /// How keys and values lie.
+    /// The layout of keys and values.
     pub kv: Kv,
-    /// Which score modifiers it has: a soft cap, a sliding window. A window is refused where
-    /// attention is not causal, [`AttentionError::WindowNotCausal`].
+    /// The score modifiers that the kernel applies: a soft cap, a sliding window. A window without
+    /// causal attention is refused, [`AttentionError::WindowNotCausal`].
     pub scores: ScoreVariant,
 }
 
@@ -78,13 +78,13 @@ pub struct Prefill {
 pub struct PrefillTuning {
     /// Keys of a tile.
     pub keys: u32,
-    /// When maxima follow.
+    /// The policy for updates of the running maximum.
     pub rescaling: Rescaling,
     /// Whether named barriers let one warpgroup issue at a time (ping-pong).
     pub ping_pong: bool,
 }
 
-/// What the two kernels have in common.
+/// The state that both kernels share.
 struct Common<'k> {
     place: KvView<'k>,
     rows: QueryRows<'k>,

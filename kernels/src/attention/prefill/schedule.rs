@@ -1,4 +1,4 @@
-//! Which block computes which rows, and which tiles of keys they see.
+//! Assigns query rows to blocks, and determines the tiles of keys that they see.
 
 use tilewright_codegen::build::{Builder, Val};
 

@@ -1,5 +1,5 @@
-//! One block on sm_80 and later: four warps of 16 rows multiply by `mma.sync`; keys and values
-//! travel as they like.
+//! A prefill block on sm_80 and later: four warps of 16 rows multiply by `mma.sync`; any buffer
+//! family brings keys and values.
 
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
@@ -28,11 +28,11 @@ pub struct PrefillTask<'k, I> {
     pub stride: Val<'k, u32>,
     /// Keys and values.
     pub inputs: [I; 2],
-    /// Where they lie.
+    /// Their location.
     pub place: KvView<'k>,
     /// The rows of the block.
     pub rows: QueryRows<'k>,
-    /// What products of queries and keys become.
+    /// The score function applied to products of queries and keys.
     pub scores: ScoreFunction<'k>,
     /// Whether a query sees only tokens up to its own.
     pub causal: bool,

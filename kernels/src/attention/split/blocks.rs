@@ -13,15 +13,15 @@ use crate::ring::Stages;
 pub(super) struct Brought<'b, 'k> {
     /// Its keys and values.
     pub block: TokenBlock<'k>,
-    /// How many of its first tokens a window hides, where there is one.
+    /// The number of its first tokens that a window hides, if there is a window.
     pub hidden: Option<Val<'k, u32>>,
     /// The last of its tokens, where it is not whole.
     pub last: Option<Val<'k, u32>>,
-    /// What is done after the last use of its keys, before its values are used.
+    /// An action after the last use of its keys, before its values are used.
     pub then: Box<dyn FnOnce() + 'b>,
 }
 
-/// What a warp has of a pass.
+/// The state of a warp in a pass.
 #[derive(Clone, Copy)]
 pub(super) struct WarpState<'s, 'k> {
     /// Queries of the pass.
@@ -176,7 +176,7 @@ impl<'k> AttentionPass<'k> {
         });
     }
 
-    /// How many tokens the window hides of those from `start` on, where there is one.
+    /// The number of tokens from `start` on that the window hides, if there is a window.
     fn hidden(self, start: impl FnOnce() -> Val<'k, u32>) -> Option<Val<'k, u32>> {
         self.first_seen.map(|seen| {
             let start = start();

@@ -59,7 +59,7 @@ pub fn attention<'k>(
 }
 
 impl<'k> AttentionPass<'k> {
-    /// How lanes have keys and values.
+    /// The distribution of keys and values over lanes.
     pub(super) fn lanes(self) -> KvLanes {
         KvLanes::of(self.work.keys)
     }

@@ -37,7 +37,7 @@ const TOGETHER: u32 = 16;
 pub(super) struct SplitPart<'k> {
     /// First token.
     pub begin: Val<'k, u32>,
-    /// Where its tokens end.
+    /// The exclusive end of its tokens.
     pub end: Val<'k, u32>,
     /// Whether no other split has tokens.
     pub single: Val<'k, bool>,
@@ -170,13 +170,13 @@ impl<'k> SplitAttention<'k> {
         });
     }
 
-    /// Where the packets of a split of a head of a row begin.
+    /// The start of the flagged words for a split of a head of a row.
     fn packet(self, head: Val<'k, u32>, split: Val<'k, u32>) -> Val<'k, u32> {
         (head * self.heads.splits + split) * (self.heads.dim + 2)
     }
 
-    /// How partial results are loaded and stored: where the result is packets, nothing is released
-    /// between the merge and those that write over them.
+    /// The load and store instructions for partial results. If the result is flagged words, no
+    /// release separates the merge from the stores that overwrite the partial results.
     fn partials(self) -> (Load<'k>, Store<'k>) {
         if self.merged.out.is_packets() { AccessMode::Relaxed.how() } else { AccessMode::Weak.how() }
     }

@@ -8,7 +8,7 @@ use crate::kv::Streamed;
 use crate::mma::Accumulator;
 use crate::warps::ConsumerWarps;
 
-/// One pass over the tokens for up to eight query heads of a row.
+/// A pass over the tokens for up to eight query heads of a row.
 #[derive(Clone, Copy)]
 pub(super) struct AttentionPass<'k> {
     pub team: ConsumerWarps<'k>,
@@ -30,8 +30,10 @@ pub(super) struct AttentionPass<'k> {
     pub streamed: Option<(Streamed<'k>, [Val<'k, u32>; 2])>,
 }
 
-/// What a warp carries from block to block: of the head `lane / 4` the maximum (of scores times
-/// log2 e) and this lane's part of the sum; of the heads `2·(lane mod 4)` and the next the output.
+/// The state that a warp carries from block to block.
+///
+/// For head `lane / 4`: the maximum (of scores times log2 e) and this lane's part of the sum. For
+/// the heads `2·(lane mod 4)` and the next: the output.
 pub(super) struct Running<'k> {
     pub(super) most: tilewright_codegen::build::Var<'k, f32>,
     pub(super) sum: tilewright_codegen::build::Var<'k, f32>,

@@ -26,9 +26,9 @@ pub struct SplitAttention<'k> {
     pub split: Val<'k, u32>,
     /// Factor on the scores.
     pub scale: f32,
-    /// What happens to scores after the factor. A window makes the splits those of the tokens from
-    /// the page on that holds the first token which a row sees ([`Shares`](super::Shares)); the
-    /// producer of the ring has to stream the same.
+    /// The modifier of scaled scores. With a window, splits cover the tokens from the page on that
+    /// holds the first token that a row sees ([`Shares`](super::Shares)); the ring's producer must
+    /// stream the same tokens.
     pub modifier: ScoreModifier,
     /// Queries, `[rows, heads, dim]`.
     pub q: Array<'k>,
@@ -40,15 +40,15 @@ pub struct SplitAttention<'k> {
     pub acc: Ptr<'k, Global, f32>,
     /// Their `m` and `l`, f32 `[rows, heads, splits, 2]`.
     pub stats: Ptr<'k, Global, f32>,
-    /// Which tokens come through the ring, if any do: for groups of eight heads at most.
+    /// The tokens that are streamed through the ring, if any; for groups of eight heads at most.
     pub streamed: Option<Streamed<'k>>,
-    /// How the tokens were chosen, where they are not all tokens of a row; none of them is
-    /// streamed, and there is no window.
+    /// The selection of tokens, if rows do not see all of their tokens. Selected tokens are not
+    /// streamed, and a window is not supported.
     pub selected: Option<TokenSelection<'k>>,
     /// The newest token's keys and values as packets, which `q` is too then: of a program of one
     /// row of pools of bf16, whose tokens are not chosen.
     pub newest: Option<Newest<'k>>,
-    /// Where they are merged.
+    /// The destination of the merge.
     pub merged: Merged<'k>,
 }
 
@@ -112,11 +112,11 @@ impl SplitAttention<'_> {
 pub struct Merged<'k> {
     /// The result, `[rows, heads, dim]`.
     pub out: ActivationOutput<'k>,
-    /// How splits know of each other.
+    /// The signal by which splits report completion.
     pub parts: SplitSignal<'k>,
 }
 
-/// How the splits of a row and kv head signal that they are complete.
+/// The signal by which the splits of a row and kv head report completion.
 #[derive(Clone, Copy)]
 pub enum SplitSignal<'k> {
     /// Arrivals, u32 `[rows, kv_heads, ARRIVAL]`, of which the first of each is used; zeros before

@@ -13,7 +13,7 @@ use crate::tile::Array;
 /// Of each run of dimensions the queries' words, and what their type rounds off them.
 pub(super) type QueryWords<'k> = Vec<[Vec<Val<'k, u32>>; 2]>;
 
-/// What a warp that takes in the newest token has of it, as [`TokenBlock`] has that of a block: the
+/// The part of the current token that a warp holds, as [`TokenBlock`] holds that of a block: the
 /// words of a run of a token.
 pub(super) struct NewestToken<'k> {
     keys: Vec<[Val<'k, u32>; 4]>,
@@ -64,7 +64,7 @@ impl<'k> AttentionPass<'k> {
         (0..self.lanes().runs()).map(|run| [high, low].map(|part| self.query_words(part.at(head), run))).collect()
     }
 
-    /// What the codes of a pool are multiplied by.
+    /// The factor of a pool's codes.
     pub(super) fn scale_of(self, pages: PagedPool<'k>) -> Option<Val<'k, f32>> {
         match pages.pool {
             PoolArray::Float(_) => None,

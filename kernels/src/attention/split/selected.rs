@@ -18,7 +18,7 @@ pub struct TokenSelection<'k> {
     pub position: StepScalars<'k>,
     /// Blocks of a page of the sequence.
     pub page_blocks: u32,
-    /// How many pages a split has where a row sees all of its tokens.
+    /// The number of pages in a split for rows that see all of their tokens.
     pub split_pages: SplitPages,
     /// Rows of the batch, if tokens of earlier steps are streamed where rows see all of them.
     pub streams: Option<u32>,
@@ -28,11 +28,11 @@ pub struct TokenSelection<'k> {
 /// that could be streamed.
 #[derive(Clone, Copy)]
 pub(super) struct Turns<'k> {
-    /// How many.
+    /// The number of blocks.
     pub count: Val<'k, u32>,
-    /// How many of them are of the newest tokens, and where the first of them begins.
+    /// The number of blocks of the newest tokens, and the start of the first of them.
     newest: [Val<'k, u32>; 2],
-    /// Where the first of the others begins.
+    /// The start of the first other block.
     first: Val<'k, u32>,
     /// Tokens from one of a warp's blocks to its next.
     step: u32,
@@ -48,7 +48,7 @@ impl<'k> TokenSelection<'k> {
         Shares { each: is_all.select(all.each * self.page_blocks, chosen.each), ..chosen }
     }
 
-    /// What this warp takes of a split of a row.
+    /// The blocks of a row's split that this warp takes.
     pub(super) fn turns(
         self,
         team: ConsumerWarps<'k>,

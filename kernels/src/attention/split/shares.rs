@@ -1,6 +1,7 @@
-//! How the tokens of a row are split: by pages, the same number for every split but the last that
-//! has any, from the page on that holds the first token which the row sees. It is the law of
-//! [`naive::split_tokens`](crate::naive::split_tokens), except that a split has
+//! The split of a row's tokens by pages: every split but the last has the same number of pages,
+//! from the page on that holds the first token that the row sees.
+//!
+//! This is the rule of [`naive::split_tokens`](crate::naive::split_tokens), except that a split has
 //! [`SplitPages::fewest`] pages or more.
 
 use tilewright_codegen::build::Val;
@@ -17,7 +18,7 @@ pub struct Shares<'k> {
     pub pages: Val<'k, u32>,
     /// Pages of a split.
     pub each: Val<'k, u32>,
-    /// Where a window hides the row's first tokens.
+    /// The tokens that a window hides at the start of the row.
     pub hidden: Option<Hidden<'k>>,
 }
 

@@ -49,7 +49,7 @@ fn length(x: &[f64]) -> f64 {
     x.iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// What a query sees, and how.
+/// The tokens that a query sees, and the modifiers of their scores.
 #[derive(Clone, Debug)]
 pub(super) struct Visible {
     /// The tokens.
@@ -61,7 +61,7 @@ pub(super) struct Visible {
 }
 
 impl Visible {
-    /// What the query at position `end − 1` sees.
+    /// The tokens that the query at position `end − 1` sees.
     pub(super) fn new(modifier: ScoreModifier, end: u32, scale: f64) -> Visible {
         Visible { tokens: modifier.seen(end as usize), scale, soft_cap: modifier.soft_cap.map(f64::from) }
     }
@@ -99,7 +99,7 @@ impl AttendedValues {
         self.absolute = self.absolute.max(relative * size * (1.0 + ROUND));
     }
 
-    /// What the kernel must have written: every element.
+    /// The expected output of the kernel: every element.
     pub(super) fn expected(&self) -> Expected {
         Expected::near::<bf16>(&self.values, Bound { absolute: self.absolute, relative: ROUND })
     }

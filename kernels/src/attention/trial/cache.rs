@@ -9,7 +9,7 @@ use crate::kv::{Tma, is_swizzled, swizzled};
 /// A page that no pool has: entries of a table that belong to no token.
 const NOWHERE: u32 = 1 << 20;
 
-/// Where the tokens of all sequences lie.
+/// The layout of all sequences' tokens in memory.
 pub(super) struct Cache {
     kv: Kv,
     depth: u32,
@@ -76,7 +76,7 @@ impl Cache {
         if self.kv == Kv::Ragged { self.depth } else { self.rows * self.depth }
     }
 
-    /// Where each token of a sequence and head begins.
+    /// The offset of each token of a sequence and head.
     fn places(&self, sequence: usize, head: u32) -> impl Iterator<Item = usize> {
         let first: u32 = self.tokens[..sequence].iter().sum();
         let [row_stride, plane_stride] = self.strides();
@@ -128,7 +128,7 @@ impl Cache {
         matches!(self.kv, Kv::Paged { swizzled: true, .. }) && is_swizzled(self.depth)
     }
 
-    /// What `fill` gave, as it lies in memory.
+    /// The elements of `fill` in the order of memory.
     pub(super) fn stored(&self, pool: &[bf16]) -> Vec<bf16> {
         match self.kv {
             Kv::Paged { page_tokens, swizzled: true } => swizzled(pool, page_tokens as usize, self.depth as usize),

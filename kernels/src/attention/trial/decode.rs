@@ -17,9 +17,9 @@ use crate::kv::Tma;
 /// A decode problem, and how it is solved.
 #[derive(Clone, Debug)]
 pub struct DecodeCase {
-    /// What the kernel is made for.
+    /// The kernel.
     pub decode: Decode,
-    /// How keys and values travel.
+    /// The transport of keys and values.
     pub way: KvTransport,
     /// Key/value heads.
     pub kv_heads: u32,
@@ -33,14 +33,14 @@ pub struct DecodeCase {
     pub sharpness: f64,
     /// Whether every product is −∞: the result is zeros, or with a soft cap the mean of the values.
     pub blank: bool,
-    /// What happens to scores; kernels are recorded with as many modifiers.
+    /// The score modifier; kernels are recorded with the same modifiers.
     pub modifier: ScoreModifier,
     /// Seed of the numbers.
     pub data: u64,
 }
 
 impl DecodeCase {
-    /// One of these ways and tiles on a problem at random.
+    /// Draws a random problem for one of these transports and tiles.
     pub fn draw(ways: &[KvTransport], tiles: &[u32], [made, draw]: [&mut Draw; 2]) -> DecodeCase {
         let way = one_of(made, ways);
         let paged = made.between(0..=1) == 1;

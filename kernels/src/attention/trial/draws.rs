@@ -9,13 +9,13 @@ use crate::attention::prefill::Prefill;
 use crate::attention::{ScoreModifier, ScoreVariant};
 use crate::kv::{CpAsync, KvFamily, Staged, Tma};
 
-/// How keys and values travel, as a value.
+/// The transport of keys and values, as a value.
 #[derive(Clone, Copy, Debug)]
 pub struct KvTransport {
     /// Whether they are given as tensor maps.
     pub tensor_map: bool,
     pub(super) decode: fn(&Decode, Arch) -> Kernel,
-    /// Where no registers take turns.
+    /// Records the kernel with persistent blocks, if the family supports it.
     pub(super) staying: Option<fn(&Decode, Arch) -> Kernel>,
     pub(super) prefill: fn(&Prefill, Arch) -> Kernel,
 }
@@ -38,7 +38,7 @@ impl KvTransport {
         self.staying.is_some()
     }
 
-    /// Those that take pointers.
+    /// The transports that take pointers.
     pub const POINTERS: [KvTransport; 6] = [
         KvTransport::of::<CpAsync<2>>(),
         KvTransport::staying::<CpAsync<3>>(),
@@ -48,7 +48,7 @@ impl KvTransport {
         KvTransport::of::<Staged<2, false>>(),
     ];
 
-    /// Those that take tensor maps.
+    /// The transports that take tensor maps.
     pub const MAPS: [KvTransport; 2] = [KvTransport::staying::<Tma<2>>(), KvTransport::staying::<Tma<3>>()];
 }
 
@@ -57,7 +57,7 @@ pub(super) fn positive(queries: &mut [bf16]) {
     queries.iter_mut().for_each(|q| *q = bf16::from_f32(q.to_f32().abs() + 0.5));
 }
 
-/// One of these.
+/// Draws one of these.
 pub(super) fn one_of<T: Copy>(draw: &mut Draw, all: &[T]) -> T {
     all[draw.between(0..=all.len() as u32 - 1) as usize]
 }

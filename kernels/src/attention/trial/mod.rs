@@ -28,7 +28,7 @@ pub use decode::DecodeCase;
 pub use draws::KvTransport;
 pub use prefill::{PrefillCase, PrefillKernel};
 
-/// What the kernels are shown with.
+/// The shapes with which the kernels are shipped.
 const DECODE: Decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE };
 const PREFILL: Prefill = Prefill {
     depth: 128,

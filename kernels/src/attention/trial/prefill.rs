@@ -13,7 +13,7 @@ use crate::attention::trial::draws::{modifier, one_of, page_tokens, positive, sc
 use crate::attention::{ScoreModifier, ScoreVariant};
 use crate::kv::Tma;
 
-/// What multiplies, and how keys and values travel.
+/// The multiply instruction, and the transport of keys and values.
 #[derive(Clone, Copy, Debug)]
 pub enum PrefillKernel {
     /// By `wgmma`, through tensor maps.
@@ -25,9 +25,9 @@ pub enum PrefillKernel {
 /// A prefill problem, and how it is solved.
 #[derive(Clone, Debug)]
 pub struct PrefillCase {
-    /// What the kernel is made for.
+    /// The kernel.
     pub prefill: Prefill,
-    /// What multiplies.
+    /// The multiply instruction and the transport.
     pub way: PrefillKernel,
     /// Key/value heads.
     pub kv_heads: u32,
@@ -37,14 +37,14 @@ pub struct PrefillCase {
     pub sharpness: f64,
     /// Whether every product is −∞: the result is zeros, or with a soft cap the mean of the values.
     pub blank: bool,
-    /// What happens to scores; kernels are recorded with as many modifiers.
+    /// The score modifier; kernels are recorded with the same modifiers.
     pub modifier: ScoreModifier,
     /// Seed of the numbers.
     pub data: u64,
 }
 
 impl PrefillCase {
-    /// One of these ways on a problem at random.
+    /// Draws a random problem for one of these kernels.
     pub fn draw(ways: &[PrefillKernel], [made, draw]: [&mut Draw; 2]) -> PrefillCase {
         let depth = one_of(made, Prefill::DEPTHS);
         // Two stages of the widest tiles fill the shared memory of sm_80.
@@ -181,7 +181,7 @@ impl PrefillCase {
     }
 }
 
-/// How queries and results lie.
+/// The layout of queries and results.
 struct QueryArrangement {
     depth: u32,
     heads: u32,

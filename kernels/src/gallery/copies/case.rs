@@ -1,10 +1,10 @@
-//! What is drawn of a copy.
+//! Random cases of copies.
 
 use crate::tile::Index;
 use tilewright_codegen::build::{Builder, Val};
 use tilewright_codegen::trial::Draw;
 
-/// How the layout of a side is known.
+/// The form in which the layout of a side is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutKind {
     /// A type.
@@ -22,7 +22,7 @@ pub enum TileFill {
     Block,
     /// The block, asynchronously.
     BlockAsync,
-    /// One warp.
+    /// A single warp.
     Warp,
     /// Each thread the elements that are dealt to it.
     Thread,
@@ -30,11 +30,11 @@ pub enum TileFill {
     ThreadAsync,
 }
 
-/// One side in global memory: a tensor of three modes, permuted, sliced to a matrix, split, and cut
-/// into tiles.
+/// A side of a copy in global memory: a tensor of three modes, permuted, sliced to a matrix, split,
+/// and cut into tiles.
 #[derive(Clone, Debug)]
 pub struct CopySide {
-    /// How its layout is known.
+    /// The form in which its layout is known.
     pub kind: LayoutKind,
     /// Extents of the three modes, as memory has them.
     pub extents: [u32; 3],
@@ -42,10 +42,10 @@ pub struct CopySide {
     pub strides: [u32; 3],
     /// Elements before the tensor begins.
     pub offset: u32,
-    /// Which extents, strides and indices are known while recording: a bit for each of the
+    /// The extents, strides and indices that are known while recording: a bit for each of the
     /// [numbers](Side::numbers).
     pub known: u32,
-    /// What is promised of it: [`Modes::vectors`](crate::tile::Modes::vectors).
+    /// The vector width promised for it: [`Modes::vectors`](crate::tile::Modes::vectors).
     pub promise: u32,
     /// The order of the modes in the view.
     pub order: [usize; 3],
@@ -53,22 +53,22 @@ pub struct CopySide {
     pub slice: (usize, u32),
     /// The mode of the matrix that is split, into how many parts, and which.
     pub split: (usize, u32, u32),
-    /// What the length of a part is a multiple of.
+    /// A divisor of the length of a part.
     pub multiple: u32,
     /// Whether a tile of a value is composed with another order of its columns: even ones first.
     pub composed: bool,
 }
 
-/// One copy.
+/// A copy.
 #[derive(Clone, Debug)]
 pub struct CopyCase {
     /// Threads of a block.
     pub threads: u32,
     /// Tiles down and across: the grid's blocks.
     pub tiles: [u32; 2],
-    /// Where it comes from.
+    /// The source.
     pub from: CopySide,
-    /// Where it goes.
+    /// The destination.
     pub to: CopySide,
     /// The threads that fill the tile.
     pub fill: TileFill,

@@ -9,12 +9,12 @@ use crate::sample::key::{key, largest};
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
-/// Where the largest results go.
+/// The destination of the largest results.
 #[derive(Clone, Copy)]
 pub(super) struct Bests<'k> {
     /// Keys of the largest result and its number, u64 `[batch, tiles]`; 0 of a tile without rows.
     pub keys: Ptr<'k, Global, u64>,
-    /// What is added to the sums.
+    /// The bias of the sums.
     pub bias: Option<Array<'k>>,
     /// The functions of the results.
     pub functions: ResultFunctions,

@@ -1,4 +1,4 @@
-//! Which tiles for which shape: an estimate of each setting, and the least of them.
+//! Chooses the tiles for a shape: estimates the time of each setting and takes the least.
 //!
 //! # The arithmetic
 //! With N columns (the batch in eights) and tiles of R rows of weights, C blocks that share
@@ -53,7 +53,7 @@ const WEIGHTS: f64 = 35.5e3;
 const LATENCY: f64 = 1.5;
 /// Cycles of a stage beside its products.
 const CHAIN: f64 = 400.0;
-/// What a stage fewer than this many costs, as a part of the whole.
+/// The number of stages below which each missing stage adds this share to the time.
 const STAGES: (u32, f64) = (4, 0.02);
 /// Strips of a tile of which any number is tried where blocks have several.
 const LARGE: u32 = 24;

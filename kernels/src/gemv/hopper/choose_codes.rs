@@ -1,5 +1,5 @@
-//! Which tiles for weights of codes: these are bound by tensor cores, and by the instructions that
-//! widen them, sooner than by memory.
+//! Chooses the tiles for weights of codes, which are bound by tensor cores and by conversion
+//! instructions rather than by memory.
 //!
 //! With N columns of a tile, W warpgroups, and 64 of k, which are four steps of 16:
 //!
@@ -41,9 +41,9 @@ const STORE: f64 = 450.0;
 const TILE: f64 = 1500.0;
 /// Cycles of shared memory in which a warpgroup reads codes of 64 of k, and in which they come.
 const READ: [f64; 2] = [64.0, 16.0];
-/// How much longer shared memory takes than its bytes.
+/// The ratio of shared-memory time to the time of its bytes.
 const BUSY: f64 = 1.2;
-/// How much longer three warpgroups take than all this says.
+/// The ratio of the time of three warpgroups to this estimate.
 const THREE: f64 = 1.1;
 
 /// Estimates the microseconds of a plan on a number of multiprocessors; infinite where blocks that
@@ -78,7 +78,7 @@ pub(super) fn predict_codes(plan: &HopperPlan, multiprocessors: u32) -> f64 {
     multiplied.max(memory) + exchange + multiplied * 0.02 * columns / (rows * f64::from(multicast))
 }
 
-/// As [`choose_for`](super::choose_for).
+/// Chooses the tuning for codes, as [`choose_for`](super::choose_for) does.
 pub(super) fn choose_codes(
     batch: u32,
     rows: WeightRows,

@@ -24,7 +24,7 @@ use crate::tile::{Float, Index, LayoutTensor, RegisterTensor};
 
 /// Bytes of a row of factors of a strip: the least that the copy engine brings.
 pub(super) const ROW: u32 = 16;
-/// What a row's place in shared memory is a multiple of.
+/// The alignment of a row in shared memory.
 const ALIGNED: u32 = 128;
 /// Words of a lane of a tile, and lanes of a row.
 const WORDS: u32 = 4;
@@ -34,7 +34,7 @@ const LINES: Swizzle = match Swizzle::new(3, 2, 3) {
     Ok(swizzle) => swizzle,
     Err(_) => panic!("the swizzle of 128 bytes"),
 };
-/// What a stage's size is a multiple of: the period of that swizzle.
+/// The divisor of a stage's size: the period of that swizzle.
 const PERIOD: u32 = 1024;
 /// 128 as bf16, twice: the bits of a code of 4 bits below it make 128 and the code.
 const NIBBLES: u32 = 0x4300_4300;
@@ -148,7 +148,7 @@ impl CodeStage {
     }
 }
 
-/// What a lane has of a stage.
+/// The part of a stage that a lane reads.
 #[derive(Clone, Copy)]
 pub(super) struct CodeLane<'k> {
     of: CodeStage,
@@ -163,7 +163,7 @@ pub(super) struct CodeLane<'k> {
 #[derive(Clone, Copy)]
 struct Factor<'k> {
     scale: Scale<'k>,
-    /// What 128 or 2²³ and the code are made less by; none of minifloats.
+    /// The number that is subtracted from 128 or 2²³ plus the code; `None` for minifloats.
     minus: Option<Val<'k, u32>>,
 }
 

@@ -1,4 +1,4 @@
-//! What the time of a product is made of: rates and costs of the memory, the clusters and the tensor cores.
+//! The parts of a product's time: rates and costs of the memory, the clusters and the tensor cores.
 
 use super::HopperTuning;
 
@@ -17,7 +17,7 @@ pub(super) const MEET: f64 = 1.0;
 /// Cycles of a microsecond.
 pub(super) const CYCLES: f64 = 1750.0;
 
-/// What is chosen where nothing else goes.
+/// The fallback tuning if no other one fits.
 pub(super) const LEAST: HopperTuning = HopperTuning {
     warpgroups: 1,
     strips: 8,

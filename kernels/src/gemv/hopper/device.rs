@@ -19,7 +19,7 @@ use crate::ring::{
 use crate::tile::{Index, LayoutTensor};
 use crate::warps::ConsumerWarps;
 
-/// What a stage of either ring holds.
+/// The layout of a stage of either ring.
 type HopperStage = (StageTile<bf16, Swizzled>,);
 
 /// Tensor maps of weights: of bf16 or codes, and of codes' factors.
@@ -42,7 +42,7 @@ impl<'a, 'k> BlockShare<'a, 'k> {
         BlockShare { k, plan, member: rank % multicast, split: rank / multicast }
     }
 
-    /// Which group of tiles this block begins with.
+    /// The first group of tiles of this block.
     fn first_group(self) -> Val<'k, u32> {
         self.k.block_id() / self.plan.tuning.cluster()
     }

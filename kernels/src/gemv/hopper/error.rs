@@ -29,7 +29,7 @@ pub enum PlanError {
         what: &'static str,
         /// Its value.
         found: u32,
-        /// What goes.
+        /// The accepted values.
         wanted: &'static str,
     },
     /// A thread's share of the registers does not hold its sums and its weights.

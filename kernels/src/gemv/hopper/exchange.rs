@@ -14,7 +14,7 @@ use crate::warps::ConsumerWarps;
 /// A block's end of it.
 #[derive(Clone, Copy)]
 pub(super) struct Exchange<'k> {
-    /// What comes of each other block, in the order of their shares.
+    /// The sums that each other block sends, in the order of their shares.
     inbox: Ptr<'k, Shared, f32>,
     /// Completes when all of it is there.
     arrived: Mbarrier<'k, Shared>,

@@ -1,6 +1,8 @@
-//! What becomes of sums: the end of the norm before, bias, gates, residual, the beginning of the
-//! norm that comes next ([`halves`](crate::norm)); heads are rotated and appended; of logits whose
-//! largest alone is asked for a tile's best is stored.
+//! The epilogue of the Hopper kernel: the end of the previous norm, bias, gates, residual, and the
+//! beginning of the next norm ([`halves`](crate::norm)).
+//!
+//! Heads are rotated and appended. If only the largest logit is requested, each tile stores its
+//! argmax candidate.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 
@@ -107,7 +109,7 @@ pub(super) struct RunSums<'k, const RUN: usize> {
     pub others: Option<[Val<'k, f32>; RUN]>,
 }
 
-/// What a run's sums are finished with: loaded before they are there.
+/// The operands of a run's epilogue, loaded before its sums are complete.
 pub(super) struct RunOperands<'k, const RUN: usize> {
     /// Of the run, and of what it is finished with.
     biases: [Option<[Val<'k, f32>; RUN]>; 2],
@@ -118,7 +120,7 @@ pub(super) struct RunOperands<'k, const RUN: usize> {
     turns: Vec<Val<'k, f32>>,
 }
 
-/// Where heads go, and whose they are.
+/// The destination of heads, and the sequences that they belong to.
 #[derive(Clone, Copy)]
 struct HeadOutputs<'k> {
     page_tokens: u32,
@@ -266,7 +268,7 @@ impl<'k> HopperResults<'k> {
         }
     }
 
-    /// Where the largest results go, if nothing else is stored.
+    /// The destination of the largest results, if nothing else is stored.
     pub(super) fn bests(&self) -> Option<Bests<'k>> {
         self.bests
     }
@@ -288,14 +290,14 @@ struct HeadPairs<'k> {
     is_value: Val<'k, bool>,
     /// The kv head, or the query head.
     head: Val<'k, u32>,
-    /// Where both halves begin in their head.
+    /// The start of both halves in their head.
     dims: [Val<'k, u32>; 2],
     /// The results that they are.
     results: [Val<'k, u32>; 2],
 }
 
 impl<'k> HeadPairs<'k> {
-    /// Those of a packed row, a multiple of eight.
+    /// The pairs of a packed row, whose number is a multiple of eight.
     fn of(rows: WeightRows, row: Val<'k, u32>) -> HeadPairs<'k> {
         let (group, kv_heads, dim) = match rows {
             WeightRows::Groups { group, kv_heads, dim } => (group, kv_heads, dim),
@@ -322,7 +324,7 @@ impl<'k> HeadPairs<'k> {
 /// A run of a vector's heads.
 #[derive(Clone, Copy)]
 struct PairRun<'a, 'k> {
-    /// How rows are grouped into heads.
+    /// The grouping of rows into heads.
     rows: WeightRows,
     /// Number of the vector in the batch.
     vector: Val<'k, u32>,

@@ -1,4 +1,4 @@
-//! What must come out of a trial, in f64, and by how much it may differ.
+//! The expected results of a trial, in f64, with their error bounds.
 
 use half::bf16;
 use tilewright_codegen::trial::{Bound, Draw};
@@ -119,7 +119,7 @@ fn matrix(draw: &mut Draw, codes: Codes, [n, k]: [u32; 2], exact: bool) -> Quant
     QuantMatrix::new(parts).unwrap_or_else(|error| unreachable!("drawn to be sound: {error}"))
 }
 
-/// What must come out.
+/// The expected results.
 pub(super) struct ExpectedResults {
     pub y: Vec<f64>,
     /// Of y and of what is appended, before either is rounded to its type.

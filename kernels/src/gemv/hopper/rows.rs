@@ -1,4 +1,4 @@
-//! Which results the rows of packed weights make.
+//! Maps the rows of packed weights to results.
 //!
 //! A model's packed weights have them in the order in which the megakernel's tasks take them: gates
 //! and what they gate take turns, and a kv head's queries, keys and values lie together, as pairs

@@ -1,5 +1,5 @@
-//! How a block's threads find staged sums and finish them: a run of consecutive results at a time.
-//! Where k is shared, each share's lie apart.
+//! Reads staged sums and finishes them, a run of consecutive results at a time. If k is shared, the
+//! sums of each share are stored separately.
 //!
 //! Results may lie where what is added to them lay, so no load passes a store of another run.
 //! Therefore a thread loads what several runs are made of before it stores the first.
@@ -27,7 +27,7 @@ pub(super) struct ResultRuns<'a, 'k, const RUN: usize> {
     results: HopperResults<'k>,
 }
 
-/// One of them.
+/// A run of results.
 #[derive(Clone, Copy)]
 struct ResultRun<'k> {
     /// Its place among staged sums.
@@ -111,8 +111,8 @@ impl<'a, 'k, const RUN: usize> ResultRuns<'a, 'k, RUN> {
         plan.is_whole() && plan.results.results().is_multiple_of(if gated { Strip::ROWS } else { 1 })
     }
 
-    /// Where two runs are finished together, from the first to the second: of gates and what they
-    /// gate every second strip.
+    /// The distance from a run to the second run that is finished with it: for gates and the values
+    /// that they multiply, every second strip.
     fn others(self) -> Option<u32> {
         self.results.others(self.block.plan.results)
     }

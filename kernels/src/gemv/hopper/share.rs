@@ -10,16 +10,16 @@ use super::tiles::HopperPlan;
 pub(super) struct BlockShare<'a, 'k> {
     pub(super) k: &'k Builder,
     pub plan: &'a HopperPlan,
-    /// Which tile of its group.
+    /// The index of the tile in its group.
     pub member: Val<'k, u32>,
-    /// Which share of k.
+    /// The index of the share of k.
     pub split: Val<'k, u32>,
 }
 
 /// A tile that a block computes.
 #[derive(Clone, Copy)]
 pub(super) struct BlockTile<'k> {
-    /// Which tile of the rows.
+    /// The index of the tile along the rows.
     pub rows: Val<'k, u32>,
     /// Its first vector, where vectors have several tiles.
     pub vector: Option<Val<'k, u32>>,

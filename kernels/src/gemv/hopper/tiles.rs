@@ -30,12 +30,12 @@ pub(super) enum ActivationRing {}
 /// own.
 const SHARED: u32 = 228 << 10;
 const RESERVED: u32 = 1 << 10;
-/// What alignment, mbarriers and numbers of vectors add.
+/// The additional bytes for alignment, mbarriers and numbers of vectors.
 const SLACK: u32 = 4 << 10;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 1 << 16;
-/// What a thread needs beside its sums and its weights of a stage, and a register more for each
-/// eight columns.
+/// The registers of a thread besides its sums and its weights of a stage; each eight columns need
+/// one more.
 const ADDRESSES: u32 = 40;
 /// Registers for addresses where weights are codes.
 const ADDRESSES_OF_CODES: u32 = 24;
@@ -52,7 +52,7 @@ const GROUP_ROWS: u32 = 64;
 const X_STAGES: u32 = 5;
 /// Columns of sums that a tile stages at a time, where it is not exchanged with other blocks.
 const STAGED: u32 = 32;
-/// What rows of staged sums are longer by: two columns further are eight banks further.
+/// The padding of rows of staged sums: two columns are eight banks apart.
 pub(super) const PAD: u32 = 4;
 
 /// The sizes of a kernel.
@@ -62,11 +62,11 @@ pub struct HopperPlan {
     pub batch: u32,
     /// Rows of the weights.
     pub n: u32,
-    /// Which results they make.
+    /// The results that they make.
     pub results: WeightRows,
-    /// How the weights are packed.
+    /// The packing of the weights.
     pub strip: Strip,
-    /// What was chosen, stages as many as fit.
+    /// The chosen tuning, with as many stages as fit.
     pub tuning: HopperTuning,
 }
 
@@ -209,7 +209,7 @@ impl HopperPlan {
         self.dealing().filter(|_| few)
     }
 
-    /// How registers may be dealt.
+    /// The register counts of producer and consumers, if registers are reallocated.
     fn dealing(&self) -> Option<[u32; 2]> {
         match (self.tuning.warpgroups, self.tuning.per_sm) {
             (2, 1) => Some([24, 240]),

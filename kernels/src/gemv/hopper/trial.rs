@@ -19,7 +19,7 @@ use crate::shipped_entry::ShippedEntry;
 use crate::stored;
 use crate::tile::Float;
 
-/// One multiplication, planned for a number of multiprocessors.
+/// A multiplication, planned for a number of multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopperCase {
     /// Vectors.
@@ -32,11 +32,11 @@ pub struct HopperCase {
     pub multiprocessors: u32,
     /// Tiles of a stage of the packed weights, as another kernel wanted them.
     pub packed_tiles: u32,
-    /// How the weights are quantised, where they are; groups are of whole steps of 32.
+    /// The form of quantised weights, if they are quantised; groups are whole steps of 32.
     pub codes: Option<Codes>,
-    /// What may be tuned.
+    /// The tuning parameters.
     pub tuning: HopperTuning,
-    /// What becomes of the sums.
+    /// The epilogue.
     pub finish: GemvEpilogue,
 }
 

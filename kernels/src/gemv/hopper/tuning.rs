@@ -1,4 +1,4 @@
-//! What may be chosen freely of a kernel.
+//! The tuning parameters of the Hopper kernel.
 
 /// Tuning parameters, which change the speed and not the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

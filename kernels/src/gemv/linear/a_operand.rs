@@ -1,4 +1,4 @@
-//! Where the A operand lives: how activations come to the warps that multiply them.
+//! The storage of the A operand: the path of activations to the warps that multiply them.
 
 use tilewright_codegen::build::Val;
 
@@ -51,7 +51,7 @@ impl AOperand {
         }
     }
 
-    /// Where in them the products of zeros lie, after the others.
+    /// The offset in that memory at which the zero-point accumulators begin, after the others.
     pub(super) fn starts_at(self, strip: Strip, packing: Packing) -> u32 {
         match self {
             AOperand::Shared => SharedActivations::bytes(strip, packing),
@@ -105,7 +105,7 @@ pub struct StageOrder<'k> {
 }
 
 impl<'k> StageOrder<'k> {
-    /// Which stage comes at a place, where strip after strip lies stage after stage.
+    /// The stage at a position of the order, where each strip's stages are consecutive.
     #[track_caller]
     pub fn stage(self, place: Val<'k, u32>) -> Val<'k, u32> {
         let each = self.stages * self.group;

@@ -1,4 +1,4 @@
-//! What is said where activations are beyond what an f16 holds.
+//! Reports activations that overflow f16.
 //!
 //! Activations of 5 to 16 rows meet codes as f16, and all meet codes of `e4m3` so
 //! ([`Packing::meeting`](super::Packing::meeting)). One that is larger than any f16, or no number,
@@ -15,7 +15,7 @@ const LEAST: u32 = 65520.0f32.to_bits();
 pub struct Beyond<'k> {
     /// Becomes `says` where it is 0.
     pub code: Ptr<'k, Global, u32>,
-    /// What it becomes.
+    /// The value written to `code`.
     pub says: u32,
     /// Then gets the task.
     pub place: Ptr<'k, Global, u32>,
@@ -48,8 +48,8 @@ impl<'k> Beyond<'k> {
     }
 }
 
-/// Whether some words of f16 have an infinity or what is no number: zero times each is added up,
-/// which costs the pipe of integers nothing.
+/// Detects infinities and NaN in words of f16: adds zero times each word, which keeps the integer
+/// pipe free.
 #[derive(Clone, Copy)]
 pub(super) struct Infinite<'k>(Var<'k, u32>);
 

@@ -27,13 +27,13 @@ pub struct LinearTask<'k> {
     pub first_row: Val<'k, u32>,
     /// First feature, a multiple of eight.
     pub first: Val<'k, u32>,
-    /// Where the features end.
+    /// The exclusive end of the features.
     pub end: Val<'k, u32>,
     /// Activations.
     pub input: Input<'k>,
-    /// Where the A operand lives.
+    /// The storage of the A operand.
     pub a_operand: AOperand,
-    /// What becomes of the sums.
+    /// The epilogue of the sums.
     pub epilogue: LinearEpilogue<'k>,
 }
 
@@ -49,25 +49,25 @@ pub struct LinearEpilogue<'k> {
     pub functions: ResultFunctions,
     /// Added to the results, `[rows, width]`.
     pub residual: Option<Array<'k>>,
-    /// Where results go, `[rows, width]`, perhaps on each of several devices.
+    /// The destination of the results, `[rows, width]`, perhaps on each of several devices.
     pub out: Option<Copies<'k>>,
     /// Features of a row of `out` and of the residual.
     pub width: u32,
-    /// Where results go as their readers multiply them.
+    /// The destination of the results as split activations.
     pub scaled: Option<ScaledOutput<'k>>,
-    /// Where the largest of the tile goes with its index.
+    /// The destination of the tile's argmax candidate.
     pub candidates: Option<ArgmaxCandidates<'k>>,
-    /// What is added to features for their places in rows and for their indexes, where the layer
-    /// has a part of them.
+    /// The index of the shard's first feature, if the layer is a shard; it is added to feature
+    /// indexes and to offsets in rows.
     pub shard: Option<Val<'k, u32>>,
 }
 
 /// The argmax candidates of a tile: the largest result of each row, with its index.
 #[derive(Clone, Copy)]
 pub struct ArgmaxCandidates<'k> {
-    /// Those of all tiles.
+    /// The candidates of all tiles.
     pub bests: TileBests<'k>,
-    /// Which tile this is.
+    /// The index of this tile.
     pub tile: Val<'k, u32>,
 }
 
@@ -94,9 +94,9 @@ pub struct LinearScratch<'k> {
     /// Most stages of a strip of 4-bit codes of which the words of one come into registers under
     /// the products of the one before.
     pub words_ahead: u32,
-    /// Where it is said that activations are beyond what an f16 holds, if it is.
+    /// The destination of reports of f16 overflow, if they are made.
     pub beyond: Option<Beyond<'k>>,
-    /// Where the time is noted when activations are there, if it is wanted.
+    /// The destination of the time at which activations are loaded, if it is traced.
     pub loaded: Option<Ptr<'k, Shared, u64>>,
 }
 
@@ -191,7 +191,7 @@ impl<'k> LinearTask<'k> {
     }
 }
 
-/// What an output's epilogue reads beside the sums.
+/// The operands of an output's epilogue besides the sums.
 struct Prepared<'k> {
     /// The feature.
     n: Val<'k, u32>,
@@ -207,7 +207,7 @@ struct Prepared<'k> {
     weight: Option<Var<'k, f32>>,
     /// Its place in the act-order of those who read it.
     place: Option<Var<'k, u32>>,
-    /// What the phases before summed, of each strip of the ring that it is of.
+    /// The sums of the previous K chunks, for each of its strips of the ring.
     before: Vec<Var<'k, f32>>,
 }
 
@@ -323,13 +323,13 @@ impl<'k> LinearEpilogue<'k> {
         if self.gated { 2 } else { 1 }
     }
 
-    /// Where the sums of a phase wait for the next, where no shared memory is kept for them: those
-    /// of logits in their own place.
+    /// The global memory in which the sums of a K chunk are kept until the next chunk, if shared
+    /// memory is not used: the logits themselves.
     fn waits_in(self) -> Option<Array<'k>> {
         self.candidates.and(self.out).and_then(|out| out.each().next())
     }
 
-    /// Where a feature is in a row.
+    /// The index of a feature in a row.
     fn index(self, n: Val<'k, u32>) -> Val<'k, u32> {
         self.shard.map_or(n, |first| first + n)
     }
@@ -337,11 +337,11 @@ impl<'k> LinearEpilogue<'k> {
 
 /// Operands of an output that were loaded before the products.
 pub(super) struct VarOperands<'k> {
-    /// What its sums are multiplied by.
+    /// The factor of its sums.
     pub scale: Option<Val<'k, f32>>,
-    /// What is added to its sums.
+    /// The biases of its sums.
     pub bias: [Option<Var<'k, f32>>; 2],
-    /// What is added to the result.
+    /// The residual, added to the result.
     pub residual: Option<Var<'k, f32>>,
 }
 

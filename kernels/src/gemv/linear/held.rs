@@ -20,7 +20,7 @@ pub struct HeldForm(pub u32);
 impl HeldForm {
     const SCALES: u32 = 1;
     const ZEROS: u32 = 2;
-    /// Where the number of bits begins by which a tile's number is shifted to be its group's.
+    /// The first bit of the shift that maps a tile's number to its group's.
     const SHIFT: u32 = 3;
     /// Bits of a form.
     pub const BITS: u32 = 8;

@@ -1,4 +1,4 @@
-//! Where activations come from: as they are, or normalised.
+//! The source of activations: unchanged, or normalised.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 

@@ -19,7 +19,7 @@ pub struct SharedActivations<'k> {
     beyond: Option<(Beyond<'k>, Infinite<'k>)>,
 }
 
-/// Where a lane reads: each of its quads of a tile.
+/// The addresses from which a lane reads each of its quads of a tile.
 #[derive(Clone)]
 pub(super) struct Lane<'k> {
     quads: Vec<Ptr<'k, Shared, u32>>,
@@ -142,8 +142,8 @@ impl<'k> SharedActivations<'k> {
         }
     }
 
-    /// Where this lane reads the columns of two steps at a time, for codes as the A operand: lanes
-    /// 0 to 15 of the first step.
+    /// The address from which this lane reads the columns of two steps at a time, for codes as the
+    /// A operand: lanes 0 to 15 of the first step.
     pub(super) fn two_steps(self, team: ConsumerWarps<'k>) -> Ptr<'k, Shared, u32> {
         let lane = team.k.lane();
         let columns = self.packing.parts() * self.packing.rows();
@@ -152,7 +152,7 @@ impl<'k> SharedActivations<'k> {
         self.at.at(column * pitch(self.strip) + lane / 16 * DEPTH + lane % 4 * 8).cast()
     }
 
-    /// Where this lane reads.
+    /// The addresses from which this lane reads.
     pub(super) fn lane(self, team: ConsumerWarps<'k>) -> Lane<'k> {
         let packing = self.packing;
         let column = team.k.lane() % 4 * 8;
@@ -188,8 +188,8 @@ pub(super) fn of_two_steps<'k>(from: Ptr<'k, Shared, u32>, step: Val<'k, u32>) -
     vec![Fragment { low: from.at(step * (DEPTH / 2)).load_vec(), high: None }]
 }
 
-/// What the even and the odd pairs of a lane's eight elements are multiplied with for the codes of
-/// a strip, if it has codes.
+/// The factors of the even and odd pairs of a lane's eight elements for the codes of a strip, if it
+/// has codes.
 pub(super) fn lift(strip: Strip, packing: Packing) -> [Option<f32>; 2] {
     match strip.codes() {
         Some(codes) => convert::lift(codes.code, packing.terms()).map(Some),

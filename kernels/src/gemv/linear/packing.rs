@@ -1,4 +1,4 @@
-//! How the rows of a batch lie in the sixteen rows of the A operand of `m16n8k16`.
+//! The layout of a batch's rows in the sixteen rows of the A operand of `m16n8k16`.
 //!
 //! Elements of f32 come in two parts, `x = high + low`: bf16, and what that rounds off as bf16. So
 //! products are as exact as the weights. Batches stream their weights once whatever their rows;
@@ -31,7 +31,7 @@ pub struct Packing {
     terms: Terms,
 }
 
-/// What a lane brings of its row of a half.
+/// The elements that a lane loads of its row of a half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quads {
     /// Eight elements of the high part.

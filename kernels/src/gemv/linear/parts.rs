@@ -17,12 +17,12 @@ pub struct PartSums<'k> {
     pub parts: Vec<Array<'k>>,
     /// The norm of the sum, before it is added.
     pub norm: Option<PostNorm<'k>>,
-    /// What the sum is added to.
+    /// The residual to which the sum is added.
     pub residual: Option<Array<'k>>,
     /// The sum.
     pub out: Array<'k>,
-    /// Where it is stored as the readers of its norm multiply it, too: then columns are multiples
-    /// of eight.
+    /// The destination of the sum as split activations, for the readers of its norm; columns are
+    /// then multiples of eight.
     pub scaled: Option<ScaledOutput<'k>>,
     /// Rows of the tile.
     pub rows: u32,

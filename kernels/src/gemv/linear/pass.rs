@@ -17,8 +17,8 @@ use crate::warps::{ConsumerWarps, Item, store_warp_sum};
 /// Most fragments of two steps that a lane keeps, 4 registers each.
 const KEPT: u32 = 16;
 
-/// When a tile says that its results are about to come: where their readers look for the results
-/// themselves, packets, they need not hear of them any later.
+/// The point at which a tile announces its results. Readers poll flagged words themselves, so an
+/// early signal is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Early {
     /// After the products of its last group, before the warps' sums are added up.
@@ -44,9 +44,9 @@ impl Announce<'_> {
     }
 }
 
-/// One output of a group.
+/// An output of a group.
 pub(super) struct OutputCell<'k> {
-    /// Which of its thread's outputs of a group.
+    /// The index among its thread's outputs of a group.
     pub number: usize,
     /// Strip of the group.
     pub strip: Val<'k, u32>,
@@ -86,7 +86,7 @@ pub(super) struct StripPass<'k> {
     pub rows: u32,
     /// Strips of the ring that make one strip of the output.
     pub streams: u32,
-    /// Where the A operand lives.
+    /// The storage of the A operand.
     pub a_operand: AOperand,
     /// Whether sums may lie where activations would, were they not in registers: where an output
     /// needs little until its sum is there.
@@ -190,7 +190,7 @@ impl<'k> StripPass<'k> {
 }
 
 impl<'k> StripPass<'k> {
-    /// How the rows of an input lie in the operand.
+    /// The packing of an input's rows in the operand.
     pub(super) fn packing(self, input: Input<'k>) -> Packing {
         Packing::of(self.rows, input.float()).meeting(self.strip)
     }
@@ -260,7 +260,7 @@ impl<'k> StripPass<'k> {
         ActivationFragments::Registers((0..tiles).flat_map(of_tile).collect())
     }
 
-    /// Which operand the weights are.
+    /// The operand that holds the weights.
     pub(super) fn side(self, packing: Packing) -> WeightSide {
         match side(self.strip, packing, self.a_operand) {
             WeightSide::Pair if packing.rows() > self.scratch.paired_rows => WeightSide::B,

@@ -20,7 +20,7 @@ pub struct Phases<'k> {
 }
 
 impl<'k> Phases<'k> {
-    /// Which stage comes at a place, where strip after strip lies stage after stage.
+    /// The stage at a position of the order, where each strip's stages are consecutive.
     #[track_caller]
     pub fn stage(self, place: Val<'k, u32>) -> Val<'k, u32> {
         let phase = place / self.of_phase;
@@ -36,7 +36,7 @@ pub(super) struct TilePhase<'k> {
     first: Val<'k, bool>,
     /// Whether it is the last.
     pub last: Val<'k, bool>,
-    /// Where sums wait, if that is shared memory.
+    /// The shared memory that keeps the sums, if they are kept there.
     pub waiting: Option<Waiting<'k>>,
 }
 

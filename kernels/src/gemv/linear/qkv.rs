@@ -28,7 +28,7 @@ pub struct Qkv<'k> {
     pub first_row: Val<'k, u32>,
     /// First strip of the group.
     pub first: Val<'k, u32>,
-    /// How many strips.
+    /// The number of strips.
     pub strips: Val<'k, u32>,
     /// The kv head.
     pub kv_head: Val<'k, u32>,
@@ -40,7 +40,7 @@ pub struct Qkv<'k> {
     pub dim: u32,
     /// Activations.
     pub input: Input<'k>,
-    /// Where the A operand lives.
+    /// The storage of the A operand.
     pub a_operand: AOperand,
     /// Biases of q, k and v.
     pub bias: [Option<Array<'k>>; 3],
@@ -48,9 +48,10 @@ pub struct Qkv<'k> {
     pub q: Array<'k>,
     /// The epilogue of queries and keys.
     pub keys: QueryKeyEpilogue<'k>,
-    /// Where v is appended.
+    /// The pool that v is appended to.
     pub v: PagedPool<'k>,
-    /// Where rotated keys and values are stored once more, as packets, which `q` is too then.
+    /// The additional destination of rotated keys and values as flagged words; `q` then consists of
+    /// flagged words too.
     pub newest: Option<Newest<'k>>,
 }
 
@@ -62,7 +63,7 @@ pub enum QueryKeyEpilogue<'k> {
     Rotated {
         /// The rotation.
         rotation: Rotation<'k>,
-        /// Where k is appended.
+        /// The pool that k is appended to.
         pages: PagedPool<'k>,
     },
     /// Both are stored as they are, k to `[rows, kv_heads, dim]`.
@@ -111,11 +112,12 @@ pub fn qkv<'k>(
     });
 }
 
-/// What an output needs beside the sums, and where it goes.
+/// The operands of an output besides the sums, and its destination.
 struct Prepared<'k> {
-    /// Where its sum waits for the next phase, and whether this is the last.
+    /// Whether this is the last K chunk, and the address at which its sum is kept until the next
+    /// one.
     waiting: Option<(Val<'k, bool>, Ptr<'k, Shared, f32>)>,
-    /// What the phases before summed.
+    /// The sum of the previous K chunks.
     before: Option<Var<'k, f32>>,
     is_q: Val<'k, bool>,
     is_v: Val<'k, bool>,

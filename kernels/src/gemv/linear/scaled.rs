@@ -49,7 +49,7 @@ pub struct ScaledForm {
     exact: Float,
     /// Whether they are of a norm.
     norm: bool,
-    /// What the terms meet, where that is codes.
+    /// The codes that the terms are multiplied with, if weights are codes.
     code: Option<Code>,
     /// Whether rows are stored in pairs.
     pairs: bool,
@@ -147,7 +147,7 @@ impl ScaledForm {
 /// The terms of activations.
 #[derive(Clone, Copy)]
 pub struct Scaled<'k> {
-    /// How they are stored.
+    /// The storage format.
     pub form: ScaledForm,
     /// The terms, of [`ScaledForm::float`].
     pub terms: Array<'k>,
@@ -166,7 +166,7 @@ impl<'k> Scaled<'k> {
         Scaled { terms: self.terms.from(self.step(column)), ..self }
     }
 
-    /// Where the step begins that has a column.
+    /// The start of the step that contains a column.
     fn step(self, column: Val<'k, u32>) -> Val<'k, u32> {
         column / DEPTH * (self.form.parts * self.form.groups() * BLOCK)
     }
@@ -222,7 +222,8 @@ impl<'k> Scaled<'k> {
         }
     }
 
-    /// What an element is multiplied by where it meets codes at a place; nothing where it is not.
+    /// The factor of an element at a place where it is multiplied with codes; `None` if weights are
+    /// not codes.
     fn lift(self, place: Val<'k, u32>) -> Option<Val<'k, f32>> {
         let k = place.builder();
         let [even, odd] = convert::lift(self.form.code?, self.form.terms);
@@ -246,7 +247,7 @@ pub struct ScaledOutput<'k> {
     pub weight: Option<Array<'k>>,
     /// Of every column its place, `[k]`, where terms lie in an act-order.
     pub places: Option<Ptr<'k, Global, u32>>,
-    /// Where it is said that terms of f16 are beyond what one holds, if it is.
+    /// The destination of reports of f16 overflow, if they are made.
     pub beyond: Option<Beyond<'k>>,
 }
 
@@ -370,7 +371,7 @@ impl<'k> ScaledOutput<'k> {
 pub enum ActivationOutput<'k> {
     /// Row by row.
     Rows(Array<'k>),
-    /// As their readers multiply them.
+    /// Split activations, as their readers multiply them.
     Terms(ScaledOutput<'k>),
 }
 

@@ -1,5 +1,5 @@
-//! What the sums of codes begin with: the product of the activations with the zeros of their
-//! groups.
+//! Zero-point accumulators: the initial sums of codes, which are the product of the activations
+//! with the zero points of their groups.
 //!
 //! `Σ (c − z)·x = Σ c·x − z·Σ x`. The second sum is of the activations alone, so each warp makes it
 //! once for the tiles that it multiplies, by the same instruction with a constant in place of the
@@ -33,7 +33,7 @@ pub(super) struct Starts<'k> {
     terms: Terms,
 }
 
-/// What the sums of a task's codes begin with.
+/// The zero-point accumulators of a task's codes.
 pub(super) enum Brought<'k> {
     /// In shared memory.
     Shared(Starts<'k>),
@@ -161,8 +161,8 @@ impl<'k> Starts<'k> {
 }
 
 impl<'k> StripPass<'k> {
-    /// What sums of codes begin with: of activations that have been brought it is made here, by
-    /// each warp for its own tiles.
+    /// The zero-point accumulators. If activations are in shared memory or registers, each warp
+    /// computes them here for its own tiles.
     pub(super) fn starts(self, x: &ActivationFragments<'k>, packing: Packing) -> Option<Brought<'k>> {
         let (StripPass { team, scratch, strip, a_operand, .. }, k) = (self, self.team.k);
         strip.codes()?;
@@ -214,9 +214,11 @@ impl<'k> StripPass<'k> {
 /// Most stages of a strip that wait in registers for those of the next: of eight rows, and of more.
 const MOST_STAGES: [u32; 2] = [2, 1];
 
-/// Which operand codes are: A, where activations are in shared memory and the parts of all rows are
-/// four columns at most; two strips together, where activations are in registers, eight columns or
-/// two times eight, and strips have few stages. B where an instruction has a group of its own.
+/// The operand that holds the codes.
+///
+/// A: activations are in shared memory, and the parts of all rows are four columns at most. Pair,
+/// two strips together: activations are in registers, eight columns or two times eight, and strips
+/// have few stages. B: an instruction has a group of its own.
 pub(super) fn side(strip: Strip, packing: Packing, a_operand: AOperand) -> WeightSide {
     let columns = packing.rows() * packing.parts();
     let most = MOST_STAGES[usize::from(packing.rows() > 8)];

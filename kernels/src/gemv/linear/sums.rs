@@ -25,21 +25,21 @@ pub(super) enum ActivationFragments<'k> {
     TwoSteps(Ptr<'k, Shared, u32>),
     /// In registers: the fragments of this warp's tiles, stage by stage.
     Registers(Vec<Vec<Fragment<'k>>>),
-    /// Where they lie.
+    /// Their source in memory.
     Reloaded(Box<ActivationSource<'k>>),
 }
 
-/// What the weights of a task meet.
+/// The operands that the weights of a task are multiplied with.
 #[derive(Clone, Copy)]
 pub(super) struct TaskOperands<'a, 'k> {
-    /// Which operand the weights are.
+    /// The operand that holds the weights.
     pub side: WeightSide,
     /// The type in which codes meet activations.
     pub terms: Terms,
     /// The fragments of a step, or of it and the next where instructions take two: its number, and
     /// the place among those of a warp.
     pub fragments: &'a dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
-    /// What sums of codes begin with.
+    /// The zero-point accumulators.
     pub starts: Option<&'a Brought<'k>>,
 }
 
@@ -382,8 +382,8 @@ pub fn in_pairs(strip: Strip, packing: Packing, a_operand: AOperand) -> bool {
     both && strip.stages() == 1
 }
 
-/// How many strips are multiplied together, most first: of a single stage, and no more stages than
-/// there may be.
+/// The numbers of strips that may be multiplied together, largest first: strips of a single stage,
+/// within the limit of stages.
 pub(super) fn turns(strip: Strip, stages: u32) -> impl Iterator<Item = u32> {
     let most =
         if strip.stages() == 1 { (PARTS / (strip.per_warp() * strip.parts(WeightSide::A))).min(stages) } else { 1 };
@@ -402,7 +402,7 @@ pub(super) fn code_tiles<'k>(
 }
 
 impl<'k> TaskOperands<'_, 'k> {
-    /// How a strip's weights from a stage on meet them.
+    /// Builds the operands for a strip's weights from a stage on, and passes them to `multiply`.
     pub(super) fn meet(
         self,
         team: ConsumerWarps<'k>,
