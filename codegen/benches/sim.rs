@@ -40,7 +40,7 @@ fn memory(k: &Builder) {
     out.at(k.block_id() * k.threads() + k.tid()).store(sum.get());
 }
 
-/// Where a chunk of eight elements of a row of 64 lies.
+/// The address of a chunk of eight elements of a row of 64.
 fn chunk<'k>(tile: Ptr<'k, Shared, bf16>, row: Val<'k, u32>, chunk: Val<'k, u32>) -> Ptr<'k, Shared, bf16> {
     tile.at(row * 64 + (chunk ^ (row & 7)) * 8)
 }

@@ -38,7 +38,7 @@ pub struct Target {
     pub read_bandwidth: Option<f64>,
 }
 
-/// One row of the preset table: name, arch, SMs, shared KiB, threads per SM, L2 MiB, memory GiB,
+/// A row of the preset table: name, arch, SMs, shared KiB, threads per SM, L2 MiB, memory GiB,
 /// TB/s, measured TB/s.
 type PresetRow = (&'static str, &'static str, usize, usize, usize, u64, u64, f64, Option<f64>);
 

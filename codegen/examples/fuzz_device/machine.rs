@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use tilewright_codegen::device::{Arg, Device, DeviceError};
 use tilewright_codegen::ptx;
 
-/// How long a group is reduced: what is smallest then is told.
+/// The time limit for reducing a group; the smallest case found until then is reported.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The seed of the simulator's interleaving; a device `sim` has others.
 const SEED: u64 = 7;
 
-/// How long a kernel may run: all of them take milliseconds.
+/// The time limit of a kernel: all of them take milliseconds.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The results of a batch by the device. A kernel that does not end is an error, and its memory is
@@ -66,7 +66,7 @@ pub fn multiply(device: &Device, case: &Case) -> Result<Vec<u32>, DeviceError> {
     stream.read(&d)
 }
 
-/// Where a batch differs, and the milliseconds that the simulator and the device took.
+/// The differences of a batch, and the milliseconds that the simulator and the device took.
 pub fn differences(device: &Device, batch: &Batch) -> Result<(Vec<Difference>, [u128; 2]), String> {
     let start = Instant::now();
     let expected = batch.simulate(SEED)?;

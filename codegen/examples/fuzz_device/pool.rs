@@ -15,14 +15,14 @@ use tilewright_codegen::device::{Device, Name};
 /// The argument that makes a process a worker.
 pub const WORKER: &str = "worker";
 
-/// What ends the lines of a piece.
+/// The line that ends the output of a piece.
 const END: &str = "end";
 
-/// How many groups of a process are reduced: where all differ, a few tell why.
+/// The number of groups that a process reduces: if all differ, a few show why.
 const REDUCED: usize = 2;
 
-/// How long a process may be silent: longer than a group is reduced. A compiler or a kernel that
-/// does not end is a fault.
+/// The time limit for a process without output: longer than the reduction of a group. A compiler or
+/// a kernel that does not end is a fault.
 const SILENCE: Duration = Duration::from_secs(90);
 
 /// Takes numbers of pieces from standard input, and prints what comparing them says.

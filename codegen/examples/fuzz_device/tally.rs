@@ -1,4 +1,4 @@
-//! What all pieces found: lines with a tag, counted.
+//! The findings of all pieces: lines with a tag, counted.
 
 use std::collections::BTreeMap;
 

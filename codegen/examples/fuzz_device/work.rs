@@ -1,4 +1,4 @@
-//! What there is to compare, in pieces of one kernel each.
+//! The comparisons to run, in pieces of one kernel each.
 
 use crate::kit::batch::{Batch, Difference, Plan};
 use crate::kit::flow::{drawn_rows, seed_of};
@@ -10,7 +10,7 @@ use tilewright_codegen::device::Device;
 /// Programs of one kernel.
 const GROUP: u64 = 25;
 
-/// One kernel on both machines.
+/// A kernel that runs on both machines.
 #[derive(Clone, Debug)]
 pub enum Piece {
     /// Programs.
@@ -41,7 +41,7 @@ impl Piece {
         Piece::Programs { name: format!("{from}..{to} of run {run}"), plan }
     }
 
-    /// What it compares.
+    /// A name of the comparison.
     pub fn name(&self) -> String {
         match self {
             Piece::Programs { name, .. } => name.clone(),
@@ -127,7 +127,8 @@ fn said(tag: &str, text: &str) -> Vec<String> {
     text.lines().map(|line| format!("{tag} {line}")).collect()
 }
 
-/// How many values were compared, and how; an error if one is wrong.
+/// Compares the values of a multiply; returns their number and a description, or an error if one is
+/// wrong.
 fn multiply(device: &Device, form: Form, seed: u64) -> Result<(u64, String), String> {
     let mut classes = vec![Class::Whole; 4];
     classes.extend([Class::Float; 6]);

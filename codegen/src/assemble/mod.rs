@@ -50,7 +50,7 @@ pub enum AssembleError {
     NotRunning {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     /// The file runs, and is no assembler that we know.
@@ -58,7 +58,7 @@ pub enum AssembleError {
     NotPtxas {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The output of the assembler.
         said: String,
     },
     /// No folder for its input and output.

@@ -1,6 +1,6 @@
-//! What the assembler says with `-v`, read.
+//! Parses the report of the assembler, with `-v`.
 
-/// What one entry point takes.
+/// The resources of an entry point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
     /// The entry point.
@@ -15,17 +15,18 @@ pub struct Resources {
     pub spills: u32,
 }
 
-/// What a module takes.
+/// The resources of a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assembled {
-    /// One for each entry point.
+    /// The resources of each entry point.
     pub entries: Vec<Resources>,
     /// Warnings, and notes of lost performance such as `wgmma`s that are serialised.
     pub warnings: Vec<String>,
 }
 
 impl Assembled {
-    /// What no shipped kernel may have: warnings, and entry points that spill, a line each.
+    /// The flaws that no shipped kernel may have: warnings, and entry points that spill, one line
+    /// each.
     pub fn flaws(&self) -> Vec<String> {
         let spilling = self.entries.iter().filter(|entry| entry.spills > 0);
         let spills = spilling.map(|entry| format!("{} spills {} bytes of a thread", entry.entry, entry.spills));

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// What a kernel takes on a target.
+/// The resources of a kernel on a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceRow {
     /// The kernel's name.
@@ -28,7 +28,7 @@ pub struct ResourceRow {
     pub shared: u32,
 }
 
-/// What kernels take, as this assembler finds it.
+/// The resources of kernels, as this assembler reports them.
 #[derive(Clone, Debug)]
 pub struct Table<'a> {
     title: &'a str,
@@ -50,7 +50,7 @@ pub enum TableError {
         kernel: String,
         /// The target.
         target: String,
-        /// What the assembler says.
+        /// The flaws that the assembler reports.
         flaws: Vec<String>,
     },
     /// The page cannot be read or written.
@@ -58,7 +58,7 @@ pub enum TableError {
     Page {
         /// The page.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     /// The page says something else.
@@ -71,7 +71,7 @@ pub enum TableError {
     },
 }
 
-/// What the page says of a kernel that may spill.
+/// The page's words for a kernel that may spill.
 const SPILLS: &str = "spills at most";
 
 const HEAD: &str = "| kernel | target | threads | registers | stack | shared memory |\n|---|---|---|---|---|---|\n";
@@ -160,7 +160,7 @@ impl<'a> Table<'a> {
         if lines.is_empty() { Ok(()) } else { Err(TableError::Drift { path: path.into(), lines }) }
     }
 
-    /// Where a page differs by more than it may, a line each.
+    /// The differences of a page that exceed the tolerance, one line each.
     pub fn drift(&self, page: &str) -> Vec<String> {
         let recorded: Vec<ResourceRow> = page.lines().filter_map(row).collect();
         let version =

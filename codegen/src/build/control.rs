@@ -8,7 +8,7 @@ use crate::ir::{ControlOp, Operand, StmtKind, ValueId};
 use core::cell::Cell;
 use core::panic::Location;
 
-/// What is called once, as something that might be called often.
+/// Adapts a closure that is called once to an interface that permits many calls.
 fn once(body: impl FnOnce()) -> impl FnMut() {
     let mut body = Some(body);
     move || {
@@ -165,8 +165,8 @@ impl Builder {
         self.when(cond, || self.leave());
     }
 
-    /// One side for warps of each role: `roles[i]` is executed by the warps below the `i`-th bound
-    /// and not below the one before. Bounds are numbers of warps, ascending.
+    /// Branches by warp role: `roles[i]` is executed by the warps below the `i`-th bound and not
+    /// below the previous one. Bounds are numbers of warps, ascending.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -239,25 +239,25 @@ pub struct Moving<'k> {
 }
 
 impl<'k> Moving<'k> {
-    /// As [`Builder::when`].
+    /// Records a branch as [`Builder::when`] does.
     #[track_caller]
     pub fn when(self, cond: Val<'_, bool>, then: impl FnOnce()) {
         self.if_else(cond, then, || {});
     }
 
-    /// As [`Builder::if_else`].
+    /// Records a branch as [`Builder::if_else`] does.
     #[track_caller]
     pub fn if_else(self, cond: Val<'_, bool>, then: impl FnOnce(), otherwise: impl FnOnce()) {
         self.k.branch(cond.op, &mut once(then), &mut once(otherwise));
     }
 
-    /// As [`Builder::for_`].
+    /// Records a loop as [`Builder::for_`] does.
     #[track_caller]
     pub fn for_<T: Counter>(self, start: impl IntoVal<'k, T>, end: impl IntoVal<'k, T>, body: impl FnOnce(Val<'k, T>)) {
         self.for_step(start, end, T::ONE, body);
     }
 
-    /// As [`Builder::for_step`].
+    /// Records a loop as [`Builder::for_step`] does.
     #[track_caller]
     pub fn for_step<T: Counter>(
         self,
@@ -273,20 +273,20 @@ impl<'k> Moving<'k> {
         self.k.count(var, [start, end], step, &mut once(|| body(Val::new(self.k, var.into()))));
     }
 
-    /// As [`Builder::loop_`].
+    /// Records a loop as [`Builder::loop_`] does.
     #[track_caller]
     pub fn loop_(self, body: impl FnOnce()) {
         self.k.repeat(&mut once(body));
     }
 
-    /// As [`Builder::while_`].
+    /// Records a loop as [`Builder::while_`] does.
     #[track_caller]
     pub fn while_(self, cond: impl FnOnce() -> Val<'k, bool>, body: impl FnOnce()) {
         let holds = Cell::new(None);
         self.k.repeat_while(&holds, &mut once(|| holds.set(Some(cond()))), &mut once(body));
     }
 
-    /// As [`Builder::roles`].
+    /// Branches by warp role as [`Builder::roles`] does.
     #[track_caller]
     pub fn roles(self, roles: Vec<(u32, Box<dyn FnOnce() + '_>)>) {
         let mut rest = roles.into_iter();
@@ -307,7 +307,7 @@ pub trait Carried<'k>: Copy {
     #[track_caller]
     fn hold(self) -> Self::Registers;
 
-    /// What registers hold now.
+    /// The current value of the registers.
     #[track_caller]
     fn held(registers: Self::Registers) -> Self;
 

@@ -72,7 +72,7 @@ impl<'k> Val<'k, f32> {
         self.pair_as(hi, Relu::No)
     }
 
-    /// As [`Val::pair`], with negative results clamped to zero on demand.
+    /// Converts as [`Val::pair`] does, with negative results clamped to zero on request.
     #[track_caller]
     pub fn pair_as<P: Pair>(self, hi: impl IntoVal<'k, f32>, relu: Relu) -> Val<'k, P> {
         let lo = self.op;

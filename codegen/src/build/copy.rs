@@ -7,7 +7,7 @@ use super::{Builder, IntoVal, Scalar, Val};
 use crate::ir::attr::{AtomOp, BulkDone, CpBytes, CpCache, NoInc, Pending};
 use crate::ir::{CopyOp, Operand};
 
-/// Who receives a bulk load, and under which policy of L2.
+/// The receivers of a bulk load, and its L2 policy.
 #[derive(Clone, Copy, Default)]
 pub struct Bulk<'k> {
     multicast: Option<Val<'k, u16>>,
@@ -96,7 +96,8 @@ impl<'k, T> Ptr<'k, Shared, T> {
         self.k.emit(CopyOp::ReduceS2G { ty: T::TY, dst, src, bytes, policy: None, op });
     }
 
-    /// As [`Ptr::bulk_reduce`], to another block's shared memory, completing on an mbarrier there.
+    /// Reduces as [`Ptr::bulk_reduce`] does, to another block's shared memory, and completes on an
+    /// mbarrier there.
     #[track_caller]
     pub fn bulk_reduce_send(
         self,

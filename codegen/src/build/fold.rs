@@ -1,5 +1,5 @@
-//! What is known of a pure instruction while it is recorded: constants are computed, identities
-//! fall away.
+//! Folding of pure instructions while they are recorded: constants are computed, and identities are
+//! removed.
 //!
 //! Only what is exact on every machine is folded: integers, predicates, addresses and copies.
 //! Floats are left alone, but for the selection between them.

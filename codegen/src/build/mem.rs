@@ -6,7 +6,7 @@ use super::{Builder, IntoVal, Scalar, Val};
 use crate::ir::attr::{AtomOp, AtomOrder, Eviction, LdCache, LdOrder, Prefetch, RedOrder, Scope, StCache, StOrder};
 use crate::ir::{MemOp, Ty};
 
-/// How a load is made.
+/// The options of a load: order, cache, prefetch, policy.
 ///
 /// ```
 /// use tilewright_codegen::{build::Load, ir::attr::LdCache};
@@ -46,7 +46,7 @@ impl<'k> Load<'k> {
     }
 }
 
-/// How a store is made.
+/// The options of a store: order, cache, policy.
 #[derive(Clone, Copy)]
 pub struct Store<'k> {
     order: StOrder,

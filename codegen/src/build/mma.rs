@@ -6,8 +6,7 @@ use super::{Builder, IntoVal, Scalar, Val};
 use crate::ir::attr::{Major, Matrices, Pending, Sign, Trans};
 use crate::ir::{MmaAtom, MmaOp, Ty, WgmmaAtom};
 
-/// How the rows of a shared-memory tile are swizzled, as tensor maps and `wgmma` descriptors name
-/// it.
+/// The swizzle of a shared-memory tile's rows, as tensor maps and `wgmma` descriptors name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwizzleMode {
     /// Not at all.
@@ -139,7 +138,7 @@ impl<'k, T: Scalar> RegArray<'k, T> {
         self.k.emit(MmaOp::WgmmaSs { acc, a, b, scale, atom, sign_a, sign_b, major_a, major_b });
     }
 
-    /// As [`RegArray::wgmma`], A in four registers.
+    /// Multiplies as [`RegArray::wgmma`] does, with A in four registers.
     #[track_caller]
     pub fn wgmma_rs<A: Scalar>(
         self,

@@ -7,7 +7,7 @@
 
 use crate::ir::{ArithOp, Inst, Operand, ValueId, ValueOp};
 
-/// What is known of the values of a kernel, by their numbers.
+/// The origins of a kernel's values, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Padding {
     of: Vec<ValueOrigin>,
@@ -15,7 +15,7 @@ pub(super) struct Padding {
     any: bool,
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ValueOrigin {
     #[default]
@@ -27,7 +27,7 @@ enum ValueOrigin {
 }
 
 impl Padding {
-    /// What the kernel is refused for where it reduces padded values by their order.
+    /// The refusal of a kernel that reduces padded values by their order.
     pub const REFUSAL: &'static str = "maximum or minimum of a masked load: elements beyond the edge would count as 0; load them with `load_or` and a fill that leaves the result alone";
 
     fn source(&self, operand: Operand) -> ValueOrigin {

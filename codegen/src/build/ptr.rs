@@ -60,7 +60,7 @@ pub struct Ptr<'k, S, T> {
     pub(super) k: &'k Builder,
     base: Operand,
     offset: i32,
-    /// What the simulator checks at every access.
+    /// The bound that the simulator checks at every access.
     bound: Option<BoundId>,
     of: PhantomData<(S, T)>,
 }
@@ -80,9 +80,9 @@ pub struct Allocation {
     pub name: String,
     /// Its size in bytes.
     pub bytes: u32,
-    /// What its address is a multiple of.
+    /// The alignment of its address.
     pub align: u32,
-    /// How far from its start the pointer is.
+    /// The distance of the pointer from its start.
     pub offset: Offset,
 }
 
@@ -105,7 +105,7 @@ impl Allocation {
         }
     }
 
-    /// What the pointer is a multiple of, by the alignment of the allocation and the offset.
+    /// The alignment of the pointer, from the alignment of the allocation and the offset.
     pub fn alignment(&self) -> u32 {
         match self.offset {
             Offset::Exactly(0) => self.align,

@@ -11,8 +11,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::panic::Location;
 
-/// What records a block. As an object: code that is generic over closures is compiled anew for each
-/// of them, with their own code in it as often as it calls them.
+/// A closure that records a block. As a trait object: a function that is generic over closures
+/// would be compiled anew for each of them.
 pub(super) type Body<'b> = &'b mut dyn FnMut();
 
 /// The recorder of a kernel: methods append instructions and return values that record what is done
@@ -203,7 +203,7 @@ impl Builder {
         self.state.borrow().kernel.arch
     }
 
-    /// How the kernel is launched.
+    /// The launch bounds of the kernel.
     pub fn launch(&self) -> LaunchBounds {
         self.state.borrow().kernel.launch.clone()
     }
@@ -347,7 +347,7 @@ impl Builder {
         SharedId(kernel.shared.len() as u32 - 1)
     }
 
-    /// What is known of an operand.
+    /// The known bits of an operand.
     pub(super) fn known(&self, operand: Operand) -> KnownBits {
         self.state.borrow().known.operand(operand)
     }

@@ -122,7 +122,7 @@ impl<'k, S: OnChip> Mbarrier<'k, S> {
         }
     }
 
-    /// One arrival.
+    /// Arrives once.
     #[track_caller]
     pub fn arrive(self) {
         let bar = self.addr();
@@ -131,9 +131,11 @@ impl<'k, S: OnChip> Mbarrier<'k, S> {
         self.at.k.emit(SyncOp::MbarArrive { bar, count, scope });
     }
 
-    /// One arrival that orders only what this thread knows to be done by the async proxy: the
-    /// `wgmma`s and bulk copies that it waited for. It tells another block that memory may be
-    /// overwritten by a copy, and drains no store.
+    /// Arrives once, and orders only operations of the async proxy that this thread knows to be
+    /// done: the `wgmma`s and bulk copies that it waited for.
+    ///
+    /// The arrival signals another block that memory may be overwritten by a copy, and drains no
+    /// store.
     #[track_caller]
     pub fn arrive_async(self) {
         let bar = self.addr();
@@ -213,7 +215,7 @@ impl<'k> Mbarrier<'k, Shared> {
         k.on_behalf(Location::caller(), || k.loop_(|| k.break_if(self.spin(parity, scope))));
     }
 
-    /// One look at the barrier, as the architecture can.
+    /// Polls the barrier once, by the instruction that the architecture has.
     fn spin(self, parity: Val<'k, u32>, scope: BarScope) -> Val<'k, bool> {
         if crate::ir::Needs::Sm90.met_by(self.at.k.arch()) {
             self.try_wait(parity, scope)

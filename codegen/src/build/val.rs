@@ -144,8 +144,7 @@ impl Count for i32 {
     }
 }
 
-/// What can stand where a value of type `T` is expected: a value, a literal, a register that is
-/// read.
+/// A type that converts to a value of type `T`: a value, a literal, a register that is read.
 pub trait IntoVal<'k, T: Scalar> {
     /// The value.
     fn val(self, k: &'k Builder) -> Val<'k, T>;
@@ -176,13 +175,13 @@ marker! {
     Float: f16, bf16, F16x2, Bf16x2, f32, f64;
     /// `f32` and `f64`.
     Real: f32, f64;
-    /// What `ex2` and `tanh` accept.
+    /// The types that `ex2` and `tanh` accept.
     Half: f32, f16, F16x2, bf16, Bf16x2;
-    /// What logic accepts.
+    /// The types that logic accepts.
     Logic: bool, u16, i16, u32, i32, u64, i64;
-    /// What compares.
+    /// The types that compare.
     Ordered: u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64;
-    /// What converts.
+    /// The types that convert.
     Numeric: u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64;
     /// Integers of 32 bits.
     Word: u32, i32;
@@ -190,9 +189,9 @@ marker! {
     Wide: u32, i32, u64, i64;
     /// Unsigned words whose bits are counted or moved.
     Raw: u32, u64;
-    /// What shuffles move.
+    /// The types that shuffles move.
     Lane: u32, i32, f32, F16x2, Bf16x2;
-    /// What atomic operations accept.
+    /// The types that atomic operations accept.
     Atomic: u32, i32, u64, f32, F16x2, Bf16x2;
     /// Pairs of 16-bit floats.
     Pair: F16x2, Bf16x2;

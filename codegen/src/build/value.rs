@@ -260,7 +260,7 @@ impl<'k, T: Scalar> RegArray<'k, T> {
         RegArray { regs: Regs { start, len: len.count(), ..self.regs }, ..self }
     }
 
-    /// One of the registers.
+    /// A register of the array.
     pub fn at(self, index: impl Count) -> Var<'k, T> {
         Var { array: self.run(index, 1u32) }
     }

@@ -49,7 +49,8 @@ impl<'k, T: Lane> Val<'k, T> {
         self.shfl_among(ShflMode::Bfly, bits.val(self.k).op, 32, self.k.all_lanes())
     }
 
-    /// What the lanes' values combine to, in every lane: five shuffles, each combined with `f`.
+    /// Reduces the lanes' values and returns the result in every lane: five shuffles, each combined
+    /// with `f`.
     #[track_caller]
     pub fn warp_reduce(self, f: impl Fn(Val<'k, T>, Val<'k, T>) -> Val<'k, T>) -> Val<'k, T> {
         let mut all = self;
@@ -116,7 +117,7 @@ impl<'k, T: Raw> Val<'k, T> {
 }
 
 impl<'k, T: Word> Val<'k, T> {
-    /// What the lanes' values combine to, in every lane, by one instruction.
+    /// Reduces the lanes' values and returns the result in every lane, by one instruction.
     #[track_caller]
     pub fn redux(self, op: ReduxOp) -> Val<'k, T> {
         let ty = T::TY;

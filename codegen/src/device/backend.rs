@@ -1,5 +1,5 @@
-//! What a kind of device has to do: the trait that [`Device`](super::Device) calls, and what passes
-//! through it.
+//! The interface of a device back end: the trait that [`Device`](super::Device) calls, and the
+//! types in its signatures.
 //!
 //! A back end is thin. Types, ranges, arguments, grids and residency are checked in front of it,
 //! once for every kind of device; it moves bytes, runs work in order, and answers for the handles
@@ -167,7 +167,7 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
     /// As [`Backend::submit`].
     fn submit_graph(&self, stream: &Handle, graph: &Handle) -> Result<(), DeviceError>;
 
-    /// What devices of this kind, this one the first, add up arrays of each other by.
+    /// Opens the collective by which devices of this kind, this one the first, add up arrays.
     ///
     /// # Errors
     /// [`DeviceError::NoCollective`] where this kind has none; when it cannot be had.
@@ -194,7 +194,7 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether devices of this kind have ways to those of other processes.
+    /// Checks that devices of this kind can have links to devices of other processes.
     ///
     /// # Errors
     /// As [`Backend::collective`].
@@ -304,7 +304,7 @@ pub enum Work {
         grid: [u32; 3],
         /// The parameter block: each parameter at its offset in the signature.
         params: Vec<u8>,
-        /// What the parameters point to; it lives as long as the work.
+        /// The memory that the parameters point to; it lives as long as the work.
         keep: Vec<Handle>,
     },
     /// Sets every byte of a span.
@@ -324,17 +324,17 @@ pub enum Work {
     },
     /// Copies one span to another of the same size on the same device.
     Copy {
-        /// What is read.
+        /// The source.
         from: Span,
-        /// What is written.
+        /// The destination.
         to: Span,
     },
     /// This device's side of a sum over the devices of a [`Collective`](super::Collective), whose
     /// graphs alone have such.
     Sum {
-        /// What the device adds.
+        /// The summand of this device.
         from: Span,
-        /// Where the sum goes, of the same size.
+        /// The destination of the sum, of the same size.
         to: Span,
         /// Its elements.
         float: SumFloat,
@@ -343,7 +343,7 @@ pub enum Work {
     },
 }
 
-/// What a collective adds up.
+/// The element type of a collective's sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SumFloat {
     /// Numbers of 32 bits.
@@ -357,11 +357,11 @@ pub enum SumFloat {
 pub struct Loaded {
     /// The kernel.
     pub kernel: Handle,
-    /// What compilation made of it.
+    /// The results of compilation.
     pub facts: Facts,
 }
 
-/// What a loaded kernel costs and how many of its blocks fit.
+/// The resources of a loaded kernel, and the number of its blocks that fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Registers per thread.
@@ -374,7 +374,7 @@ pub struct Facts {
     pub blocks_per_sm: u32,
     /// Blocks resident on the device at once.
     pub resident_blocks: u64,
-    /// What the compiler said.
+    /// The log of the compiler.
     pub log: String,
     /// Time that loading took, compilation included.
     pub load_time: Duration,
@@ -433,11 +433,11 @@ pub enum AtomicWords<'m> {
     Bits64(&'m [AtomicU64]),
 }
 
-/// Which end of a way a process has.
+/// The end of a link that a process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It sends.
+    /// The sending end.
     Sends,
-    /// It takes what comes.
+    /// The receiving end.
     Takes,
 }

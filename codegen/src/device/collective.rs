@@ -21,7 +21,7 @@ pub struct Collective {
     handle: Handle,
 }
 
-/// What a sum adds up: in its type, rounded after each addition.
+/// An element type of sums, which are rounded to the type after each addition.
 pub trait Summed: bytemuck::Pod {
     /// The type.
     const FLOAT: SumFloat;
@@ -48,9 +48,9 @@ impl Collective {
         Ok(Collective { devices: devices.to_vec(), handle })
     }
 
-    /// One device's side of a sum, for [`Collective::graphs`]: it adds up what all have in such
-    /// buffers, and stores it in the other buffers of all, which may be the same. All devices get
-    /// the same bits.
+    /// Creates a device's part of a sum, for [`Collective::graphs`]. The sum adds the `from`
+    /// buffers of all devices and is stored in the `to` buffers of all, which may be the same. All
+    /// devices get the same bits.
     ///
     /// # Errors
     /// [`DeviceError::Length`].

@@ -1,4 +1,4 @@
-//! What can go wrong between a program and a device, with what to do about it.
+//! Errors between a program and a device, with their remedies.
 
 use crate::ir::{Arch, Ty, one_of};
 use thiserror::Error;
@@ -34,7 +34,7 @@ pub enum DeviceError {
     NoDevice {
         /// The number that was asked for.
         ordinal: u32,
-        /// How many devices the driver sees.
+        /// The number of devices that the driver reports.
         count: u32,
     },
     /// A device does not reach another's memory.
@@ -58,7 +58,7 @@ pub enum DeviceError {
     NoNccl {
         /// The library that was looked for.
         library: &'static str,
-        /// What the loader said.
+        /// The error of the loader.
         why: String,
     },
     /// NCCL might use NVLink's multicast.
@@ -68,7 +68,7 @@ pub enum DeviceError {
     Multicast {
         /// The variable that says so.
         variable: &'static str,
-        /// What it is.
+        /// The value.
         found: String,
     },
     /// A call of NCCL failed.
@@ -90,7 +90,7 @@ pub enum DeviceError {
     /// Devices that would not add up together.
     #[error("{devices} devices add up together, and have {found:?} sums; give each as many, of as many elements")]
     Apart {
-        /// How many devices there are.
+        /// The number of devices.
         devices: usize,
         /// Sums of the work of each.
         found: Vec<usize>,
@@ -100,7 +100,7 @@ pub enum DeviceError {
     SideBySide {
         /// Name of the kernel.
         kernel: String,
-        /// What is wrong.
+        /// The defect.
         rule: &'static str,
     },
     /// The device is not the one that something was made for.
@@ -112,9 +112,9 @@ pub enum DeviceError {
         target: String,
         /// The property that differs, with its unit.
         what: &'static str,
-        /// What the device has.
+        /// The value of the device.
         found: String,
-        /// What the target says.
+        /// The value of the target.
         needed: String,
     },
     /// The kernel was recorded for an architecture that the device does not run.
@@ -125,7 +125,7 @@ pub enum DeviceError {
     Arch {
         /// Name of the kernel.
         kernel: String,
-        /// What it was recorded for.
+        /// The architecture that it was recorded for.
         arch: Arch,
         /// Name of the device.
         device: String,
@@ -133,7 +133,7 @@ pub enum DeviceError {
         major: u32,
         /// Compute capability of the device, minor number.
         minor: u32,
-        /// What to record it for instead.
+        /// The architecture to record it for instead.
         runs: Option<Arch>,
     },
     /// The driver did not compile the kernel.
@@ -143,7 +143,7 @@ pub enum DeviceError {
         kernel: String,
         /// The driver's name for the error.
         name: String,
-        /// What the compiler said.
+        /// The log of the compiler.
         log: String,
     },
     /// The compiled kernel's parameters are not those of its signature.
@@ -194,9 +194,9 @@ pub enum DeviceError {
         kernel: String,
         /// Number of the parameter, from 0.
         index: usize,
-        /// What the struct declares.
+        /// The declaration in the struct.
         declared: String,
-        /// What the kernel has.
+        /// The parameter of the kernel.
         found: String,
     },
     /// An argument is not what the parameter is.
@@ -208,9 +208,9 @@ pub enum DeviceError {
         index: usize,
         /// Name of the parameter.
         name: String,
-        /// What the parameter is.
+        /// The type of the parameter.
         expected: String,
-        /// What was given.
+        /// The type of the argument.
         found: String,
     },
     /// A buffer of a trial that is passed for a parameter of another name before, if ever, it is
@@ -242,11 +242,11 @@ pub enum DeviceError {
     LaunchTooLarge {
         /// Name of the kernel.
         kernel: String,
-        /// What it needs, with its unit.
+        /// The resource, with its unit.
         what: &'static str,
-        /// How much it needs.
+        /// The amount that it needs.
         needed: u64,
-        /// How much there is.
+        /// The amount that the device has.
         limit: u64,
         /// Name of the device.
         device: String,
@@ -278,7 +278,7 @@ pub enum DeviceError {
     /// A text that names no device.
     #[error("`{found}` is not a device; devices are sim, sim:SEED and cuda:N, such as sim:7 or cuda:0")]
     Name {
-        /// What was asked for.
+        /// The name that was given.
         found: String,
     },
     /// The simulator was given a kernel that has no recorded form.
@@ -333,7 +333,7 @@ pub enum DeviceError {
     Range {
         /// First element.
         start: usize,
-        /// One past the last element.
+        /// The exclusive end.
         end: usize,
         /// Elements of the buffer.
         len: usize,
@@ -349,7 +349,7 @@ pub enum DeviceError {
     /// Something that another device made.
     #[error("a {what} of another device was given to {device}")]
     Foreign {
-        /// What it is.
+        /// The kind of object.
         what: &'static str,
         /// The device that it was given to.
         device: String,
@@ -410,7 +410,7 @@ fn bytes(count: u64) -> String {
     format!("{value:.digits$} {}", UNITS[power as usize - 1])
 }
 
-/// What the driver's code for a lost device means (CUDA driver API, `CUresult`).
+/// The meaning of the driver's code for a lost device (CUDA driver API, `CUresult`).
 const fn meaning(code: u32) -> &'static str {
     match code {
         214 => "uncorrectable ECC error",

@@ -22,12 +22,12 @@ impl Kernel {
         Ok(Kernel { device: device.clone(), signature: Arc::new(signature), loaded })
     }
 
-    /// How it is called.
+    /// The signature of the kernel.
     pub fn signature(&self) -> &Signature {
         &self.signature
     }
 
-    /// What compilation made of it.
+    /// The results of compilation.
     pub fn facts(&self) -> &Facts {
         &self.loaded.facts
     }
@@ -99,7 +99,7 @@ fn blocks(grid: [u32; 3]) -> u64 {
     grid.into_iter().map(u64::from).product()
 }
 
-/// What can be known of a launch before the code is compiled.
+/// Checks a launch as far as possible before the code is compiled.
 fn check_signature(device: &Properties, signature: &Signature) -> Result<(), DeviceError> {
     let kernel = || signature.name.clone();
     if !device.runs(signature.arch) {

@@ -19,7 +19,7 @@ use super::{Buffer, Device, DeviceError, Stream};
 pub struct DeviceLink {
     stream: Stream,
     handle: Handle,
-    /// What is sent first.
+    /// The buffer of the first word that is sent.
     word: Buffer<u8>,
 }
 
@@ -27,7 +27,7 @@ pub struct DeviceLink {
 const FIRST: usize = 256;
 
 impl DeviceLink {
-    /// Whether the device can have ways to others.
+    /// Checks that the device can have links to others.
     ///
     /// # Errors
     /// As [`Collective::open`](super::Collective::open).
@@ -35,8 +35,8 @@ impl DeviceLink {
         device.backend().check_links()
     }
 
-    /// What both ends of a new way are told. The process that makes it is reached by both, on a
-    /// port of NCCL's own.
+    /// Creates the id of a new link, which both ends need. Both processes must be able to reach the
+    /// process that creates it, on a port that NCCL opens.
     ///
     /// # Errors
     /// As [`DeviceLink::check`].

@@ -1,5 +1,5 @@
-//! What a device is: its figures, the architecture to record kernels for, and whether it is a given
-//! target.
+//! The properties of a device: its figures, the architecture to record kernels for, and the check
+//! against a target.
 
 use super::DeviceError;
 use crate::ir::Arch;
@@ -93,8 +93,8 @@ impl Properties {
         })
     }
 
-    /// Whether a program placed for a target runs here: the same architecture and no less of what
-    /// it was placed for.
+    /// Checks that a program placed for a target runs here: the same architecture, and no less of
+    /// each resource.
     ///
     /// # Errors
     /// [`DeviceError::Target`] with the first property that differs.

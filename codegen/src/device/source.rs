@@ -1,4 +1,5 @@
-//! What a device loads: a kernel's signature, and the form of it that the device executes.
+//! The input of a device's loader: a kernel's signature, and the form of it that the device
+//! executes.
 
 use crate::ir::{Arch, Inst, Kernel, LaunchBounds, Limit, Param, StmtKind, SyncOp};
 use crate::ptx;
@@ -10,7 +11,7 @@ use std::borrow::Cow;
 /// It has a form for each kind of device: PTX for the driver to compile, and, for kernels that were
 /// recorded here, the verified kernel for the simulator.
 pub trait KernelSource {
-    /// How the kernel is called.
+    /// The signature of the kernel.
     fn signature(&self) -> Signature;
 
     /// The kernel as PTX for the architecture of its signature.
@@ -36,7 +37,7 @@ impl KernelSource for Verified {
     }
 }
 
-/// How a kernel is called.
+/// The signature of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Name of the entry point.
@@ -121,8 +122,8 @@ impl KernelSource for PtxSource {
 }
 
 #[cfg(any(feature = "cuda", test))]
-/// How many parameters an entry point of a PTX text declares: those of the first `.entry` of that
-/// name; 0 where there is none.
+/// The number of parameters that an entry point of a PTX text declares: those of the first `.entry`
+/// of that name; 0 if there is none.
 pub(super) fn declared_params(ptx: &str, entry: &str) -> usize {
     let text = without_comments(ptx);
     let lists = text.split(".entry").skip(1).filter_map(|behind| {

@@ -234,7 +234,7 @@ impl Event {
 pub struct Graph {
     device: Device,
     handle: Handle,
-    /// What the work uses lives as long as the graph.
+    /// The work, kept so that its resources live as long as the graph.
     work: std::sync::Arc<[Work]>,
 }
 
@@ -244,7 +244,7 @@ impl Graph {
         Ok(Graph::of(device, handle, work))
     }
 
-    /// What a back end made of this work.
+    /// Creates a graph from a back end's handle for this work.
     pub(super) fn of(device: &Device, handle: Handle, work: &[Work]) -> Graph {
         Graph { device: device.clone(), handle, work: work.into() }
     }

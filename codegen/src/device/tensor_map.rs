@@ -33,7 +33,7 @@ impl TensorMap {
         Ok(TensorMap { device: device.clone(), memory: buffer.memory().clone(), shape, encoded })
     }
 
-    /// What it describes.
+    /// The shape of the tensor and its box.
     pub fn shape(&self) -> &TensorShape {
         &self.shape
     }

@@ -28,15 +28,15 @@ pub struct TensorShape {
     pub strides: Vec<u64>,
     /// Elements of the box along each axis.
     pub tile: Vec<u32>,
-    /// How the box's bytes are permuted in shared memory.
+    /// The permutation of the box's bytes in shared memory.
     pub swizzle: TileSwizzle,
-    /// What is read where the box leaves the tensor.
+    /// The fill value where the box leaves the tensor.
     pub outside: Outside,
-    /// How much of a line the L2 cache fetches.
+    /// The part of a line that the L2 cache fetches.
     pub promotion: Promotion,
 }
 
-/// How a box's bytes are permuted in shared memory: 16-byte chunks of a row are exchanged by the
+/// The permutation of a box's bytes in shared memory: 16-byte chunks of a row are exchanged by the
 /// row's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TileSwizzle {
@@ -64,7 +64,7 @@ impl TileSwizzle {
     }
 }
 
-/// What a copy reads where the box leaves the tensor.
+/// The fill value of a copy where the box leaves the tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outside {
     /// Zero.
@@ -75,10 +75,10 @@ pub enum Outside {
     Nan,
 }
 
-/// How much the L2 cache fetches at once.
+/// The amount that the L2 cache fetches at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Promotion {
-    /// What is asked for.
+    /// The requested bytes only.
     #[default]
     None,
     /// 64 bytes.
@@ -122,7 +122,7 @@ impl TensorShape {
         last.fold(size, u64::saturating_add)
     }
 
-    /// Whether the hardware has such a map (CUDA driver API, `cuTensorMapEncodeTiled`).
+    /// Checks that the hardware supports the map (CUDA driver API, `cuTensorMapEncodeTiled`).
     ///
     /// # Errors
     /// [`DeviceError::TensorMap`] with the rule that it breaks.

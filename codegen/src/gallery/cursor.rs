@@ -1,4 +1,4 @@
-//! Where a thread is in a ring: the stage, and the parity of the phase that it waits for.
+//! The position of a thread in a ring: the stage, and the parity of the phase that it waits for.
 
 use crate::build::{Builder, Val, Var};
 

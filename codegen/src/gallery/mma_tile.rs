@@ -10,7 +10,7 @@ use half::bf16;
 
 const K: u32 = 64;
 
-/// Where a chunk of eight elements of a row lies.
+/// The address of a chunk of eight elements of a row.
 fn chunk<'k>(tile: Ptr<'k, Shared, bf16>, row: Val<'k, u32>, chunk: Val<'k, u32>) -> Ptr<'k, Shared, bf16> {
     tile.at(row * K + (chunk ^ (row & 7)) * 8)
 }

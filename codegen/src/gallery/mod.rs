@@ -54,9 +54,9 @@ use crate::verify::{VerifyErrors, verify};
 pub struct GalleryEntry {
     /// Its name, which is also its entry point's.
     pub name: &'static str,
-    /// How it is launched.
+    /// The launch bounds.
     pub launch: LaunchBounds,
-    /// What it needs of a target.
+    /// The requirement on the target.
     pub needs: Needs,
     build: fn(&Builder),
     setup: trials::Setup,

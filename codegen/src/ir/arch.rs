@@ -72,7 +72,7 @@ impl fmt::Display for Arch {
     }
 }
 
-/// What an instruction needs of an architecture.
+/// The architecture that an instruction needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Needs {
     /// 8.0 and later.
@@ -104,7 +104,7 @@ impl Needs {
         }
     }
 
-    /// Where the instruction is found, for an error's text.
+    /// The architectures that have the instruction, for an error's text.
     pub const fn noun(self) -> &'static str {
         match self {
             Needs::Sm80 => "sm_80 and later",
@@ -127,7 +127,7 @@ macro_rules! limits {
             /// Every limit.
             pub const ALL: &'static [Limit] = &[$(Limit::$Name),+];
 
-            /// What is limited.
+            /// The limited quantity.
             pub const fn noun(self) -> &'static str {
                 match self { $(Limit::$Name => $noun,)+ }
             }
@@ -137,7 +137,7 @@ macro_rules! limits {
                 match self { $(Limit::$Name => $unit,)+ }
             }
 
-            /// What a legal number is a multiple of.
+            /// The divisor of legal numbers.
             pub const fn step(self) -> u32 {
                 match self { $(Limit::$Name => $step,)+ }
             }

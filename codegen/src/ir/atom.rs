@@ -97,7 +97,7 @@ macro_rules! mma_atoms {
                 match self { $(MmaAtom::$Name => (Elem::$acc, Elem::$a, Elem::$b),)+ }
             }
 
-            /// What the atom needs of an architecture.
+            /// The architecture that the atom needs.
             pub const fn needs(self) -> Needs {
                 match self { $(MmaAtom::$Name => Needs::$needs,)+ }
             }

@@ -15,7 +15,7 @@ pub struct IndexBound {
     pub mode: u32,
     /// The part of the index that is known at run time, of type `u32`.
     pub index: Operand,
-    /// What is added to it, modulo 2³².
+    /// The constant added to it, modulo 2³².
     pub constant: u32,
     /// The extent of the mode.
     pub extent: u32,

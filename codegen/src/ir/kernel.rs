@@ -14,7 +14,7 @@ pub struct Kernel {
     pub name: String,
     /// Architecture that it was recorded for.
     pub arch: Arch,
-    /// How it is launched.
+    /// The launch bounds.
     pub launch: LaunchBounds,
     /// Parameters in order.
     pub params: Vec<Param>,
@@ -26,14 +26,14 @@ pub struct Kernel {
     pub values: Vec<Ty>,
     /// The statements.
     pub body: Block,
-    /// What libraries refused while they recorded, in words, each at its statement. A kernel with
-    /// any does not verify.
+    /// Refusals of libraries while they recorded, in words, each at its statement. A kernel with
+    /// any refusal does not verify.
     pub refused: Vec<(StmtId, String)>,
     /// Bounds of indexes that the simulator checks; nothing on a device.
     pub bounds: IndexBounds,
 }
 
-/// How a kernel is launched. The grid is the launcher's choice.
+/// The launch bounds of a kernel. The launcher chooses the grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchBounds {
     /// Threads of a block by axis. Exact: the launcher accepts no other shape.
@@ -68,7 +68,7 @@ impl LaunchBounds {
 pub struct Param {
     /// The author's name for it.
     pub name: String,
-    /// What is passed.
+    /// The kind of the parameter.
     pub kind: ParamKind,
     /// The types of elements of which a pointer takes an array; empty for other parameters, and for
     /// a pointer that takes an array of anything.
@@ -96,7 +96,7 @@ impl fmt::Display for Param {
     }
 }
 
-/// What a parameter is.
+/// The kind of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamKind {
     /// A scalar, or a pointer to global memory.
@@ -141,11 +141,11 @@ pub struct SharedAllocation {
     pub bytes: u32,
     /// Alignment in bytes, a power of two.
     pub align: u32,
-    /// What it holds.
+    /// The contents.
     pub kind: SharedKind,
 }
 
-/// What an allocation in shared memory holds.
+/// The contents of an allocation in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedKind {
     /// Data. Uninitialised when the block starts.
@@ -177,11 +177,11 @@ pub struct Stmt {
     pub id: StmtId,
     /// The author's line.
     pub src: Src,
-    /// What it does.
+    /// The operation.
     pub op: StmtKind,
 }
 
-/// What a statement does.
+/// The operation of a statement.
 ///
 /// A value is visible after the statement that writes it, to the end of the block it stands in and
 /// in blocks nested there. Lanes of a warp that took different ways run in any interleaving, each

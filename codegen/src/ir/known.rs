@@ -1,5 +1,5 @@
-//! What is known of values while a kernel is recorded: bits of integers and addresses, and the
-//! allocation that an address lies in.
+//! Known properties of values while a kernel is recorded: bits of integers and addresses, and the
+//! allocation that an address points into.
 //!
 //! Known bits are a mask and their values. An address in shared memory is known by its low ten
 //! bits, since the kernel's shared memory begins at a multiple of 1024. What a parameter, a load or
@@ -10,7 +10,7 @@ use super::{
     Addr, ArithOp, BitsOp, ConvertOp, Inst, Kernel, Operand, SharedAllocation, SharedId, StmtKind, Ty, ValueId, ValueOp,
 };
 
-/// What the address of shared memory is a multiple of, less one.
+/// The alignment of shared memory's address, less one.
 const WINDOW: u64 = 1023;
 
 /// A place in an allocation.
@@ -28,14 +28,14 @@ impl SharedAt {
     }
 }
 
-/// What is known of a number of up to 64 bits, zero-extended.
+/// The known bits of a number of up to 64 bits, zero-extended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KnownBits {
     /// The bits that are known.
     pub mask: u64,
     /// Their values; zero elsewhere.
     pub value: u64,
-    /// Where it points, of an address or its bits.
+    /// The location that it points to, for an address or its bits.
     pub place: Option<SharedAt>,
 }
 
@@ -106,7 +106,7 @@ impl KnownBits {
         }
     }
 
-    /// One of the two; which is not known.
+    /// The bits known of both, for a value that is one of the two.
     fn either(self, other: KnownBits) -> KnownBits {
         let mask = self.mask & other.mask & !(self.value ^ other.value);
         KnownBits { mask, value: self.value & mask, place: self.place.filter(|_| self.place == other.place) }
@@ -126,7 +126,7 @@ impl KnownBits {
         self.add(KnownBits::exactly(by as u64))
     }
 
-    /// What it is a multiple of, at least: a power of two.
+    /// A power of two that divides it.
     pub fn multiple(self) -> u64 {
         1 << self.value.trailing_zeros().min(self.run()).min(63)
     }
@@ -137,7 +137,7 @@ fn low(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
 
-/// What is known of each value of a kernel.
+/// The known bits of each value of a kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Knowledge {
     of: Vec<KnownBits>,
@@ -171,7 +171,7 @@ impl Knowledge {
         self.of[d.index()] = known;
     }
 
-    /// What is known of an operand.
+    /// The known bits of an operand.
     pub fn operand(&self, operand: Operand) -> KnownBits {
         match operand {
             // Sign-extended: a distance may be negative.
@@ -180,7 +180,7 @@ impl Knowledge {
         }
     }
 
-    /// What is known of an address.
+    /// The known bits of an address.
     pub fn addr(&self, addr: Addr) -> KnownBits {
         self.operand(addr.base).moved(addr.offset.into())
     }

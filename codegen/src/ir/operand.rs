@@ -1,4 +1,4 @@
-//! What an instruction's slots hold: values, constants, addresses and register ranges.
+//! The contents of an instruction's slots: values, constants, addresses and register ranges.
 
 use super::{Ty, ValueId, VarId};
 use core::fmt;
@@ -75,7 +75,7 @@ fn float32(f: &mut fmt::Formatter<'_>, value: f32) -> fmt::Result {
     if value.is_finite() { write!(f, "{value:?}") } else { write!(f, "{:#x}", value.to_bits()) }
 }
 
-/// What an instruction reads: a value or a constant.
+/// An operand that an instruction reads: a value or a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// A value that an earlier statement wrote.
@@ -155,7 +155,7 @@ pub struct Regs {
     pub var: VarId,
     /// The first register.
     pub start: u32,
-    /// How many.
+    /// The number of registers.
     pub len: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Where a kernel was recorded: lines of Rust.
+//! The source location of recorded code: lines of Rust.
 
 use core::panic::Location;
 

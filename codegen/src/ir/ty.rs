@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-/// Where a pointer points.
+/// The memory space of a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Space {
     /// Device memory, seen by every block and by the host. 64-bit addresses.
@@ -191,7 +191,7 @@ macro_rules! classes {
                 match self { $(TyClass::$Name => &[$($ty),+],)+ }
             }
 
-            /// What the class is called in an error's text.
+            /// The name of the class in an error's text.
             pub const fn noun(self) -> &'static str {
                 match self { $(TyClass::$Name => $text,)+ }
             }
@@ -226,25 +226,25 @@ classes! {
     Real "f32 or f64" [F32, F64];
     /// `f32` alone.
     Single "f32" [F32];
-    /// What `ex2.approx` and `tanh.approx` accept.
+    /// The types that `ex2.approx` and `tanh.approx` accept.
     Half "f32 or a 16-bit float" [F32, F16, F16x2, BF16, BF16x2];
-    /// What logic accepts.
+    /// The types that logic accepts.
     Logic "a predicate or an integer of 16, 32 or 64 bits" [Pred, U16, S16, U32, S32, U64, S64];
-    /// What compares: one number, not a pair.
+    /// The types that compare: one number, not a pair.
     Ordered "one number" [U16, S16, U32, S32, U64, S64, F16, BF16, F32, F64];
-    /// What converts.
+    /// The types that convert.
     Scalar "one number" [U8, S8, U16, S16, U32, S32, U64, S64, F16, BF16, F32, F64];
-    /// What lives in memory.
+    /// The types that memory can hold.
     Data "a storable type" [
         U8, S8, U16, S16, U32, S32, U64, S64, F16, BF16, F16x2, BF16x2, F32, F64, GLOBAL, SHARED, CLUSTER,
     ];
-    /// What 32-bit shuffles move.
+    /// The types that 32-bit shuffles move.
     Lane "a type of 32 bits" [U32, S32, F16x2, BF16x2, F32];
-    /// What an atomic operation accepts; which of them, depends on the operation.
+    /// The types that atomic operations accept; each operation accepts some of them.
     Atomic "u32, s32, u64, f32, f16x2 or bf16x2" [U32, S32, U64, F32, F16x2, BF16x2];
-    /// What an asynchronous reduction accepts; which of them, depends on the operation.
+    /// The types that asynchronous reductions accept; each operation accepts some of them.
     Reduced "u32, s32, u64, s64, f16, bf16, f32 or f64" [U32, S32, U64, S64, F16, BF16, F32, F64];
-    /// What compare-and-swap accepts.
+    /// The types that compare-and-swap accepts.
     Swap "u32 or u64" [U32, U64];
     /// Packed types and wide integers that are put together from halves.
     Packed "a type of 32 or 64 bits" [U32, U64, F16x2, BF16x2, F64];

@@ -46,9 +46,9 @@ use crate::ir::{Param, ParamKind, Space, Ty};
 use bytemuck::Pod;
 use core::marker::PhantomData;
 
-/// Where a declared struct is used: it decides what its fields hold.
+/// The use of a declared struct, which decides the types of its fields.
 pub trait ParamSide {
-    /// What a field of kind `F` holds here.
+    /// The type of a field of kind `F` in this use.
     type Of<F: Field + ?Sized>;
 }
 
@@ -80,9 +80,9 @@ impl<'a> ParamSide for Passed<'a> {
 /// The kind of a declared field: a scalar such as `u32`, a buffer such as `[f32]`, or a
 /// [`TensorMap`](crate::build::TensorMap).
 pub trait Field {
-    /// What the kernel gets.
+    /// The type of the field in a recorded kernel.
     type Recorded<'k>;
-    /// What a launch passes.
+    /// The type of the field in a launch.
     type Passed<'a>;
 
     /// The parameter, with its name.

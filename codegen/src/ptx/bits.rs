@@ -152,7 +152,7 @@ fn byte(operand: Operand) -> Operand {
     at_most(operand, 255)
 }
 
-/// As [`at_most`] for shifts that wrap.
+/// A shift amount that wraps, in the form of [`at_most`].
 fn wrapped(operand: Operand) -> Operand {
     constant(operand, |bits| bits & 31)
 }
@@ -228,10 +228,10 @@ fn gate(w: &mut Writer<'_>, ty: Ty, operands: [&str; 3], table: u8) -> (String, 
     }
 }
 
-/// How a function of three operands, given by its table, is made of functions of two.
+/// The construction of a three-operand function, given by its table, from two-operand functions.
 #[derive(Clone, Copy, Debug)]
 enum Formula {
-    /// One of the operands.
+    /// An operand of the function.
     Operand(usize),
     /// No bit.
     Zero,

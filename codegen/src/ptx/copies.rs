@@ -1,5 +1,5 @@
-//! What values are copies of: through casts, registers, and packs of the same parts; and predicates
-//! that are constants in spite of their operands.
+//! Finds copies of values: through casts, registers, and packs of the same parts. Also finds
+//! predicates that are constant in spite of their operands.
 //!
 //! Some faults of `ptxas` need two operands that it finds to be equal, or a predicate that it finds
 //! to be constant, and it looks through all of these. Equal results of equal computations are not

@@ -1,5 +1,5 @@
-//! Which values reach something that lasts: memory, another thread, the way that lanes go. The
-//! assembler removes what computes others.
+//! Finds the values that reach a lasting effect: memory, another thread, the control flow of lanes.
+//! The assembler removes the computation of all others.
 
 use crate::ir::attr::LdOrder;
 use crate::ir::{Block, Flag, Inst, Kernel, MemOp, Operand, Role, Stmt, StmtKind, ValueId, ValueOp, VarId};
@@ -13,7 +13,7 @@ pub(super) struct LastingReads {
 }
 
 impl LastingReads {
-    /// Those of a kernel.
+    /// The lasting reads of a kernel.
     pub fn of(kernel: &Kernel) -> LastingReads {
         let mut read = LastingReads::default();
         loop {
@@ -98,7 +98,7 @@ impl LastingReads {
 pub(super) struct Anchored(HashSet<ValueId>);
 
 impl Anchored {
-    /// Those of a kernel.
+    /// The anchored values of a kernel.
     pub fn of(kernel: &Kernel) -> Anchored {
         let mut anchored = Anchored::default();
         anchored.block(&kernel.body);

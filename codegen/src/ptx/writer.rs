@@ -16,13 +16,13 @@ pub(super) struct Writer<'a> {
     temps: [u32; 4],
     /// Pointers that are the start of a parameter.
     params: HashMap<ValueId, ParamId>,
-    /// What the bits of values are copies of.
+    /// The sources that the bits of values are copies of.
     copies: CopySources,
     /// Values with a half that may be the constant −0: products of pairs ask, which few kernels have.
     minus_zeros: OnceCell<MinusZeros>,
     /// The values that something reads.
     read: LastingReads,
-    /// What is needed where it is made: votes ask, which few kernels have.
+    /// The anchored values, computed lazily: only votes need them, and few kernels have votes.
     anchored: OnceCell<Anchored>,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn bits_type(ty: Ty) -> &'static str {
     }
 }
 
-/// As [`bits_type`], where registers are meant: 8-bit values live in 16.
+/// The bits type of a register: like [`bits_type`], but 8-bit values take 16 bits.
 pub(super) fn reg_type(ty: Ty) -> &'static str {
     if ty.bits() == 8 { "b16" } else { bits_type(ty) }
 }
@@ -161,7 +161,7 @@ impl<'a> Writer<'a> {
         format!("%t{}{}", CLASSES[index].0, self.temps[index] - 1)
     }
 
-    /// One register of an array.
+    /// The name of one register of an array.
     pub fn var(&self, regs: Regs) -> String {
         format!("%x{}_{}", regs.var.0, regs.start)
     }

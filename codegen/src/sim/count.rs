@@ -4,7 +4,7 @@ use super::Left;
 use crate::ir::{Src, StmtId};
 use std::collections::BTreeMap;
 
-/// What one instruction did in a launch.
+/// The counters of one instruction in a launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteCounts {
     /// Times that a warp executed it.
@@ -17,13 +17,13 @@ pub struct SiteCounts {
     pub sectors: u64,
 }
 
-/// What a launch did.
+/// The counters of a launch.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     pub(crate) sites: Vec<SiteCounts>,
     /// Steps of warps, jumps and joins included: the machine's time.
     pub steps: u64,
-    /// What became of the other devices, where one was [lost](super::Loss).
+    /// The fate of the other devices after one was [lost](super::Loss).
     pub left: Option<Left>,
     pub(crate) named: Vec<NamedInst>,
 }

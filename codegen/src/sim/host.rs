@@ -1,20 +1,20 @@
-//! What the host does with words of a buffer while a kernel runs.
+//! The host's use of words of a buffer while a kernel runs.
 
 use core::fmt;
 use core::ops::Range;
 use std::sync::Arc;
 
-/// Where a word says how far the host may read: offset of the bytes that are open, by the word's
-/// value.
+/// Maps the value of a word to the bytes that the host may then read, as a range of offsets.
 pub type Opens = Arc<dyn Fn(u64) -> Range<u64> + Send + Sync>;
 
-/// What the host stores as it sees a value of the flag: offset of a word of 32 bits, and its new
-/// value.
+/// Maps a value of the flag to the store with which the host responds: the offset of a 32-bit word,
+/// and its new value.
 pub type Answers = Arc<dyn Fn(u64) -> Option<(u64, u32)> + Send + Sync>;
 
-/// How the host uses memory that it shares with a running kernel. The simulator runs kernels to
-/// their end before the host goes on, so it takes this for what the host would see, and reports a
-/// kernel that leaves it to chance.
+/// The host's use of memory that it shares with a running kernel.
+///
+/// The simulator runs kernels to their end before the host continues. It therefore simulates the
+/// host's accesses by this description, and reports a kernel whose result would depend on timing.
 ///
 /// All places are offsets in bytes from where a parameter of the kernel points to.
 ///
@@ -52,13 +52,13 @@ pub struct HostOrder {
     pub opens: Opens,
     /// Other words that it reads or writes at any moment.
     pub atomic: Vec<u64>,
-    /// What it stores in such words as it sees the flag.
+    /// The host's stores to these words in response to the flag.
     pub answers: Option<Answers>,
-    /// What it stores when it hears that a device is lost.
+    /// The host's store after the loss of a device.
     pub on_loss: Option<OnLoss>,
 }
 
-/// What the host stores a number of steps after the loss of a device
+/// The host's store a number of steps after the loss of a device
 /// ([`Launch::loss`](super::Launch::loss)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnLoss {
@@ -83,7 +83,7 @@ impl HostOrder {
         self
     }
 
-    /// What the host stores in words that are [`atomic`](HostOrder::atomic) as it sees the flag.
+    /// Sets the host's stores to [`atomic`](HostOrder::atomic) words in response to the flag.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -115,8 +115,7 @@ impl HostOrder {
         HostOrder { answers: Some(answers), ..self }
     }
 
-    /// What the host stores in a word that is [`atomic`](HostOrder::atomic) when it hears that a
-    /// device is lost.
+    /// Sets the host's store to an [`atomic`](HostOrder::atomic) word after the loss of a device.
     ///
     /// ```
     /// use std::sync::Arc;

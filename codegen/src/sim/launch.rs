@@ -6,13 +6,13 @@ use crate::ir::Const;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the machine looks for faults.
+/// Whether the simulator checks for faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Checks {
-    /// It does.
+    /// All checks are on.
     #[default]
     On,
-    /// It runs the kernel and looks at nothing but what it must to go on: addresses, barriers,
+    /// Runs the kernel with the checks only that it needs to continue: addresses, barriers,
     /// mbarriers. For measurements of speed.
     Off,
 }
@@ -74,7 +74,7 @@ impl PartialEq for Interrupt {
     }
 }
 
-/// How a kernel is launched.
+/// The parameters of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
     /// Blocks by axis, a multiple of the kernel's cluster.
@@ -84,7 +84,7 @@ pub struct Launch {
     /// The arguments of further devices that run the kernel on a grid of the same shape, side by
     /// side with this one; all see all memory. A scope of `.gpu` ends at a device.
     pub peers: Vec<Vec<Arg>>,
-    /// Whether faults are looked for.
+    /// Whether the simulator checks for faults.
     pub checks: Checks,
     /// Blocks that run on a device at the same time, unless the launch is cooperative: then all do.
     pub resident: u32,
@@ -113,7 +113,7 @@ pub struct Loss {
     pub step: u64,
 }
 
-/// What became of the other devices of a launch that lost one.
+/// The fate of the other devices of a launch that lost one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
     /// All their threads ended.

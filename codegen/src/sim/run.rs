@@ -11,7 +11,7 @@ use crate::ir::{Kernel, ParamKind, Ty};
 use crate::sim::Launch;
 use crate::verify::Verified;
 
-/// How a launch ended.
+/// The outcome of a launch.
 #[derive(Debug)]
 pub enum Outcome {
     /// Every thread ended; what they did.
@@ -21,7 +21,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What was done, if the kernel was not at fault.
+    /// The counters, if the kernel had no fault.
     pub fn finished(self) -> Option<Counters> {
         match self {
             Outcome::Finished(counters) => Some(counters),
@@ -68,9 +68,9 @@ pub enum SimError {
         index: usize,
         /// The parameter's name.
         name: String,
-        /// What the parameter is.
+        /// The type of the parameter.
         expected: String,
-        /// What was given.
+        /// The argument that was given.
         found: String,
     },
     /// A tensor map that the hardware does not accept.

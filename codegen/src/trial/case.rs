@@ -64,9 +64,9 @@ pub struct Trial {
 #[derive(Clone, Debug)]
 pub(super) struct TrialBuffer {
     pub name: String,
-    /// What it holds before the launch; `None` for what the kernel has to write first.
+    /// The contents before the launch; `None` if the kernel has to write it first.
     pub before: Option<Vec<u8>>,
-    /// What it must hold after the launch; an input must hold what it held.
+    /// The expected contents after the launch; an input must be unchanged.
     pub after: Expected,
 }
 
@@ -182,7 +182,7 @@ impl Trial {
         self.grid.0
     }
 
-    /// What is particular about it.
+    /// A note on the particulars of the trial.
     pub fn particulars(&self) -> &str {
         &self.note
     }

@@ -54,7 +54,7 @@ pub(super) fn float(dtype: DType) -> Option<Ty> {
     }
 }
 
-/// How the bytes of one element are read.
+/// A function that reads an element from its bytes.
 pub(super) type ReadElement = fn(&[u8]) -> f64;
 
 /// The reader of a type.

@@ -1,4 +1,4 @@
-//! What an output must hold, by how much it may differ, and the verdict.
+//! The expected contents of an output, its error bound, and the verdict.
 
 use super::element::{ReadElement, TrialElement, float, reader};
 use crate::ir::Ty;
@@ -25,7 +25,7 @@ impl Bound {
     }
 }
 
-/// What an output must hold after the launch.
+/// The expected contents of an output after the launch.
 #[derive(Clone, Debug)]
 pub struct Expected {
     pub(super) len: usize,
@@ -124,7 +124,7 @@ impl Expected {
     }
 }
 
-/// One output, found and expected.
+/// The comparison of an output with its expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
     /// The buffer's name.
@@ -166,9 +166,9 @@ impl fmt::Display for Compared {
 pub struct Mismatch {
     /// Its number.
     pub index: usize,
-    /// What it is; `None` if it was never written.
+    /// The value found; `None` if it was never written.
     pub found: Option<f64>,
-    /// What it must be.
+    /// The expected value.
     pub expected: f64,
 }
 

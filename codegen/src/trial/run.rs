@@ -6,12 +6,12 @@ use crate::device::{Arg, Buffer, Device, DeviceError, Kernel, Stream, TensorMap,
 use std::fmt;
 use std::time::Duration;
 
-/// How a trial ended that the device could run: every output against what it must be.
+/// The outcome of a trial that the device could run: every output compared with its expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialOutcome {
     /// The kernel's name.
     pub kernel: String,
-    /// What is particular about the case.
+    /// A note on the particulars of the case.
     pub note: String,
     /// The outputs, and the inputs that must not have changed, in the order of the trial.
     pub compared: Vec<Compared>,
@@ -49,8 +49,8 @@ impl fmt::Display for TrialOutcome {
     }
 }
 
-/// What buffers hold that the kernel has to write: for floats a NaN, for integers a number that is
-/// rarely right.
+/// The fill byte of buffers that the kernel has to write: a NaN for floats, an unlikely number for
+/// integers.
 const fn poison(floating: bool) -> u8 {
     if floating { 0xff } else { 0xa5 }
 }

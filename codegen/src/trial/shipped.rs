@@ -13,7 +13,7 @@ pub trait Shipped: Send + Sync {
     /// Its name.
     fn name(&self) -> &str;
 
-    /// What it needs of a target.
+    /// The requirement on the target.
     fn needs(&self) -> Needs;
 
     /// Records it for a target, at the sizes it is shown with where it is made for sizes.

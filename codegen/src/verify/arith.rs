@@ -1,4 +1,4 @@
-//! What goes together: types, attributes and targets, of everything that computes.
+//! Checks the combinations of types, attributes and targets of all arithmetic.
 
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{Clamp, ClockReg, Round, SpecialReg};

@@ -1,16 +1,17 @@
-//! What can be wrong with a kernel: kind, place and text apart, shown in the kernel's own text.
+//! Errors of a kernel: kind, place and text are separate, and the text shows the kernel's own
+//! instruction.
 
 use crate::ir::{Arch, Kernel, Limit, Regs, Space, Src, StmtId, Ty, ValueId, text};
 use core::fmt;
 use core::mem::discriminant;
 
-/// What is wrong. Its text says what, how much, the bound, and what to do.
+/// The kind of error. Its text has the object, the value, the bound, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ErrorKind {
     /// A number of the launch or of the kernel's resources is not legal on the target.
     #[error("{} is {found}: {target} allows {}", limit.noun(), span(*limit, *target))]
     BeyondLimit {
-        /// What is limited.
+        /// The limit.
         limit: Limit,
         /// The number that the kernel has.
         found: u32,
@@ -24,7 +25,7 @@ pub enum ErrorKind {
         inst: String,
         /// The target.
         target: Arch,
-        /// What it needs.
+        /// The architectures that have it.
         needs: &'static str,
     },
     /// A type argument that the instruction does not accept.
@@ -32,7 +33,7 @@ pub enum ErrorKind {
     IllegalType {
         /// The type.
         found: Ty,
-        /// What is accepted.
+        /// The accepted types.
         expected: String,
     },
     /// An operand of another type than the row says.
@@ -50,7 +51,7 @@ pub enum ErrorKind {
     WrongSpace {
         /// The operand's name in the row.
         operand: &'static str,
-        /// What the address is.
+        /// The type of the address.
         found: Ty,
         /// The spaces.
         expected: String,
@@ -128,11 +129,11 @@ pub enum ErrorKind {
     WrongCount {
         /// The operand's name in the row.
         operand: &'static str,
-        /// What determines the count.
+        /// The quantity that determines the count.
         what: String,
-        /// How many there are.
+        /// The number found.
         found: u32,
-        /// How many there should be.
+        /// The expected number.
         expected: u32,
     },
     /// A vector that no memory instruction has.
@@ -148,7 +149,7 @@ pub enum ErrorKind {
     /// A combination of attributes, or of an attribute and a type, that does not exist.
     #[error("{what}")]
     IllegalChoice {
-        /// What does not go together, and what does.
+        /// The conflict, and the permitted combination.
         what: &'static str,
     },
     /// An address that is known to be misaligned.
@@ -202,7 +203,7 @@ pub enum ErrorKind {
     Divergent {
         /// The instruction's mnemonic.
         inst: &'static str,
-        /// Who must run together.
+        /// The group of threads that must run together.
         group: &'static str,
         /// Why they may not.
         reason: String,
@@ -226,9 +227,9 @@ pub enum ErrorKind {
     WrongKind {
         /// The allocation's name.
         name: String,
-        /// What it holds.
+        /// The contents.
         holds: &'static str,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// A `break` that is in no loop.
@@ -251,7 +252,7 @@ pub enum ErrorKind {
     /// A kernel that ends with asynchronous work on registers.
     #[error("the kernel ends while wgmma groups are in flight: commit and wait for 0 pending before the end")]
     EndsInFlight,
-    /// What a library refused while it recorded; see
+    /// A refusal of a library while it recorded; see
     /// [`Builder::refuse`](crate::build::Builder::refuse).
     #[error("{what}")]
     Refused {
@@ -286,10 +287,10 @@ pub(super) fn spaces(list: &[Space]) -> String {
     list.iter().map(|s| s.name()).collect::<Vec<_>>().join(" or ")
 }
 
-/// One error, at a statement or of the kernel as a whole.
+/// An error, at a statement or of the kernel as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
-    /// What is wrong.
+    /// The kind of error.
     pub kind: ErrorKind,
     /// The statement; `None` if it is the kernel as a whole.
     pub at: Option<StmtId>,

@@ -1,4 +1,4 @@
-//! What is wrong with a kernel, statement by statement.
+//! Collects the errors of a kernel, statement by statement.
 
 use super::{ErrorKind, VerifyError};
 use crate::ir::{Kernel, Stmt, text};

@@ -31,7 +31,7 @@ pub(super) fn verify_flight(faults: &mut Faults<'_>) {
     }
 }
 
-/// What is known on a path.
+/// The state of a path.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct PathState {
     /// No fence was executed yet.
@@ -105,7 +105,7 @@ struct FlightWalk<'w, 'a> {
     /// Values that some `wgmma` reads as A.
     fragments: BTreeSet<ValueId>,
     told: BTreeSet<StmtId>,
-    /// What holds where each enclosing loop is left.
+    /// The states at the exits of each enclosing loop.
     breaks: Vec<Option<PathState>>,
 }
 
@@ -116,7 +116,7 @@ impl FlightWalk<'_, '_> {
         }
     }
 
-    /// What holds after the block; `None` if its end is not reached.
+    /// The state after the block; `None` if its end is not reached.
     fn block(&mut self, stmts: &Block, mut state: Option<PathState>) -> Option<PathState> {
         for stmt in stmts {
             let here = state?;

@@ -1,5 +1,5 @@
-//! Who comes together: instructions for a warp, a warpgroup or a block stand where all its threads
-//! come.
+//! Checks convergence: instructions for a warp, a warpgroup or a block must be at places that all
+//! its threads reach.
 //!
 //! A conservative analysis. Each value has a [`UniformLevel`]: the largest group of threads in
 //! which it is known to be the same; each place in the text has one too, from the conditions around
@@ -47,7 +47,7 @@ impl UniformLevel {
         }
     }
 
-    /// What splits at multiples of `threads` threads.
+    /// The level of a split at multiples of `threads` threads.
     fn of_multiple(threads: u64) -> UniformLevel {
         match threads {
             t if t.is_multiple_of(128) => UniformLevel::Warpgroup,
@@ -106,7 +106,7 @@ struct Levels<'a> {
     /// The level at which a loop is left.
     loops: HashMap<StmtId, UniformLevel>,
     inside: Vec<StmtId>,
-    /// What is left of the block after exits.
+    /// The level of the rest of the block after exits.
     exited: Divergence,
     changed: bool,
 }

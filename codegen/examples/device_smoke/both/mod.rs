@@ -1,5 +1,5 @@
-//! What every kind of device must do: one list of checks, run on a GPU by `device_smoke` and on the
-//! simulator by the tests of devices.
+//! The checks that every kind of device must pass: one list, run on a GPU by `device_smoke` and on
+//! the simulator by the tests of devices.
 
 mod kernels;
 
@@ -9,7 +9,7 @@ use tilewright_codegen::device::{Arg, Device, DeviceError, Kernel, Stream, Tenso
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 
-/// What a check says: figures, or what is wrong.
+/// The result of a check: figures, or the failure.
 pub type Said = Result<String, Box<dyn Error>>;
 
 /// A check and its name.
@@ -230,7 +230,8 @@ fn pinned(device: &Device) -> Said {
     Ok(format!("up {:.1} GB/s, down {:.1} GB/s, queued in {:.1} us", rate(up), rate(down), micros(queued)))
 }
 
-/// What the host tells, kernels see, and what they answer, the host: from launch to launch.
+/// Checks mapped words: kernels see the host's stores, and the host sees their responses, from
+/// launch to launch.
 fn mapped(device: &Device) -> Said {
     let stream = device.stream()?;
     let kernel = device.load(&kernels::answer()?)?;

@@ -20,11 +20,11 @@ pub(super) struct Link {
     end: End,
     /// Nothing once the way was given up.
     raw: Mutex<Option<Raw>>,
-    /// Who gives it up.
+    /// The thread that aborts the link.
     aborting: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How long NCCL has to let go of a way before its memory is.
+/// The time that NCCL has to release a link before its memory is freed.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 // SAFETY: a communicator may be used from any thread, one at a time: the lock is held during every

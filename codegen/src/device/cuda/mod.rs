@@ -69,7 +69,7 @@ pub fn peers(ordinals: impl IntoIterator<Item = u32>) -> Result<Vec<Device>, Dev
     Ok(contexts.into_iter().map(|context| Device::new(Arc::new(gpu::CudaDevice::new(context)))).collect())
 }
 
-/// How many devices the driver sees.
+/// The number of devices that the driver reports.
 ///
 /// # Errors
 /// [`DeviceError::NoDriver`] where no driver is installed, [`DeviceError::OldDriver`].

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Names of the library, the first that is there counts.
 const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
-/// What keeps NCCL from NVLink's multicast, which can take the GPUs of a host out of service: this
-/// variable is 0.
+/// The environment variable that disables NCCL's use of NVLink multicast when it is 0. Multicast
+/// can take the GPUs of a host out of service.
 const MULTICAST: &str = "NCCL_NVLS_ENABLE";
 /// The oldest version, of which graphs record sums of several devices of a process: 2.11.
 const OLDEST: c_int = 21_100;
@@ -28,7 +28,7 @@ const SUM: c_int = 0;
 pub(super) type Raw = *mut c_void;
 type Code = c_int;
 
-/// What the processes of a communicator are told: `ncclUniqueId`.
+/// The id that the processes of a communicator share: `ncclUniqueId`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct UniqueId(pub(super) [u8; 128]);

@@ -1,5 +1,5 @@
-//! Whether there is a driver, one that is new enough, and a device. The driver's library is loaded
-//! here for the first time; where it is missing, no other call may be made.
+//! Checks for a driver, its version, and a device. The driver's library is loaded here for the
+//! first time; if it is missing, no other call may be made.
 
 use crate::device::DeviceError;
 use cudarc::driver::sys::{self, CUresult};
@@ -34,7 +34,7 @@ pub(super) fn driver() -> Result<u32, DeviceError> {
     }
 }
 
-/// How many devices there are.
+/// The number of devices.
 pub(super) fn count() -> Result<u32, DeviceError> {
     driver()?;
     let mut count: c_int = 0;

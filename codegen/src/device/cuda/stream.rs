@@ -275,13 +275,14 @@ impl Recording {
         Ok(Recording { stream, ended: false })
     }
 
-    /// Where work is submitted that is to be recorded, by the thread that began.
+    /// The stream that is being recorded, for the thread that began the recording.
     pub(super) fn stream(&self) -> &CudaStream {
         &self.stream
     }
 
-    /// What was recorded. Where a thread records on several devices, all recordings end before any
-    /// is instantiated: the driver refuses that in a thread that records.
+    /// Ends the recording and returns it. A thread that records on several devices must end all
+    /// recordings before any is instantiated: the driver refuses to instantiate in a thread that
+    /// records.
     pub(super) fn end(mut self) -> Result<CudaRecording, DeviceError> {
         let context = Arc::clone(&self.stream.context);
         self.stop().map(|raw| CudaRecording { context, raw })
@@ -358,7 +359,7 @@ impl Drop for CudaGraph {
     }
 }
 
-/// What a handle stands for, if it is of this kind and of this context.
+/// The object behind a handle, if it is of this kind and of this context.
 pub(super) fn mine<'h, T: 'static>(
     context: &Arc<CudaContext>,
     handle: &'h Handle,

@@ -66,7 +66,7 @@ fn name_buffers(signature: &Signature, args: &[Arg], store: &mut SimStore) {
 /// than are needed for them to get in each other's way.
 const TOGETHER: u64 = 128;
 
-/// How the machine is set for a launch.
+/// The settings of the machine for a launch.
 pub(super) struct Setting {
     pub sms: u32,
     pub checks: Checks,

@@ -72,7 +72,7 @@ impl SimDevice {
         Ok(())
     }
 
-    /// Whether this device is not lost.
+    /// Fails if this device is lost.
     fn alive(&self) -> Result<(), DeviceError> {
         match lock(&self.store).lost {
             Some((lost, _)) if lost == self.number => {
@@ -82,8 +82,8 @@ impl SimDevice {
         }
     }
 
-    /// Whether its work is done; the report of the standstill, where it waits for a device that was
-    /// lost.
+    /// The report of the standstill if the device waits for one that was lost; `None` if its work
+    /// is done. Fails if this device is lost.
     fn standing(&self) -> Result<Option<String>, DeviceError> {
         self.alive()?;
         Ok(match &lock(&self.store).lost {

@@ -47,7 +47,7 @@ impl SimStore {
         self.used = self.used.saturating_sub(bytes);
     }
 
-    /// What the host stored in mapped words comes to the kernel's memory. The result is for
+    /// Copies mapped words from the host to the kernel's memory. The result is for
     /// [`SimStore::after_launch`], and dropped when the store is not locked.
     pub fn before_launch(&mut self) -> Vec<Snapshot> {
         self.mapped.retain(|words| words.strong_count() > 0);
@@ -60,8 +60,8 @@ impl SimStore {
         snapshots
     }
 
-    /// What the kernel changed in mapped words comes to the host; other words stay as the host has
-    /// them by now.
+    /// Copies mapped words that the kernel changed to the host; other words keep the host's current
+    /// values.
     pub fn after_launch(&self, snapshots: &[Snapshot]) {
         for Snapshot { words, bytes } in snapshots {
             if let Ok(after) = self.memory.get(words.address, bytes.len()) {

@@ -66,7 +66,7 @@ impl Simulator {
         Device::new(Arc::clone(&self.machine) as Arc<dyn super::backend::Backend>)
     }
 
-    /// What the last launch that finished did.
+    /// The counters of the last launch that finished.
     pub fn last_launch(&self) -> Option<Counters> {
         self.machine.last_launch()
     }

@@ -1,4 +1,4 @@
-//! What is simulated: sizes, seeds and faults of a simulated device, and its figures.
+//! The options of a simulated device: sizes, seeds, faults and figures.
 
 use crate::device::Properties;
 use crate::ir::{Arch, Limit};
@@ -8,7 +8,7 @@ use crate::target::Target;
 /// The name of the simulated product.
 pub(super) const DEVICE: &str = "simulated H100";
 
-/// What is simulated.
+/// The options of a simulated device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The seed of the first launch.
@@ -20,7 +20,7 @@ pub struct Options {
     pub arch: Arch,
     /// Device memory, bytes. Pages exist once they are touched.
     pub memory_bytes: u64,
-    /// Whether faults are looked for.
+    /// Whether the simulator checks for faults.
     pub checks: Checks,
     /// Mapped words that the host uses while kernels run.
     pub host: Option<HostOrder>,

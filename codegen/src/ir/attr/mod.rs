@@ -51,7 +51,7 @@ macro_rules! attrs {
 }
 
 attrs! {
-    /// How far a synchronising access is seen.
+    /// The scope of a synchronising access.
     Scope {
         /// The threads of the block.
         Cta "cta",
@@ -99,7 +99,7 @@ attrs! {
     }
     /// Bytes that a global load asks L2 to fetch with it. A hint.
     Prefetch {
-        /// What the hardware does by itself.
+        /// The default of the hardware.
         None "",
         /// 64 bytes.
         B64 "l2_64b",
@@ -125,7 +125,7 @@ attrs! {
         /// Not kept in level one.
         NoAllocate "no_allocate",
     }
-    /// How often an L2 access policy expects a line to be used again.
+    /// The reuse that an L2 access policy expects of a line.
     Eviction {
         /// Evicted first: data read once.
         First "evict_first",
@@ -181,16 +181,16 @@ attrs! {
         /// Toward plus infinity.
         Up "rp",
     }
-    /// Whether a conversion clamps to the range of its result.
+    /// The clamping of a conversion to the range of its result.
     Clamp {
-        /// It does not.
+        /// No clamping.
         No "",
         /// Integers clamp to the range of the result's type.
         Sat "sat",
     }
-    /// Whether a conversion to f16 or bf16 from f32 clamps negative results to zero.
+    /// The clamping of negative results to zero in a conversion from f32 to f16 or bf16.
     Relu {
-        /// It does not.
+        /// No clamping.
         No "",
         /// max(result, +0); a NaN becomes the canonical NaN.
         Yes "relu",
@@ -202,7 +202,7 @@ attrs! {
         /// 5 exponent bits, 2 mantissa bits: largest 57344.
         E5M2 "e5m2",
     }
-    /// What an atomic operation does to memory.
+    /// The operation of an atomic instruction on memory.
     AtomOp {
         /// m + v. Integers wrap; floats round to nearest.
         Add "add",
@@ -223,7 +223,7 @@ attrs! {
         /// m = 0 or m > v ? v : m - 1. u32.
         Dec "dec",
     }
-    /// What `redux.sync` combines with.
+    /// The operation of `redux.sync`.
     ReduxOp {
         /// Sum, wrapping.
         Add "add",
@@ -238,7 +238,7 @@ attrs! {
         /// Exclusive or of the bits. u32.
         Xor "xor",
     }
-    /// Which lane a shuffle reads.
+    /// The lane that a shuffle reads.
     ShflMode {
         /// Lane `b` of the segment.
         Idx "idx",
@@ -249,7 +249,7 @@ attrs! {
         /// Lane ^ `b`.
         Bfly "bfly",
     }
-    /// What a vote asks.
+    /// The question of a vote.
     VoteMode {
         /// Is the predicate true in every lane of the mask?
         All "all",
@@ -300,7 +300,7 @@ attrs! {
         /// Nanoseconds since the epoch, the same for the whole device. `u64`.
         Globaltimer "globaltimer",
     }
-    /// Which accesses a proxy fence orders.
+    /// The accesses that a proxy fence orders.
     ProxyFence {
         /// Every space.
         All "",
@@ -327,7 +327,7 @@ attrs! {
         /// All levels.
         Ca "ca",
     }
-    /// What a wait for bulk groups waits for.
+    /// The event that a wait for bulk groups waits for.
     BulkDone {
         /// The group's writes are made, and visible to the thread.
         Full "",
@@ -336,23 +336,23 @@ attrs! {
     }
     /// Number of 8×8 matrices of 16-bit elements.
     Matrices {
-        /// One.
+        /// A single matrix.
         X1 "x1",
         /// Two.
         X2 "x2",
         /// Four.
         X4 "x4",
     }
-    /// Whether each 8×8 matrix is transposed on its way.
+    /// The transposition of each 8×8 matrix as it is moved.
     Trans {
-        /// As it lies.
+        /// Not transposed.
         No "",
         /// Transposed.
         Yes "trans",
     }
     /// Sign of an operand of `wgmma`. Floats only.
     Sign {
-        /// As it is.
+        /// Not negated.
         Plus "",
         /// Negated.
         Minus "neg",
@@ -378,8 +378,7 @@ attrs! {
         /// Give back to the pool.
         Dec "dec",
     }
-    /// Whether lanes arriving through `cp.async.mbarrier.arrive` count against the barrier's
-    /// expected arrivals.
+    /// The effect of arrivals by `cp.async.mbarrier.arrive` on the barrier's expected count.
     NoInc {
         /// The pending count is raised by one first, so that the arrival is neutral.
         No "",

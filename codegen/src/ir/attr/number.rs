@@ -27,7 +27,7 @@ numbers! {
     /// Threads that meet at a named barrier, a multiple of 32; those that wait and those that only
     /// arrive.
     BarThreads(u32) [32, 64, 128];
-    /// How many groups may remain pending.
+    /// The number of groups that may remain pending.
     Pending(u32) [0, 1, 2];
     /// Registers per thread, a multiple of 8 from 24 to 256.
     RegCount(u32) [24, 40, 232];

@@ -12,7 +12,7 @@ pub enum LdOrder {
     Volatile,
     /// Atomic, no order on other accesses.
     Relaxed(Scope),
-    /// What the writer released is visible to what follows.
+    /// Writes before the matching release are visible to accesses that follow.
     Acquire(Scope),
 }
 
@@ -25,7 +25,7 @@ pub enum StOrder {
     Volatile,
     /// Atomic, no order on other accesses.
     Relaxed(Scope),
-    /// What came before, in this thread or cumulatively, is visible to a thread that acquires this
+    /// Earlier accesses, of this thread or cumulatively, are visible to a thread that acquires this
     /// value.
     Release(Scope),
 }
@@ -35,9 +35,9 @@ pub enum StOrder {
 pub enum AtomOrder {
     /// Atomic, no order.
     Relaxed(Scope),
-    /// As an acquiring load.
+    /// Acquires, like an acquiring load.
     Acquire(Scope),
-    /// As a releasing store.
+    /// Releases, like a releasing store.
     Release(Scope),
     /// Both.
     AcqRel(Scope),
@@ -48,7 +48,7 @@ pub enum AtomOrder {
 pub enum RedOrder {
     /// Atomic, no order.
     Relaxed(Scope),
-    /// As a releasing store.
+    /// Releases, like a releasing store.
     Release(Scope),
 }
 

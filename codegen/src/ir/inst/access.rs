@@ -1,4 +1,4 @@
-//! What an instruction accesses in memory, read off its row: data, and mbarriers.
+//! The memory accesses of an instruction, derived from its row: data, and mbarriers.
 
 use super::row::{Flag, OperandSlot, Role, Rule};
 use super::{CopyOp, Inst};
@@ -9,7 +9,7 @@ use crate::ir::Addr;
 pub struct Access {
     /// The address.
     pub addr: Addr,
-    /// What the address must be a multiple of, in bytes.
+    /// The alignment of the address, in bytes.
     pub align: u32,
     /// Bytes that belong together: no part of them is accessed without the others.
     pub unit: u32,

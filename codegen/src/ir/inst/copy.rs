@@ -19,8 +19,8 @@ family! {
         CpAsyncCommit "cp.async.commit_group" () Sm80 Orders;
         /// Waits until at most the `pending` youngest closed groups of this thread are unfinished.
         CpAsyncWait "cp.async.wait_group" () { pending: Pending } Sm80 Orders;
-        /// When all earlier `cp.async` of this thread are complete, arrives once at the mbarrier,
-        /// on the thread's behalf.
+        /// Arrives once at the mbarrier, on the thread's behalf, when all earlier `cp.async` of
+        /// this thread are complete.
         CpAsyncMbarArrive "cp.async.mbarrier.arrive" (bar: MemRw Bar) { noinc: NoInc } Sm80 Async Orders;
         /// Copies `bytes` from global memory to the block's shared memory (or, with an address of
         /// `Cluster` space, to another block's, whose mbarrier it then names), async proxy;
@@ -43,9 +43,9 @@ family! {
         /// nearest; of `f32` subnormal operands and results become zero of their sign. Belongs to
         /// the thread's current bulk group.
         ReduceS2G "cp.reduce.async.bulk.s2g" <ty: Reduced> (dst: MemRw Global, src: MemR Shared, bytes: R U32, policy: Ro U64) { op: AtomOp } Sm90 Async Proxy Units;
-        /// As `cp.reduce.async.bulk.s2g`, to another block's shared memory, completing on the
-        /// mbarrier `bar` there. Operations and types: `add` u32 s32 u64, `min max` u32 s32,
-        /// `inc dec` u32, `and or xor` u32.
+        /// Reduces as `cp.reduce.async.bulk.s2g` does, to another block's shared memory, and
+        /// completes on the mbarrier `bar` there. Operations and types: `add` u32 s32 u64, `min
+        /// max` u32 s32, `inc dec` u32, `and or xor` u32.
         ReduceS2C "cp.reduce.async.bulk.s2c" <ty: Reduced> (dst: MemRw Cluster, src: MemR Shared, bytes: R U32, bar: MemRw BarCluster) { op: AtomOp } Sm90 Async Proxy Units;
         /// A hint: bring `bytes` (multiple of 16, address too) of global memory to L2.
         BulkPrefetch "cp.async.bulk.prefetch.l2" (src: MemAt Global, bytes: R U32) Sm90;

@@ -36,7 +36,7 @@ family! {
         /// offset, 62–63 swizzle (0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes); see `docs/ir.md`.
         WgmmaSs "wgmma.ss" (acc: RegRw any, a: R U64, b: R U64, scale: R Pred)
             { atom: WgmmaAtom, sign_a: Sign, sign_b: Sign, major_a: Major, major_b: Major } Sm90a Warpgroup Async Proxy;
-        /// As `wgmma.ss`, A in four registers per thread (K-major fragment).
+        /// Multiplies as `wgmma.ss` does, with A in four registers per thread (K-major fragment).
         WgmmaRs "wgmma.rs" (acc: RegRw any, a: Rs any, b: R U64, scale: R Pred)
             { atom: WgmmaAtom, sign_a: Sign, sign_b: Sign, major_b: Major } Sm90a Warpgroup Async Proxy;
     }

@@ -1,8 +1,8 @@
-//! What a row is made of, and the macro that derives everything else from it.
+//! The contents of an instruction row, and the macro that derives everything else from it.
 
 use crate::ir::{Addr, Needs, Operand, Regs, Space, Ty, TyClass, ValueId};
 
-/// What an instruction does with an operand; it fixes the type of the field.
+/// The role of an operand in an instruction; it fixes the type of the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Writes one value. A [`ValueId`].
@@ -49,7 +49,7 @@ pub enum Rule {
     Any,
 }
 
-/// What an instruction asks of its surroundings, or is.
+/// A property or a requirement of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flag {
     /// Its results depend on its operands alone: it may be merged with an equal one, or dropped
@@ -59,17 +59,16 @@ pub enum Flag {
     Warp,
     /// Every thread of the warpgroup must execute it together.
     Warpgroup,
-    /// It starts work that completes later; sources and destinations stay in use until then.
+    /// Starts work that completes later; sources and destinations stay in use until then.
     Async,
     /// Its accesses to memory are made by the async proxy.
     Proxy,
-    /// It accesses memory by 16 aligned bytes: one such unit, or as many as its operand `bytes`
-    /// says.
+    /// Accesses memory by 16 aligned bytes: one such unit, or the number in its operand `bytes`.
     Units,
-    /// It accesses shared memory by boxes, whose size a tensor map knows: units of 16 bytes from a
+    /// Accesses shared memory by boxes of a size given by a tensor map: units of 16 bytes from a
     /// multiple of 128 on.
     Boxes,
-    /// It orders accesses of this thread or of others: the mutation harness removes or weakens it.
+    /// Orders accesses of this thread or of others: the mutation harness removes or weakens it.
     Orders,
     /// Its result is specified to a bound of error, not to the bit.
     Approx,
@@ -85,18 +84,18 @@ impl Rule {
     }
 }
 
-/// One operand of a row.
+/// An operand of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperandSpec {
     /// The field's name.
     pub name: &'static str,
-    /// What happens to it.
+    /// Its role.
     pub role: Role,
     /// Its type or space.
     pub rule: Rule,
 }
 
-/// What a row says.
+/// The description of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstRow {
     /// The family, and the file that the row stands in.
@@ -113,9 +112,9 @@ pub struct InstRow {
     pub operands: &'static [OperandSpec],
     /// Names of the attributes.
     pub attrs: &'static [&'static str],
-    /// What it needs of an architecture.
+    /// The architecture that it needs.
     pub needs: Needs,
-    /// What it asks of its surroundings.
+    /// Its properties and requirements.
     pub flags: &'static [Flag],
 }
 
@@ -126,7 +125,7 @@ impl InstRow {
     }
 }
 
-/// What a field of an instruction holds, with the role taken off.
+/// The contents of an instruction's field, without the role.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OperandSlot<'a> {
     /// A value that is written.
@@ -145,7 +144,7 @@ pub enum OperandSlot<'a> {
     Regs(Regs),
 }
 
-/// Where a generator of random instructions takes its choices from.
+/// The source of choices for a generator of random instructions.
 pub trait ChoiceSource {
     /// A number below `count`, which is at least 1.
     fn below(&mut self, count: usize) -> usize;
@@ -422,7 +421,7 @@ macro_rules! family {
     };
 }
 
-/// One of the choices.
+/// Picks one of the choices.
 pub(crate) fn pick<T: Clone>(choices: &[T], source: &mut dyn ChoiceSource) -> T {
     choices[source.below(choices.len())].clone()
 }

@@ -51,7 +51,7 @@ family! {
         /// answers no. If true: acquire at the scope, and the writes of async copies that completed
         /// on the phase are visible to generic accesses.
         MbarTryWait "mbarrier.try_wait" (done: W Pred, bar: MemRw Bar, parity: R U32) { scope: BarScope } Sm90 Orders;
-        /// As `mbarrier.try_wait`, answering at once.
+        /// Tests as `mbarrier.try_wait` does, and returns at once.
         MbarTestWait "mbarrier.test_wait" (done: W Pred, bar: MemRw Bar, parity: R U32) { scope: BarScope } Sm80 Orders;
         /// Arrives at the barrier of the cluster, in which every thread of every block takes part
         /// once per phase. A thread arrives, then waits, before it arrives again.

@@ -1,4 +1,4 @@
-//! Where values come from: parameters, special registers, addresses, mutable registers.
+//! Sources of values: parameters, special registers, addresses, mutable registers.
 
 use super::*;
 use crate::ir::attr::{ClockReg, SpecialReg};

@@ -1,4 +1,4 @@
-//! What a kernel did wrong: kind and place. The words a person reads are in `text`.
+//! Faults of a kernel: kind and place. Module `text` has the words that a person reads.
 
 mod text;
 
@@ -12,7 +12,7 @@ pub struct Fault {
     pub kernel: String,
     /// The seed that shows it.
     pub seed: u64,
-    /// What is wrong.
+    /// The kind of fault.
     pub kind: FaultKind,
     /// The thread and the instruction at which it was found.
     pub at: ThreadAt,
@@ -45,7 +45,7 @@ pub struct ThreadAt {
 /// The earlier of two accesses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Other {
-    /// Who made it.
+    /// The thread and instruction of the access.
     pub place: ThreadAt,
     /// Whether it wrote.
     pub wrote: bool,
@@ -56,9 +56,9 @@ pub struct Other {
 /// A warp that makes no progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StuckWarp {
-    /// Where it stands.
+    /// The instruction at which it waits.
     pub place: ThreadAt,
-    /// What it waits for.
+    /// The event that it waits for.
     pub wait: String,
 }
 
@@ -69,13 +69,13 @@ pub struct ByteRange {
     pub space: Space,
     /// The address.
     pub address: u64,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u32,
     /// The buffer or allocation and the offset in it, where there is one.
     pub name: Option<(String, u64)>,
 }
 
-/// What a kernel can do wrong.
+/// The kinds of faults of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -116,7 +116,7 @@ pub enum FaultKind {
     Misaligned {
         /// The access.
         at: ByteRange,
-        /// What its address must be a multiple of.
+        /// The alignment that the access needs.
         align: u32,
     },
     /// A write to memory that is read-only: uploaded so, or read by `ld.nc`.
@@ -174,7 +174,7 @@ pub enum FaultKind {
     },
     /// An asynchronous operation that no thread waited for.
     LeakedCopy {
-        /// What should have been waited for.
+        /// The operation that should have been waited for.
         operation: &'static str,
     },
     /// A phase of an mbarrier that received bytes and was never waited for.
@@ -230,7 +230,7 @@ pub enum FaultKind {
     /// A matrix descriptor or tensor map that the hardware does not accept, or an operand outside
     /// its range.
     BadOperand {
-        /// What is wrong with it.
+        /// The defect.
         what: &'static str,
         /// The value found.
         found: u64,
@@ -240,7 +240,7 @@ pub enum FaultKind {
     /// An operand of `wgmma` that begins past the first row of its swizzle's pattern, so that its
     /// rows are permuted by the numbers of others.
     SwizzleBase {
-        /// Where it begins.
+        /// Its start.
         at: ByteRange,
         /// Bytes past a multiple of the period.
         offset: u32,
@@ -251,21 +251,21 @@ pub enum FaultKind {
     DivisionByZero,
     /// A cluster barrier used out of turn.
     ClusterBarrier {
-        /// What happened.
+        /// The event.
         what: &'static str,
     },
     /// Words that the host uses while the kernel runs ([`HostOrder`](super::HostOrder)).
     Host {
         /// The words.
         at: ByteRange,
-        /// What is wrong with how the kernel uses them.
+        /// The defect in the kernel's use of them.
         why: HostWhy,
     },
     /// The kernel reached a trap.
     Trap,
 }
 
-/// What is wrong with words that the host uses while the kernel runs.
+/// A defect in the use of words that the host accesses while the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostWhy {
     /// The host may use them at the same moment, and the access is not atomic at `.sys` scope.
@@ -316,7 +316,7 @@ impl FaultKind {
         "trap",
     ];
 
-    /// One word for the kind, as tables of results print it.
+    /// A short name of the kind, for tables of results.
     pub fn name(&self) -> &'static str {
         match self {
             FaultKind::Race { why: Why::Unordered, .. } => "race",

@@ -10,7 +10,7 @@ pub(crate) struct Bar {
     pub threads: u32,
     pub came: u32,
     pub view: ThreadView,
-    /// Who came first: warp of the grid and step.
+    /// The first arrival: warp of the grid and step.
     pub first: (u32, Site),
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct MbarrierState {
     pub bytes: i64,
     /// Phases completed.
     pub phase: u32,
-    /// What those that arrived in the current phase knew, and what those of completed ones did.
+    /// The views of the threads that arrived in the current phase, and those of completed phases.
     pub current: ThreadView,
     pub done: ThreadView,
     /// The initialisation, and whether its thread made it visible to the async proxy.
@@ -56,7 +56,7 @@ pub(crate) struct ClusterBar {
     pub view: ThreadView,
     /// Warps that have not exited.
     pub warps: u32,
-    /// What the arrivals of the completed phase knew, and the warps that may pass and have not.
+    /// The views of arrivals in the completed phase, and the warps that may pass and have not yet.
     pub open: ThreadView,
     pub opened: std::collections::BTreeSet<u32>,
 }

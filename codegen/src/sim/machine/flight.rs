@@ -12,18 +12,18 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub work: EngineWork,
-    /// Who issued it: warp of the grid, lane, step.
+    /// The issuer: warp of the grid, lane, step.
     pub warp: u32,
     pub lane: u32,
     pub pc: u32,
     /// The operation of shadow memory that stands for its reads.
     pub reads: u32,
-    /// What it has read already.
+    /// The data that it has read already.
     pub data: Option<Vec<u8>>,
 }
 
-/// Where bytes go, and on which mbarrier they count: block, its mbarrier, the operation that
-/// writes.
+/// The destination of bytes, and the mbarrier that counts them: block, its mbarrier, the operation
+/// that writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BulkDestination {
     pub block: u32,
@@ -39,7 +39,7 @@ impl BulkDestination {
     }
 }
 
-/// What an operation does.
+/// The work of an operation.
 #[derive(Debug)]
 pub(crate) enum EngineWork {
     /// `cp.async`: some bytes from the source, zeros after them.
@@ -68,7 +68,8 @@ pub(crate) struct Engine {
     /// By warpgroup (its first warp), its `wgmma`s in flight: they complete in order.
     pub(super) multiplies: HashMap<u32, VecDeque<u64>>,
     pub(super) next: u64,
-    /// One operation in this many has no moment of its own, and completes as late as it may.
+    /// The interval at which an operation has no random completion time and completes as late as
+    /// possible.
     pub(super) late: usize,
     /// The longest time, in steps, until the moment of one that has.
     pub(super) span: u32,
@@ -91,7 +92,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// What is under way for a device that is lost never arrives.
+    /// Drops operations in flight for a lost device; they never arrive.
     pub(super) fn forget(&mut self, of: impl Fn(&Flight) -> bool) {
         self.flights.retain(|_, flight| !of(flight));
         self.arrivals.retain(|id| self.flights.contains_key(id));
@@ -148,7 +149,7 @@ impl Flight {
     }
 }
 
-/// What an asynchronous reduction does to each element.
+/// The operation of an asynchronous reduction on each element.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reduction {
     pub op: AtomOp,
@@ -160,7 +161,7 @@ pub(crate) struct Reduction {
 pub(crate) struct TensorCopy {
     pub map: TensorMapDescriptor,
     pub at: Vec<i64>,
-    /// What is done to the tensor's elements, if they are not overwritten.
+    /// The reduction of the tensor's elements; `None`: they are overwritten.
     pub reduction: Option<Reduction>,
 }
 

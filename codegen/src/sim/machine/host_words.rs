@@ -9,10 +9,10 @@ use core::ops::Range;
 /// The host's end of the words that it shares with this launch.
 pub(crate) struct Host {
     pub(super) order: HostOrder,
-    /// Where they are: buffer and offset.
+    /// Their location: buffer and offset.
     pub(super) home: Home,
     pub(super) base: u64,
-    /// What it knows once it has acquired the flag's last value, and the bytes that it reads then.
+    /// The host's view after it acquired the flag's last value, and the bytes that it then reads.
     pub(super) view: ThreadView,
     pub(super) open: Range<u64>,
 }

@@ -1,4 +1,4 @@
-//! What lanes tell and learn: releases, acquisitions, fences.
+//! The exchange of views between lanes: releases, acquisitions, fences.
 
 use super::warp::{FULL, Mask, lanes};
 use super::{Simulation, Warp};
@@ -75,8 +75,8 @@ impl Warp {
         }
     }
 
-    /// What these lanes did and know now comes before their accesses by the async proxy, to these
-    /// sides of memory.
+    /// Orders everything that these lanes did and know before their later accesses by the async
+    /// proxy, to these sides of memory.
     ///
     /// Lanes that fence together share what they fenced: a lane that knows of another's access
     /// knows of its fence too.

@@ -43,7 +43,7 @@ impl Simulation<'_> {
         self.drop_some(device);
     }
 
-    /// What became of the others, where the device was lost and this is how the launch ended.
+    /// The fate of the other devices if a device was lost and the launch ended in this way.
     pub(super) fn left(&self, ended: Option<&FaultKind>) -> Option<Left> {
         self.lost?;
         let Some(kind) = ended else { return Some(Left::Ended) };

@@ -80,7 +80,7 @@ pub(crate) struct Simulation<'a> {
     host: Option<Host>,
     /// The device that is lost.
     lost: Option<u32>,
-    /// When the host hears of it.
+    /// The time at which the host learns of it.
     heard_at: Option<u64>,
 }
 

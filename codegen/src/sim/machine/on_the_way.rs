@@ -5,7 +5,7 @@ use crate::ir::attr::Scope;
 use crate::sim::order::ThreadView;
 use std::collections::VecDeque;
 
-/// What the value that a lane stores carries, and to whom.
+/// The view that a lane's store carries, with its scope.
 pub(crate) type Told = Option<(Scope, ThreadView)>;
 
 /// A store on its way.
@@ -25,9 +25,9 @@ pub(crate) struct Late {
 #[derive(Debug)]
 pub(crate) struct OnTheWay {
     pub(super) stores: VecDeque<Late>,
-    /// When the first of them arrives, or before.
+    /// A lower bound of the time at which the first of them arrives.
     pub(super) first_due: u64,
-    /// One store in this many is late; 0: none.
+    /// The interval at which a store is late; 0: never.
     pub(super) one_in: usize,
     /// The longest time, in steps.
     pub(super) span: usize,

@@ -11,7 +11,7 @@ use crate::sim::order::ThreadView;
 use crate::sim::program::SHARED_BASE;
 use core::ops::Range;
 
-/// Where parameters lie.
+/// The base address of parameters.
 pub(crate) const PARAM_BASE: u64 = 0x4000;
 /// Rank of a block in an address of `Cluster` space.
 const RANK: u32 = 24;
@@ -235,7 +235,7 @@ impl Simulation<'_> {
         passed.map_err(|refused| self.refuse(refused, &now, at, bytes))
     }
 
-    /// Whether all these bytes were written by somebody.
+    /// Checks that all these bytes were written.
     pub(crate) fn check_written(&self, at: Address, bytes: usize) -> Try<()> {
         if !self.checks {
             return Ok(());

@@ -5,7 +5,7 @@ use super::schedule::HURRY;
 use super::warp::Spin;
 use super::{Cur, GroupState, Simulation, Try};
 
-/// One backward jump in this many is looked at, once the machine idles.
+/// The interval at which backward jumps are inspected once the machine idles.
 const SAMPLE: u64 = 61;
 
 impl Simulation<'_> {

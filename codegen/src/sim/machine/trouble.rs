@@ -12,7 +12,7 @@ pub(crate) struct Trouble {
     pub lane: Option<u32>,
     /// The other access, and whether it wrote.
     pub other: Option<(Stamp, bool)>,
-    /// Where, if not at the step that runs.
+    /// The place of the fault, if it is not the current step.
     pub place: Option<(u32, u32)>,
 }
 
@@ -29,7 +29,7 @@ impl Trouble {
 /// The result of something that the kernel may have done wrong.
 pub(crate) type Try<T> = Result<T, Box<Trouble>>;
 
-/// Who runs: a group of lanes of a warp at a step.
+/// The running group: lanes of a warp at a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cur {
     /// Warp of the grid.
@@ -39,7 +39,7 @@ pub(crate) struct Cur {
     pub pc: u32,
 }
 
-/// What follows a step.
+/// The successor of a step.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Next {
     /// The next step.

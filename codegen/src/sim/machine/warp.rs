@@ -24,7 +24,7 @@ pub(crate) fn lanes(mask: Mask) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Whether a group of lanes can go on, and if not, what it waits for.
+/// The state of a group of lanes: ready, or waiting for an event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum GroupState {
     Ready,
@@ -62,9 +62,9 @@ pub(crate) struct LaneGroup {
     pub mask: Mask,
     pub pc: u32,
     pub state: GroupState,
-    /// It waited once at this step: the step answers now.
+    /// Whether it already waited once at this step; the step is then completed.
     pub waited: bool,
-    /// Where it was last seen to jump back, with what in its registers, and the time of the
+    /// The last backward jump that was inspected: its place, its registers, and the time of the
     /// machine's last effect then.
     pub spin: Option<Spin>,
     /// The mbarrier that it last found not ready, the parity that it asked for, and the step that
@@ -77,8 +77,8 @@ pub(crate) struct LaneGroup {
 pub(crate) struct Spin {
     pub pc: u32,
     pub registers: u64,
-    /// It came there twice with the same registers, and nothing had changed but time since this
-    /// effect.
+    /// The time of the last effect, if the group came to the jump twice with the same registers and
+    /// nothing but time has changed since.
     pub idle_since: Option<u64>,
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct Issued {
     pub half: VecDeque<Vec<Ticket>>,
 }
 
-/// What a lane released by a fence, and heard without acquiring.
+/// The view that a lane released by a fence, and releases that it read without acquiring.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fences {
     pub released: Option<(Scope, ThreadView)>,

@@ -1,4 +1,4 @@
-//! One access to memory, and the question whether an earlier one is ordered before it.
+//! Accesses to memory, and the check that an earlier one is ordered before a later one.
 
 use crate::ir::attr::Scope;
 use crate::sim::order::{Agent, Geometry, Thread, ThreadView, includes};
@@ -49,7 +49,7 @@ impl Site {
     }
 }
 
-/// Where an asynchronous operation stands.
+/// The state of an asynchronous operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpState {
     pub done: AccessCompletion,
@@ -58,10 +58,10 @@ pub(crate) struct OpState {
     pub issuer: Thread,
 }
 
-/// How the completion of an asynchronous operation is known.
+/// The way in which the completion of an asynchronous operation is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessCompletion {
-    /// It is not complete, or no thread has waited for it.
+    /// The operation is not complete, or no thread has waited for it.
     Flying,
     /// A thread that has synchronised with the agent has it in order.
     By(Agent),
@@ -69,7 +69,7 @@ pub(crate) enum AccessCompletion {
     Adopted(Thread, u32),
 }
 
-/// What all accesses are judged by.
+/// The data by which all accesses are judged.
 pub(crate) struct Judge<'a> {
     pub geometry: Geometry,
     pub ops: &'a [OpState],

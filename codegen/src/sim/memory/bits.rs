@@ -1,4 +1,4 @@
-//! One bit per byte: whether anybody wrote it.
+//! One bit per byte: whether it was written.
 
 /// A set of bytes.
 #[derive(Clone, Debug, Default)]

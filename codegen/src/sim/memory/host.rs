@@ -17,7 +17,7 @@ pub enum MemoryError {
     Outside {
         /// The address.
         address: u64,
-        /// How many bytes.
+        /// The number of bytes.
         bytes: usize,
         /// Bytes past the end of the nearest buffer.
         beyond: u64,
@@ -121,8 +121,8 @@ impl Memory {
         address
     }
 
-    /// As [`Memory::upload`], and a kernel that writes there is at fault. The race detector leaves
-    /// such memory alone, which makes large inputs cheap.
+    /// Uploads as [`Memory::upload`] does; a kernel that writes there is at fault. The race
+    /// detector ignores this memory, which makes large inputs cheap.
     pub fn upload_read_only<T: MemoryElement>(&mut self, name: &str, values: &[T]) -> u64 {
         let address = self.upload(name, values);
         if let Some(buffer) = self.buffers.last_mut() {

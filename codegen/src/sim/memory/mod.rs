@@ -17,7 +17,7 @@ pub(crate) struct Region {
     pub data: Vec<u8>,
     pub written: Bits,
     pub shadow: Shadow,
-    /// It must not be written.
+    /// Whether it must not be written.
     pub read_only: bool,
 }
 

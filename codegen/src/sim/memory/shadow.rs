@@ -24,7 +24,7 @@ struct ShadowCell {
     read_site: Site,
 }
 
-/// One of several accesses of a cell.
+/// An access among several of a cell.
 #[derive(Clone, Copy, Debug)]
 struct CellAccess {
     who: Who,

@@ -41,7 +41,8 @@ impl<'k> Counterparts<'k> {
         Counterparts { kernel, plans, of }
     }
 
-    /// What finds out all that stand for a mutant, of which there must be some.
+    /// The finding that detects all counterparts of a mutant, of which there must be at least one;
+    /// `None` if any survives.
     pub fn found<E>(
         &self,
         mutant: usize,

@@ -29,13 +29,13 @@ pub struct Mutant {
     pub inst: String,
     /// The author's line.
     pub src: Src,
-    /// What was done to it.
+    /// A description of the change.
     pub change: String,
     /// The changed kernel.
     pub kernel: Kernel,
 }
 
-/// What is done to an instruction.
+/// The change to an instruction.
 enum InstChange {
     Remove,
     Replace(Inst),
@@ -238,7 +238,8 @@ fn mem(op: &MemOp) -> Vec<(String, InstChange)> {
     }
 }
 
-/// What orders copies is removed, what waits for them waits for fewer; copies themselves stay.
+/// Mutates copy instructions: removes those that order copies, and weakens waits to fewer groups;
+/// copies themselves stay.
 fn copy(op: &CopyOp) -> Vec<(String, InstChange)> {
     let fewer = |pending: Pending| Pending(pending.0 + 1);
     let weaker = if let CopyOp::CpAsyncWait { pending } = *op {

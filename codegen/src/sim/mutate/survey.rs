@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex};
 /// survivors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Equivalent {
-    /// How the path of the author's file ends; nothing for any file.
+    /// The end of the path of the author's file; empty for any file.
     pub file: &'static str,
-    /// How the instruction's text begins, after its results.
+    /// The beginning of the instruction's text, after its results.
     pub inst: &'static str,
     /// The change, as [`Mutant::change`] has it.
     pub change: &'static str,
-    /// How many such mutants survive; where none is named, some.
+    /// The number of such mutants that survive; `None`: at least one.
     pub count: Option<usize>,
     /// Why nothing can tell them from the original.
     pub why: &'static str,
@@ -44,17 +44,17 @@ impl Equivalent {
     }
 }
 
-/// Which mutants of a kernel are judged.
+/// The mutants of a kernel that are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Portion {
     /// Every one.
     All,
-    /// One of this number, chosen by a seed. An entry of the ledger may excuse fewer survivors then,
-    /// or none.
+    /// One mutant in `number`, chosen by a seed. An entry of the ledger may then excuse fewer
+    /// survivors, or none.
     OneOf {
         /// At least 1.
         number: usize,
-        /// The same seed chooses the same mutants of the same kernel.
+        /// The seed; the same seed chooses the same mutants of the same kernel.
         seed: u64,
     },
 }
@@ -90,13 +90,13 @@ impl Portion {
 pub struct Judged {
     /// The mutant.
     pub mutant: Mutant,
-    /// What found it out; nothing where it survived.
+    /// The finding that detected it; `None` if it survived.
     pub found: Option<String>,
     /// The entry of the ledger that excuses a survivor, by its place.
     pub excuse: Option<usize>,
 }
 
-/// What became of every mutant of a kernel.
+/// The verdict on every mutant of a kernel.
 ///
 /// A test of a kernel surveys it with the inputs and the comparison that its other tests use:
 ///
@@ -129,10 +129,9 @@ pub struct Judged {
 pub struct Survey {
     /// The kernel's name.
     pub kernel: String,
-    /// What found out the kernel itself, without any change: anything makes the other verdicts
-    /// worthless.
+    /// The finding against the unchanged kernel; any finding makes the other verdicts worthless.
     pub itself: Option<String>,
-    /// Which mutants were judged.
+    /// The mutants that were judged.
     pub portion: Portion,
     /// These mutants in the order of the text.
     pub rows: Vec<Judged>,
@@ -233,9 +232,10 @@ impl Survey {
         self.rows.iter().filter(|row| row.found.is_some()).count()
     }
 
-    /// What is wrong with the survey, a line each: a kernel that is found out without any change,
-    /// survivors without an excuse, and entries of the ledger that excuse no survivor, or another
-    /// number of them. Of a portion, an entry may excuse fewer.
+    /// The defects of the survey, one line each: an unchanged kernel with a finding, survivors
+    /// without an excuse, and ledger entries with a wrong number of survivors.
+    ///
+    /// For a portion of the mutants, an entry may excuse fewer.
     pub fn holes(&self) -> Vec<String> {
         let itself = self.itself.iter().map(|found| format!("{}: {found} without any change", self.kernel));
         let survivors = self.rows.iter().filter(|row| row.found.is_none() && row.excuse.is_none());

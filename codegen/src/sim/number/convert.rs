@@ -53,7 +53,7 @@ fn float_to_int(value: f64, to: Ty, from: Ty, round: Round) -> u64 {
     whole as u64 & mask(to)
 }
 
-/// One value of type `from` as a value of type `to`.
+/// Converts a value of type `from` to type `to`.
 pub(crate) fn cvt(to: Ty, from: Ty, bits: u64, round: Round, clamp: Clamp) -> u64 {
     if (to, from) == (Ty::F32, Ty::BF16) {
         return bits << 16;

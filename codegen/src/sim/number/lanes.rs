@@ -5,7 +5,7 @@ use crate::ir::{Operand, ValueId};
 /// Lanes of a warp.
 pub(crate) const LANES: usize = 32;
 
-/// One value of every lane.
+/// The values of all lanes.
 pub(crate) type LaneValues = [u64; LANES];
 
 /// A function of up to three values, for a whole warp.

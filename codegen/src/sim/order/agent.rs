@@ -1,6 +1,6 @@
 //! Agents, whose order clocks record, and where they are on the machine.
 
-/// Where things are in the grid and in the clocks.
+/// The dimensions of the grid and of clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     /// Warps of a block.

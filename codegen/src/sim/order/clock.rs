@@ -3,8 +3,8 @@
 use super::{Agent, Geometry, Thread};
 use std::rc::Rc;
 
-/// What is known of everybody: by block a time for each component, and threads that are known
-/// further.
+/// A vector clock: by block a time for each component, and threads with a later time than their
+/// warp.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Clock {
     /// Ascending by block.
@@ -160,7 +160,7 @@ impl Clock {
         self.threads = merged;
     }
 
-    /// What is known of agents: nothing of warps and threads.
+    /// The clock of agents alone, without warps and threads.
     pub(crate) fn of_agents(&self, geometry: Geometry) -> Clock {
         let agents = |times: &Rc<[u32]>| {
             let keep = |(component, &time): (usize, &u32)| if (component as u32) < geometry.warps { 0 } else { time };

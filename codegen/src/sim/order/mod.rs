@@ -16,8 +16,8 @@ pub(crate) use released::{Released, includes};
 
 use std::rc::Rc;
 
-/// What a thread knows: before its generic accesses, and before its accesses by the async proxy to
-/// global and to shared memory.
+/// The view of a thread: the clock before its generic accesses, and the clocks before its accesses
+/// by the async proxy to global and to shared memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ThreadView {
     pub seen: Rc<Clock>,
@@ -37,7 +37,7 @@ impl ThreadView {
             && self.proxied.iter().zip(&other.proxied).all(|(mine, theirs)| Rc::ptr_eq(mine, theirs))
     }
 
-    /// What it says of agents: what was done asynchronously, not by accesses of a thread.
+    /// The view of agents alone: asynchronous operations, without accesses of threads.
     pub(crate) fn of_agents(&self, geometry: Geometry) -> ThreadView {
         let of = |clock: &Rc<Clock>| Rc::new(clock.of_agents(geometry));
         ThreadView { seen: of(&self.seen), proxied: [of(&self.proxied[0]), of(&self.proxied[1])] }

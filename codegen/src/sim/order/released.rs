@@ -1,4 +1,4 @@
-//! What was released at a place in memory, and to whom: the scopes of both sides must include each
+//! The releases at a place in memory, with their scopes: the scopes of both sides must include each
 //! other.
 
 use super::{Geometry, ThreadView};
@@ -57,7 +57,7 @@ impl Released {
         }
     }
 
-    /// What an acquirer of a scope in a block learns.
+    /// The view that an acquirer of a scope in a block receives.
     pub(crate) fn acquire(&self, geometry: Geometry, scope: Scope, block: u32) -> Option<ThreadView> {
         let mut learnt: Option<ThreadView> = None;
         for part in &self.parts {

@@ -30,7 +30,7 @@ impl Ref {
     }
 }
 
-/// What must hold of the operands of a pure step.
+/// The check of a pure step's operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OperandCheck {
     Nothing,
@@ -40,7 +40,7 @@ pub(crate) enum OperandCheck {
     Least(u64),
 }
 
-/// One step of a warp.
+/// A step of a warp.
 #[derive(Debug)]
 pub(crate) enum WarpStep {
     /// A pure function of rows; divisions are checked first.
@@ -116,7 +116,7 @@ pub(crate) struct DecodedStore {
     pub order: StOrder,
 }
 
-/// Where a step comes from.
+/// The origin of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub stmt: StmtId,
@@ -124,7 +124,7 @@ pub(crate) struct Site {
     pub src: Src,
     /// The line that called the library which recorded it.
     pub caller: Option<Src>,
-    /// Whether it counts as an instruction: jumps and joins do not.
+    /// The class of the instruction, if the step counts as one: jumps and joins do not.
     pub class: Option<&'static str>,
 }
 

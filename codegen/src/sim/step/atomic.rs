@@ -187,8 +187,8 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// What a lane learns and tells by a read-modify-write; the value goes on carrying what it
-    /// carried.
+    /// Acquires and releases views for a lane's read-modify-write; the value keeps the releases
+    /// that it carried.
     fn order_atomic(
         &mut self,
         cur: Cur,

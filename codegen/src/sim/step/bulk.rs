@@ -39,11 +39,11 @@ pub(super) struct SharedCopy {
     pub bar: LaneAddress,
     pub bytes: u32,
     pub multicast: Option<u64>,
-    /// What the destination's address is a multiple of.
+    /// The alignment of the destination's address.
     pub align: u32,
 }
 
-/// What an operation does at one of its ends.
+/// The access of an operation at one of its ends.
 #[derive(Clone, Copy)]
 pub(super) struct BulkEnd {
     op: u32,

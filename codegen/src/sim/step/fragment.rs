@@ -79,7 +79,7 @@ pub(crate) fn spread(elem: Elem, row: &LaneValues, mut see: impl FnMut(u32, u32,
     });
 }
 
-/// What the elements in 16 bytes are worth, the first elements of the answer.
+/// The values of the elements in 16 bytes, in the first elements of the result.
 pub(crate) fn worth_unit(elem: Elem, bytes: &[u8; 16]) -> [f64; 16] {
     let mut out = [0.0; 16];
     with_worth!(elem, one => match elem.bits() {

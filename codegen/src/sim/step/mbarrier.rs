@@ -37,7 +37,7 @@ impl Simulation<'_> {
         &mut self.blocks[at.block as usize].mbarriers[at.index as usize]
     }
 
-    /// Where an mbarrier lies, for a report.
+    /// The bytes of an mbarrier, for a report.
     pub(crate) fn mbarrier_bytes(&self, at: MbarrierAt) -> ByteRange {
         let mut address = 0;
         for alloc in &self.program.shared {
@@ -397,7 +397,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// What a block leaves on its mbarriers when it ends.
+    /// Checks that a block leaves no open phase on its mbarriers when it ends.
     pub(crate) fn check_phases(&self, number: u32) -> Try<()> {
         for (index, bar) in (0..).zip(&self.blocks[number as usize].mbarriers) {
             let at = MbarrierAt { block: number, index };

@@ -9,7 +9,7 @@ use crate::sim::number::{LANES, LaneValues};
 use crate::sim::order::ThreadView;
 use crate::sim::program::{DecodedLoad, DecodedStore, Ref};
 
-/// How a load or store counts as atomic, if it does.
+/// The scope at which a load or store is atomic, if it is.
 fn strength(order: LdOrder) -> Option<Scope> {
     match order {
         LdOrder::Weak => None,
@@ -101,7 +101,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// What a lane learns by reading a value in an order.
+    /// Acquires the releases of a value that a lane reads in an order.
     fn hear(&mut self, cur: Cur, lane: usize, order: LdOrder, at: Address) {
         let Some(released) = self.released.get(&at.key()) else { return };
         match order {
@@ -160,7 +160,7 @@ impl Simulation<'_> {
         Ok(Next::Go)
     }
 
-    /// What the value that a lane stores carries, and to whom.
+    /// The view that a lane's store carries, with its scope.
     fn told(&mut self, cur: Cur, lane: usize, order: StOrder) -> Option<(Scope, ThreadView)> {
         match order {
             StOrder::Weak => None,

@@ -1,4 +1,4 @@
-//! What each step does, by family of instructions.
+//! Execution of each step, by family of instructions.
 
 mod atomic;
 mod bulk;

@@ -53,7 +53,7 @@ impl TensorElem {
         self.ty().bytes()
     }
 
-    /// What an element outside the tensor is filled with, if not with zero.
+    /// The fill value of an element outside the tensor, if it is not zero.
     fn nan(self) -> u64 {
         match self {
             TensorElem::F16 | TensorElem::BF16 => 0x7fff,
@@ -69,10 +69,10 @@ impl TensorElem {
     }
 }
 
-/// How a box lies in shared memory: 16-byte units are permuted within rows of `span` bytes.
+/// The swizzle of a box in shared memory: 16-byte units are permuted within rows of `span` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorSwizzle {
-    /// As it comes.
+    /// No permutation.
     None,
     /// Address bit 4 ^= bit 7.
     B32,
@@ -95,8 +95,8 @@ impl TensorSwizzle {
         }
     }
 
-    /// Where the byte that would lie at an address lies. Pictured for `B128`, with `x` the bits
-    /// that change:
+    /// The swizzled address of the byte at an address. Pictured for `B128`, with `x` the bits that
+    /// change:
     ///
     /// ```text
     /// bit  … 10 | 9 8 7 | 6 5 4 | 3 2 1 0
@@ -119,7 +119,7 @@ impl TensorSwizzle {
     }
 }
 
-/// What elements outside the tensor read as.
+/// The value of elements outside the tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutOfBoundsFill {
     /// Zero.
@@ -144,14 +144,14 @@ pub struct TensorMapDescriptor {
     pub extent: Vec<u32>,
     /// Every how many-th element is taken along each axis, 1 to 8.
     pub steps: Vec<u32>,
-    /// How the box lies in shared memory.
+    /// The swizzle of the box in shared memory.
     pub swizzle: TensorSwizzle,
-    /// What lies outside the tensor reads as.
+    /// The value of elements outside the tensor.
     pub fill: OutOfBoundsFill,
 }
 
-/// How a box lies in shared memory: with a swizzle, rows are its span apart, however narrow they
-/// are.
+/// The layout of a box in shared memory: with a swizzle, rows are its span apart, however narrow
+/// they are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lie {
     /// Bytes of a row.
@@ -168,7 +168,7 @@ impl Lie {
         self.rows.saturating_mul(self.pitch)
     }
 
-    /// Where the box's byte of that number lies, of a box that begins at an address.
+    /// The address of a byte of the box, given its number, for a box that begins at `start`.
     pub fn place(self, start: u32, byte: usize) -> u32 {
         let row = byte as u32 / self.row;
         let byte = byte as u32 % self.row;
@@ -180,7 +180,7 @@ impl Lie {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of the tensor map is {found}, the limit is {limit}")]
 pub struct TensorMapError {
-    /// What is wrong.
+    /// The property that is out of range.
     pub what: &'static str,
     /// The value found.
     pub found: u64,
@@ -224,7 +224,7 @@ impl TensorMapDescriptor {
         self.taken().iter().fold(self.elem.bytes(), |bytes, &side| bytes.saturating_mul(side))
     }
 
-    /// How the box lies in shared memory.
+    /// The layout of the box in shared memory.
     pub(super) fn lie(&self) -> Lie {
         let taken = self.taken();
         let row = taken.first().map_or(0, |count| count * self.elem.bytes());

@@ -74,7 +74,7 @@ pub(crate) struct SharedOperand {
     pub major: Major,
 }
 
-/// Where the A operand is.
+/// The location of the A operand.
 #[derive(Debug)]
 pub(crate) enum Left {
     Shared(SharedOperand),
