@@ -1,4 +1,4 @@
-//! What the algebra costs at run time.
+//! Measures the run-time cost of the algebra.
 
 use std::hint::black_box;
 

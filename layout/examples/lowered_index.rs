@@ -1,4 +1,4 @@
-//! What a typed layout costs at run time. To see the instructions:
+//! Shows the run-time cost of a typed layout. To see the instructions:
 //!
 //! ```text
 //! cargo rustc --release -p tilewright-layout --example lowered_index -- --emit asm -C debuginfo=0

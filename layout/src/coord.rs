@@ -16,7 +16,7 @@ use crate::{IntTuple, LayoutError};
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Coord {
     pub(crate) tuple: IntTuple,
-    /// One bit per integer: set where `_` stands. The integer is then 0.
+    /// A bit per integer: set for `_`. The integer is then 0.
     pub(crate) wild: u32,
 }
 

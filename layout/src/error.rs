@@ -1,4 +1,4 @@
-//! What can be wrong with a layout or with an operation on layouts.
+//! Errors of a layout or of an operation on layouts.
 
 use core::fmt;
 

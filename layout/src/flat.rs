@@ -35,13 +35,13 @@ impl Flat {
         merge(&self.shape, &self.stride, self.len, false)
     }
 
-    /// As [`Flat::coalesce`], of a layout.
+    /// Coalesces a layout, as [`Flat::coalesce`] does.
     pub(crate) const fn coalesced(layout: &Layout) -> Flat {
         merge(&layout.shape, &layout.stride, layout.profile.leaves(), false)
     }
 
-    /// As [`Flat::coalesced`], but a last mode of extent 1 keeps its stride: the values beyond the
-    /// domain stay too.
+    /// Coalesces as [`Flat::coalesced`] does, but a last mode of extent 1 keeps its stride: the
+    /// values beyond the domain stay too.
     pub(crate) const fn coalesce_beyond(layout: &Layout) -> Flat {
         merge(&layout.shape, &layout.stride, layout.profile.leaves(), true)
     }

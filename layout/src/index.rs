@@ -47,7 +47,8 @@ impl Layout {
         if leaf < end { offset.wrapping_add(rest.wrapping_mul(self.stride[leaf])) } else { offset }
     }
 
-    /// As [`Layout::at`] of the subtree at `at`, refused where 64 bits do not hold the offset.
+    /// The offset of the subtree at `at`, as [`Layout::at`] computes it; refused if 64 bits do not
+    /// hold it.
     pub(crate) const fn exact_at(&self, at: TreePosition, index: i64) -> Result<i64, LayoutError> {
         let end = self.profile.end(at).leaf;
         let mut rest = index;

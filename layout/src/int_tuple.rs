@@ -25,7 +25,7 @@ pub struct IntTuple {
 impl IntTuple {
     pub(crate) const NOTHING: IntTuple = IntTuple { profile: Profile::EMPTY, values: [0; MAX_LEAVES] };
 
-    /// One integer.
+    /// A tuple that is a single integer.
     pub const fn int(value: i64) -> IntTuple {
         let mut values = [0; MAX_LEAVES];
         values[0] = value;

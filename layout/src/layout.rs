@@ -159,8 +159,8 @@ impl Layout {
         self.profile.product(at, &self.shape)
     }
 
-    /// One more than the largest offset: `1 + Σ (extent - 1)·|stride|`. With negative strides, the
-    /// width of the span.
+    /// The largest offset plus one: `1 + Σ (extent - 1)·|stride|`. With negative strides, the width
+    /// of the span.
     pub const fn cosize(&self) -> i64 {
         let mut cosize = 1;
         let mut leaf = 0;

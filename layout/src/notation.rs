@@ -73,7 +73,7 @@ impl Coord {
 struct NotationReader<'t> {
     bytes: &'t [u8],
     at: usize,
-    /// Which integers were `_`, where that is allowed.
+    /// A bit for each integer that was `_`; `None` if `_` is not allowed.
     wild: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What divides or multiplies a layout: a layout, an extent, or one of these per mode.
+//! Divisors and multipliers of a layout: a layout, an extent, or one of these per mode.
 
 use core::fmt;
 
@@ -42,7 +42,7 @@ impl Tiler {
         Tiler { outer: Profile::INT, parts: one_mode(layout), open: 0, extents: 0 }
     }
 
-    /// One tile per mode.
+    /// Creates a tiler with a separate tile for each mode.
     ///
     /// # Errors
     /// [`LayoutError::Capacity`].
@@ -79,7 +79,7 @@ impl Tiler {
         self.outer.arity(0).is_none()
     }
 
-    /// How many terminals there are.
+    /// The number of terminals.
     pub(crate) const fn terminals(&self) -> usize {
         self.outer.leaves()
     }
@@ -97,7 +97,7 @@ impl Tiler {
         self.parts.subtree(self.parts.profile.child(TreePosition::ROOT, terminal))
     }
 
-    /// As [`Tiler::part`], with an extent as a compact layout: `1:0` for 1.
+    /// The part as [`Tiler::part`] returns it, with an extent as a compact layout: `1:0` for 1.
     pub(crate) const fn compact_part(&self, terminal: usize) -> Layout {
         let part = self.part(terminal);
         if self.is_extent(terminal) && part.shape[0] == 1 { Layout::ONE } else { part }

@@ -14,9 +14,9 @@ const WARP: i64 = 32;
 /// Reads of shared memory that one access of a warp costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wavefronts {
-    /// How often it is read.
+    /// The number of reads.
     pub count: i64,
-    /// How often it would be without a conflict.
+    /// The number of reads without a conflict.
     pub ideal: i64,
 }
 

@@ -1,5 +1,5 @@
-//! What a person asks of a layout: is every offset used once, how wide may a vector be, do the
-//! banks conflict?
+//! Analyses of a layout: whether every offset is used once, how wide a vector may be, and whether
+//! banks conflict.
 
 mod banks;
 mod vectors;

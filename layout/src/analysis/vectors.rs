@@ -1,4 +1,4 @@
-//! How wide a copy between two layouts may be, and who copies what.
+//! The width of copies between two layouts, and the distribution of a copy over threads.
 
 use super::MAX_VECTOR_BITS;
 use crate::{IntTuple, Layout, LayoutError, Swizzled};
@@ -58,7 +58,7 @@ impl Swizzled {
 /// starts at a multiple of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vector {
-    /// How many elements: a power of two, at most [`MAX_VECTOR_BITS`] together. 1 is a single
+    /// The number of elements: a power of two, at most [`MAX_VECTOR_BITS`] together. 1 is a single
     /// element.
     pub width: i64,
     /// The mode that it runs along.
@@ -144,8 +144,8 @@ const fn widest_of(first: &Swizzled, second: &Swizzled, bits: i64) -> Vector {
     if best.width == 0 { Vector { width: 1, along: 0 } } else { best }
 }
 
-/// How far apart the first two elements of a mode lie; as far as can be where there are not two, or
-/// where they coincide.
+/// The distance between the first two elements of a mode; `i64::MAX` if there are not two, or if
+/// they coincide.
 const fn neighbours(layout: &Layout, mode: usize) -> i64 {
     let Ok(mode) = layout.mode(mode) else { return i64::MAX };
     match mode.coalesce().strides()[0].abs() {
@@ -182,7 +182,7 @@ pub struct CopyPlan {
     /// the others follow by ascending stride of the first layout, so that neighbouring threads
     /// touch neighbouring memory.
     pub vectors: Layout,
-    /// How many vectors each thread copies, rounded up.
+    /// The number of vectors that each thread copies, rounded up.
     pub rounds: i64,
 }
 
@@ -277,7 +277,7 @@ impl CopyPlan {
     }
 }
 
-/// How many coordinates the modes before one have: the step of the flat coordinate along it.
+/// The number of coordinates of the modes before one: the step of the flat coordinate along it.
 const fn before(layout: &Layout, mode: usize) -> i64 {
     let mut product = 1;
     let mut i = 0;

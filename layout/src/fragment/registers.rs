@@ -1,5 +1,5 @@
-//! How many registers of a thread hold a fragment: counted in types, so that arrays have that
-//! length.
+//! The number of registers with which a thread holds a fragment, counted in types, so that arrays
+//! have that length.
 
 use core::ops::Div;
 
@@ -95,9 +95,9 @@ impl<F: WgmmaTypes, const N: usize> Registers for FragmentA<Wgmma<F, N, Register
 pub trait StaticFragment: Registers {
     /// The instruction.
     const ATOM: Atom;
-    /// Which of its operands.
+    /// The operand of the instruction.
     const OPERAND: MmaOperand;
-    /// Where each value of each thread stands.
+    /// The position of each value of each thread.
     const FRAGMENT: FragmentLayout = fragment(&Self::ATOM, Self::OPERAND);
     /// Neighbours that share a register: along K of A and B, along a row of C.
     const PACKED: i64 = Self::ATOM.packed(Self::OPERAND);

@@ -1,4 +1,4 @@
-//! Which offsets a layout reaches, and how often.
+//! The offsets that a layout reaches, and how often.
 
 use super::Counterexample;
 use crate::{Layout, MAX_LEAVES};
@@ -63,7 +63,7 @@ struct ImageSearch {
     /// The integers with more than one element, largest stride first.
     order: [usize; MAX_LEAVES],
     count: usize,
-    /// How far the integers from a place in the order on can move an offset.
+    /// The largest change of an offset by the integers from a place in the order on.
     reach: [i64; MAX_LEAVES + 1],
     difference: [i64; MAX_LEAVES],
     steps: u32,

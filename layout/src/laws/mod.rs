@@ -1,4 +1,4 @@
-//! What every operator promises, as functions: tests, golden vectors and users call the same ones.
+//! The laws of all operators, as functions: tests, golden vectors and users call the same ones.
 //!
 //! A law enumerates the domain, so it costs the layout's size. Each gives `Ok(())` or the first
 //! [`Counterexample`].
@@ -32,9 +32,9 @@ pub struct Counterexample {
     pub law: &'static str,
     /// The flat index or the offset at which it fails.
     pub at: i64,
-    /// What is there.
+    /// The value found.
     pub found: i64,
-    /// What must be there.
+    /// The value that the law requires.
     pub expected: i64,
 }
 

@@ -1,4 +1,4 @@
-//! What two layouts share: the widest vector that both hold contiguously.
+//! The widest vector that two layouts both hold contiguously.
 //!
 //! Law: for `V = max_common_layout(A, B)` and `i < size(V)`, `A(V(i)) == B(V(i)) == i`.
 
@@ -72,8 +72,8 @@ impl Layout {
         self.common_prefix(&other.right_inverse())
     }
 
-    /// How many offsets from 0 on are contiguous in this layout too, where `inverse` is the other's
-    /// right inverse.
+    /// The number of offsets from 0 on that are contiguous in this layout too; `inverse` is the
+    /// other's right inverse.
     const fn common_prefix(&self, inverse: &Layout) -> Result<i64, LayoutError> {
         match self.composition(inverse) {
             Ok(both) => {
@@ -141,7 +141,7 @@ impl Layout {
     }
 }
 
-/// How many `i` from 0 on `layout` sends `inverse(i)` to, up to [`MAX_ENUMERATION`].
+/// The number of leading `i` with `layout(inverse(i)) == i`, up to [`MAX_ENUMERATION`].
 const fn walk_together(layout: &Layout, inverse: &Layout) -> i64 {
     let size = inverse.size();
     let mut i = 1;

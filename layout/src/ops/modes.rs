@@ -7,7 +7,7 @@ use crate::profile::TreePosition;
 use crate::{Layout, LayoutError, Profile};
 
 impl Layout {
-    /// One tuple of all integers; a single integer stays one.
+    /// Flattens to one tuple of all integers; a single integer stays one.
     ///
     /// Law: `flatten(L)(i) == L(i)` for every flat index `i`.
     ///

@@ -5,7 +5,7 @@ use crate::ops::recast::gcd;
 use crate::profile::TreePosition;
 use crate::{IntTuple, Layout, LayoutError, Tiler, layout::times};
 
-/// How a shape is divided.
+/// The rounding of a shape's division.
 #[derive(Clone, Copy)]
 enum Rounding {
     /// The divisor must divide the extent, or the extent the divisor.
@@ -14,7 +14,7 @@ enum Rounding {
     Up,
 }
 
-/// What the product of a tuple is to the integer in whose place it stands.
+/// The required relation between the product of a tuple and the integer that it replaces.
 #[derive(Clone, Copy)]
 enum SizeRule {
     Any,
@@ -401,7 +401,7 @@ const fn scale_at(
     Ok(())
 }
 
-/// What is left of the product of a subtree's integers, divided by `divisor`.
+/// The remainder of the product of a subtree's integers, divided by `divisor`.
 const fn remainder(tuple: &IntTuple, at: TreePosition, divisor: i64) -> i128 {
     let end = tuple.profile.end(at).leaf;
     let divisor = divisor as i128;

@@ -3,7 +3,7 @@
 use crate::profile::TreePosition;
 use crate::{Layout, LayoutError, Tiler};
 
-/// What happens to a mode and its tile.
+/// The operation on a mode and its tile.
 #[derive(Clone, Copy)]
 pub(crate) enum Each {
     Compose,

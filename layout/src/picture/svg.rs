@@ -104,7 +104,7 @@ fn holder(fragment: &Layout, coordinate: i64) -> Option<(i64, i64)> {
     (0..fragment.size()).find(|i| fragment.at(*i) == coordinate).map(|i| (i % threads, i / threads))
 }
 
-/// What stands around the cells: the notation and the columns above, the rows to the left, the
+/// The margins around the cells: the notation and the columns above, the rows to the left, the
 /// legend below.
 const LEFT: i64 = 64;
 const TOP: i64 = 76;
@@ -161,7 +161,7 @@ impl fmt::Write for Count {
 }
 
 impl LayoutSvg {
-    /// One line of what a colour means.
+    /// Writes a line that explains the colours.
     fn meaning(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.colour {
             Colour::Tile { rows, columns } => write!(f, "cells: offsets; colours: tiles of {rows} × {columns}"),
@@ -172,7 +172,7 @@ impl LayoutSvg {
         }
     }
 
-    /// What the colours number.
+    /// The noun for the objects that colours number.
     const fn noun(&self) -> &'static str {
         match self.colour {
             Colour::Tile { .. } => "tile",
@@ -214,7 +214,7 @@ impl LayoutSvg {
         Ok(())
     }
 
-    /// What cells and colours mean, with the first colours by their number.
+    /// Writes the legend: the meaning of cells and colours, with the first colours by their number.
     fn legend(&self, f: &mut fmt::Formatter<'_>, rows: i64, columns: i64) -> fmt::Result {
         let y = TOP + rows * CELL + 20;
         write!(f, r#"<text class="faint left" x="{LEFT}" y="{y}">"#)?;

@@ -15,7 +15,7 @@ pub struct TensorBoxes {
     pub count: i64,
     /// Elements of a box along the other mode.
     pub lines: i64,
-    /// How the box lies in shared memory.
+    /// The swizzle of the box in shared memory.
     pub swizzle: SwizzleWidth,
 }
 

@@ -40,9 +40,9 @@ pub enum Major {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CanonicalAtom {
-    /// Which index is contiguous.
+    /// The contiguous index.
     pub major: Major,
-    /// How far the swizzle reaches.
+    /// The width of the swizzle.
     pub width: SwizzleWidth,
 }
 

@@ -1,4 +1,4 @@
-//! What a matrix descriptor of sm_90 says of a tile, read off the tile's layout.
+//! The fields of an sm_90 matrix descriptor, derived from a tile's layout.
 
 use super::canonical::{Major, SwizzleWidth};
 use crate::{Layout, LayoutError, Swizzled};
@@ -7,9 +7,9 @@ use crate::{Layout, LayoutError, Swizzled};
 /// `wgmma`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatrixDescriptor {
-    /// Which index is contiguous.
+    /// The contiguous index.
     pub major: Major,
-    /// How far the swizzle reaches.
+    /// The width of the swizzle.
     pub width: SwizzleWidth,
     /// MN-major: bytes to the next stretch of M or N. K-major: not read by the hardware, 16.
     pub leading: i64,

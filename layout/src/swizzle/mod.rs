@@ -185,7 +185,7 @@ impl Swizzle {
         offset ^ if self.shift < 0 { source << -self.shift } else { source >> self.shift }
     }
 
-    /// One swizzle that does what `self` after `other` does.
+    /// Merges two swizzles into the single swizzle that applies `other`, then `self`.
     ///
     /// Law: `merge(a, b)(o) == a(b(o))` for every `o`.
     ///

@@ -9,9 +9,9 @@ use crate::{Layout, Swizzle};
 /// A step through a swizzle: `s(offset + step) == (s(offset) ^ mix) + add`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwizzleStep {
-    /// What is exclusive-ored; 0 where the step commutes with the swizzle.
+    /// The mask that is exclusive-ored; 0 if the step commutes with the swizzle.
     pub mix: i64,
-    /// What is added.
+    /// The number that is added.
     pub add: i64,
 }
 

@@ -1,4 +1,4 @@
-//! How the leading axis of a tensor is addressed.
+//! The addressing of a tensor's leading axis.
 
 use core::fmt;
 
@@ -12,11 +12,11 @@ use core::fmt;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Format {
-    /// One row per (request, head).
+    /// A row per (request, head).
     Batched,
-    /// One row per position of a flat list of unequal runs, one run per (request, head).
+    /// A row per position of a flat list of unequal runs, one run per (request, head).
     Ragged,
-    /// One row per block of a pool, found through a table of block numbers.
+    /// A row per block of a pool, found through a table of block numbers.
     Paged,
     /// No rows that a step knows: a constant of the model, one per (layer, head).
     Parameter,

@@ -1,4 +1,4 @@
-//! What is known of a tensor without its elements: its format, its shape, where it lives.
+//! Tensor metadata without elements: format, shape, and place.
 //!
 //! A flow of operations on sparse-attention tensors is traced before any memory exists. The trace
 //! handles [`VTensor`]s: metadata by value, which nothing else refers to.

@@ -34,7 +34,7 @@ pub struct TensorId(pub u32);
 pub enum ShapeError {
     /// More than [`MAX_DIMS`] dimensions.
     Rank {
-        /// How many were given.
+        /// The number of dimensions given.
         given: usize,
     },
     /// An extent whose power of two does not fit.

@@ -46,7 +46,8 @@ static_layout! {
     }
 }
 
-/// How many elements storage must have so that the swizzle of every offset below `span` is inside.
+/// The number of elements that storage must have so that it contains the swizzle of every offset
+/// below `span`.
 ///
 /// A swizzle that reads higher bits than it changes stays inside aligned blocks of
 /// `2^(base + bits)` elements, and moves all elements of a block by the same mask; so only the last

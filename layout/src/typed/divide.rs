@@ -21,7 +21,7 @@ static_layout! {
         LAYOUT = tiled(&L::LAYOUT, M, N);
     }
 
-    /// One `M`×`N` tile of `L`: mode 0 of [`TiledBy`].
+    /// A single `M`×`N` tile of `L`: mode 0 of [`TiledBy`].
     ///
     /// ```
     /// use tilewright_layout::typed::{RowMajor, StaticLayout, Within};
@@ -32,7 +32,7 @@ static_layout! {
         LAYOUT = side(&tiled(&L::LAYOUT, M, N), 0);
     }
 
-    /// Where the `M`×`N` tiles of `L` begin: mode 1 of [`TiledBy`].
+    /// The starts of the `M`×`N` tiles of `L`: mode 1 of [`TiledBy`].
     ///
     /// ```
     /// use tilewright_layout::typed::{RowMajor, StaticLayout, TilesOf};
@@ -55,8 +55,8 @@ static_layout! {
         LAYOUT = exact("logical_divide", &L::LAYOUT, &T::TILER, L::LAYOUT.logical_divide(&T::TILER));
     }
 
-    /// As [`LogicalDivide`], where the last tile may run over the end: the result is then larger
-    /// than `L`.
+    /// Divides as [`LogicalDivide`] does, but the last tile may run over the end: the result is
+    /// then larger than `L`.
     ///
     /// ```
     /// use tilewright_layout::typed::{Contiguous, Int, LogicalDivideCeil, StaticLayout};
@@ -116,7 +116,7 @@ static_layout! {
         LAYOUT = to_shape(&L::LAYOUT, &S::TUPLE, Order::Left);
     }
 
-    /// As [`TileToShape`], the copies in the order `O`.
+    /// Tiles as [`TileToShape`] does, with the copies in the order `O`.
     ///
     /// ```
     /// use tilewright_layout::typed::{Int, LastFastest, RowMajor, StaticLayout, TileToShapeIn};

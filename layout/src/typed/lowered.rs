@@ -26,7 +26,7 @@ pub const MAX_RUNS: usize = 6;
 /// ```
 pub struct Lowered<L>(PhantomData<fn() -> L>);
 
-/// One mode: `len` pairs, the first the fastest.
+/// The runs of a mode: `len` pairs, the first the fastest.
 #[derive(Clone, Copy)]
 struct ModeRuns {
     extent: [usize; MAX_RUNS],
@@ -73,7 +73,8 @@ impl<L: StaticLayout> Lowered<L> {
         Self::sum(&coordinate)
     }
 
-    /// As [`Lowered::before_swizzle`], the rank not checked: missing modes count as 0.
+    /// The offset as [`Lowered::before_swizzle`] computes it, without a check of the rank: missing
+    /// modes count as 0.
     #[inline(always)]
     pub(crate) fn sum(coordinate: &[usize]) -> usize {
         let mut offset = 0;
@@ -106,7 +107,7 @@ impl<L: StaticLayout> Lowered<L> {
         offset ^ if Self::SHIFT < 0 { source << -Self::SHIFT } else { source >> Self::SHIFT }
     }
 
-    /// What a coordinate along one mode adds to the offset before the swizzle.
+    /// The contribution of a coordinate along one mode to the offset before the swizzle.
     #[inline(always)]
     pub(crate) fn along(mode: usize, coordinate: usize) -> usize {
         let runs = &Self::RUNS[mode];

@@ -83,7 +83,7 @@ use crate::{Layout, LayoutError, Message};
 pub trait StaticLayout: Copy + Default + Send + Sync + 'static {
     /// Coordinates to offsets, before the swizzle.
     const LAYOUT: Layout;
-    /// What permutes the offsets; the identity for most layouts.
+    /// The permutation of the offsets; the identity for most layouts.
     const SWIZZLE: crate::Swizzle = crate::Swizzle::IDENTITY;
 }
 

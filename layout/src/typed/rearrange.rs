@@ -87,7 +87,7 @@ static_layout! {
         };
     }
 
-    /// Where the `PARTS` equal parts of mode `MODE` of `L` begin.
+    /// The starts of the `PARTS` equal parts of mode `MODE` of `L`.
     ///
     /// ```
     /// use tilewright_layout::typed::{PartsOf, RowMajor, StaticLayout};
@@ -182,7 +182,7 @@ static_layout! {
         LAYOUT = L::LAYOUT.flatten();
     }
 
-    /// Where the copies of `L` begin that fill `BOUND` elements.
+    /// The starts of the copies of `L` that fill `BOUND` elements.
     ///
     /// ```
     /// use tilewright_layout::typed::{Complement, Int, StaticLayout, Strided};

@@ -3,7 +3,7 @@
 use crate::Layout;
 use crate::view::ViewError;
 
-/// Where `count` indices of a mode begin, from `start` on and `step` apart, and their layout from
+/// The start of `count` indices of a mode, from `start` on and `step` apart, and their layout from
 /// there.
 pub(super) fn cut_mode(
     whole: &Layout,

@@ -18,8 +18,8 @@ static_layout! {
         LAYOUT = shared(&L::LAYOUT, &plain::<Threads>("thread layout"), 1);
     }
 
-    /// Where the fragments of the threads begin: the elements of the first tile of `L`, in the
-    /// shape of `Threads`.
+    /// The starts of the threads' fragments: the elements of the first tile of `L`, in the shape of
+    /// `Threads`.
     ///
     /// ```
     /// use tilewright_layout::{typed::{RowMajor, StaticLayout}, view::ThreadsOf};
@@ -82,7 +82,7 @@ pub(super) const fn is_numbering(threads: &Layout) -> bool {
     }
 }
 
-/// What an error says of a mode that the threads do not share out.
+/// The text of an error for a mode that the threads do not divide.
 const ALONG: [&str; 4] =
     ["distribute along mode 0", "distribute along mode 1", "distribute along mode 2", "distribute along mode 3"];
 

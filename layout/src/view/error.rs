@@ -1,4 +1,4 @@
-//! What can be wrong with a view.
+//! Errors of a view.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! What a view needs of a layout.
+//! The interface that a view needs of a layout.
 
 use crate::typed::{Lowered, StaticLayout, reach};
 use crate::view::ViewError;
@@ -32,7 +32,7 @@ pub trait OffsetMap: Copy {
         (0..self.rank()).map(|mode| self.extent(mode)).product()
     }
 
-    /// Where the elements begin, and how many elements storage must have.
+    /// The start of the elements, and the number of elements that storage must have.
     ///
     /// # Errors
     /// [`ViewError::NegativeStride`], also for a negative start; [`ViewError::Layout`] for a start

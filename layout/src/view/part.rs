@@ -16,9 +16,9 @@ use crate::{Layout, LayoutError, Swizzled};
 pub struct Split {
     /// The mode that is divided.
     pub mode: usize,
-    /// How many parts there are, unless rounding up to the multiple leaves fewer.
+    /// The number of parts, unless rounding up to the multiple leaves fewer.
     pub parts: usize,
-    /// What the length of a part is a multiple of; 1 for any length.
+    /// The divisor of the length of a part; 1 for any length.
     pub multiple: usize,
 }
 
@@ -79,8 +79,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         Ok(part)
     }
 
-    /// One of the parts that a mode is divided into; where the parts are equal and known to the
-    /// compiler, see [`split_mode`](TensorView::split_mode).
+    /// Selects one of the parts that a mode is divided into. If the parts are equal and known to
+    /// the compiler, see [`split_mode`](TensorView::split_mode).
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::{TensorView, Split}};

@@ -11,7 +11,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// One round of `length` places, at least 1.
+    /// Creates a single round of `length` places, at least 1.
     pub(super) const fn once(length: usize) -> Round {
         Round { length, next: 0, step: 1, lap: 0, circular: false }
     }

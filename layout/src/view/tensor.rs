@@ -25,7 +25,7 @@ use crate::view::{Host, OffsetMap, Space, ViewError, assert_rank};
 /// ```
 pub struct TensorView<'a, T, L, S = Host> {
     pub(super) elements: &'a [T],
-    /// What is added to an offset before the swizzle.
+    /// The number added to an offset before the swizzle.
     pub(super) origin: usize,
     pub(super) layout: L,
     space: PhantomData<S>,

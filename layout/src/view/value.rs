@@ -77,7 +77,7 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     }
 }
 
-/// Whether a thread layout numbers its places, and has this number.
+/// Checks that a thread layout numbers its places, and has this number.
 pub(super) fn check_thread(threads: &Layout, thread: usize) -> Result<(), ViewError> {
     if !is_numbering(threads) {
         let argument = "the cosize of the thread layout";
