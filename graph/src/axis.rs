@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dim;
 
-/// What an axis of a value counts.
+/// The quantity that an axis of a value counts.
 ///
 /// ```
 /// use tilewright_graph::axis::Axis;
@@ -161,9 +161,9 @@ impl Extent {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dim {
-    /// What it counts.
+    /// The axis.
     pub axis: Axis,
-    /// How many.
+    /// The extent.
     pub extent: Extent,
 }
 

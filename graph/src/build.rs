@@ -127,13 +127,13 @@ pub struct Mixture<'n> {
     pub up: &'n str,
     /// The module of each expert's product back to `hidden`.
     pub down: &'n str,
-    /// How many experts there are.
+    /// The number of experts.
     pub experts: u64,
-    /// How many are chosen for each row.
+    /// The number of experts chosen for each row.
     pub chosen: u32,
     /// The inside of an expert.
     pub inner: u64,
-    /// How weights follow from the router's logits.
+    /// The function from the router's logits to weights.
     pub route: RouteKind,
     /// The function of the gate.
     pub kind: ActivationKind,

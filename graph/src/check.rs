@@ -95,7 +95,7 @@ fn counts(body: &Body, results: &[Type]) -> Result<(), Problem> {
     Err(Problem::Results { found: format!("{} values", results.len()), expected: format!("{expected}") })
 }
 
-/// What is known of the ops so far.
+/// The state of the check: the ops so far.
 struct Ops<'g> {
     parts: &'g Parts,
     types: Vec<Type>,

@@ -150,7 +150,7 @@ impl fmt::Display for Dim {
 pub struct InnerShape(pub [Dim; 2]);
 
 impl InnerShape {
-    /// One number a row: what a selection takes.
+    /// A single number per row: the operand of a selection.
     pub const SCORE: InnerShape = InnerShape([Dim::ONE, Dim::ONE]);
 
     /// The number of elements of a row.
@@ -182,7 +182,7 @@ impl fmt::Debug for InnerShape {
     }
 }
 
-/// How two extents must be related in a model.
+/// A required relation between two extents in a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// Both extents are the same number.
@@ -198,7 +198,7 @@ pub enum Relation {
 pub struct Need {
     /// The extent on the left.
     pub left: Dim,
-    /// How they are related.
+    /// The required relation.
     pub relation: Relation,
     /// The extent on the right.
     pub right: Dim,

@@ -1,4 +1,4 @@
-//! What can be wrong with a graph.
+//! Errors of a graph.
 
 use std::fmt;
 
@@ -21,11 +21,11 @@ pub enum Problem {
     /// A weight or table that the graph does not declare.
     #[error("{role} is {index}, which is not declared; the graph declares {count}")]
     Undeclared {
-        /// What the op uses it as.
+        /// The role in which the op uses it.
         role: &'static str,
         /// The index.
         index: String,
-        /// How many there are.
+        /// The number of declarations.
         count: usize,
     },
     /// An operand that does not fit another operand or a weight.
@@ -39,7 +39,7 @@ pub enum Problem {
         other: String,
         /// Its shape.
         expected: String,
-        /// What must hold.
+        /// The rule.
         rule: &'static str,
     },
     /// An operand that the op cannot take.
@@ -49,7 +49,7 @@ pub enum Problem {
         operand: &'static str,
         /// Its type.
         found: String,
-        /// What must hold.
+        /// The rule.
         rule: &'static str,
     },
     /// An attribute or a field of a declaration out of range.
@@ -59,15 +59,15 @@ pub enum Problem {
         attribute: &'static str,
         /// Its value.
         value: String,
-        /// What it must be.
+        /// The rule.
         rule: &'static str,
     },
     /// Results of other types than the op gives.
     #[error("the results are stated as {found}, but the op gives {expected}")]
     Results {
-        /// What the graph states.
+        /// The results that the graph states.
         found: String,
-        /// What the op gives.
+        /// The results that the op gives.
         expected: String,
     },
     /// Rows whose shapes do not go together.
@@ -107,7 +107,7 @@ pub enum Problem {
 pub struct GraphError {
     /// The op or declaration, as the text form has it.
     pub at: String,
-    /// What is wrong.
+    /// The problem.
     #[source]
     pub problem: Problem,
 }

@@ -71,7 +71,7 @@ pub struct Weight {
     /// The part of the first axis, from the first index to the one after the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<[u64; 2]>,
-    /// How many tensors there are, one for each expert; they form a new first axis.
+    /// The number of tensors, one for each expert; they form a new first axis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<u64>,
     /// A number that is added to each element.
@@ -79,7 +79,7 @@ pub struct Weight {
     pub offset: f32,
 }
 
-/// What stands for the expert's number in a tensor's name.
+/// The placeholder for the expert's number in a tensor's name.
 pub(crate) const EXPERT: &str = "{expert}";
 
 impl Weight {
@@ -124,7 +124,7 @@ pub struct RopeTable {
 }
 
 impl RopeTable {
-    /// How many dimensions rotate.
+    /// The number of dimensions that rotate.
     pub const fn rotated(&self) -> usize {
         self.frequencies.len().saturating_mul(2)
     }
@@ -140,11 +140,11 @@ pub struct Node {
     pub results: Vec<Type>,
 }
 
-/// What a node runs.
+/// The ops of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// One op.
+    /// A single op.
     Single(Op),
     /// Ops that one kernel runs.
     Fused(Fused),
@@ -186,7 +186,7 @@ pub struct Fused {
     pub outputs: Vec<ValueId>,
 }
 
-/// What a graph consists of, before the check.
+/// The contents of a graph, before the check.
 ///
 /// ```
 /// use tilewright_graph::graph::{Graph, Parts};
@@ -203,12 +203,12 @@ pub struct Parts {
     pub weights: Vec<Weight>,
     /// The tables of rotary frequencies.
     pub ropes: Vec<RopeTable>,
-    /// What ops on rows load and store.
+    /// The memory that ops on rows load and store.
     #[serde(default, skip_serializing_if = "Memory::is_empty")]
     pub memory: Memory,
     /// The ops in the order in which they run.
     pub nodes: Vec<Node>,
-    /// What the graph computes.
+    /// The values that the graph computes.
     pub outputs: Vec<ValueId>,
 }
 
@@ -279,7 +279,7 @@ impl Graph {
         if errors.is_empty() { Ok(Graph(parts)) } else { Err(GraphErrors { graph: parts.name, errors }) }
     }
 
-    /// What the graph consists of.
+    /// The contents of the graph.
     pub fn parts(&self) -> &Parts {
         &self.0
     }

@@ -14,13 +14,13 @@ use crate::rows::{Elementwise, ProductOp, Row, RowOp, RowProblem, RowShapes, Sou
 /// Largest product of extents: its bytes in f64 stay below 2^51.
 pub(crate) const MOST_ELEMENTS: u64 = 1 << 48;
 
-/// What an op's types depend on.
+/// The inputs of type inference for an op.
 #[derive(Clone, Copy)]
 pub(crate) struct InferContext<'g> {
     pub parts: &'g Parts,
     /// Types of the values that earlier ops define.
     pub types: &'g [Type],
-    /// What the ops ask of the model.
+    /// The requirements of the ops on the model.
     pub needs: &'g RefCell<Vec<Need>>,
 }
 

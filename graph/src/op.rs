@@ -10,7 +10,7 @@ use crate::axis::{Axis, Dim};
 use crate::graph::{CacheId, RopeId, ValueId, WeightId};
 use crate::rows::{Elementwise, FieldId, Num, ProductOp, Rearrange, Reduction, RowOp, Source};
 
-/// One op.
+/// An op of a graph.
 ///
 /// ```
 /// use tilewright_graph::graph::ValueId;
@@ -22,9 +22,9 @@ use crate::rows::{Elementwise, FieldId, Num, ProductOp, Rearrange, Reduction, Ro
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Op {
-    /// What each step gives the graph.
+    /// An input that each step gives to the graph.
     Input {
-        /// Which of the inputs.
+        /// The input.
         input: InputKind,
     },
     /// Rows of a table, times a factor: `[rows]` to `[rows, hidden]`.
@@ -38,7 +38,7 @@ pub enum Op {
     },
     /// Normalisation over trailing axes.
     Norm {
-        /// What is normalised.
+        /// The operand.
         x: ValueId,
         /// A factor for each element of the normalised axes.
         weight: Option<WeightId>,
@@ -71,7 +71,7 @@ pub enum Op {
         at: ValueId,
         /// Frequencies; the first `2 * frequencies` dimensions rotate.
         table: RopeId,
-        /// Which dimensions form a pair.
+        /// The pairs of dimensions.
         pairs: RopePairs,
     },
     /// Appends the rows of a step to a cache and gives all positions so far: keys, then values.
@@ -108,7 +108,7 @@ pub enum Op {
     Activation {
         /// The operand; the product's other factor where there is a gate.
         x: ValueId,
-        /// What goes through the function where it is given.
+        /// The operand of the function, if the activation is gated.
         gate: Option<ValueId>,
         /// The function.
         kind: ActivationKind,
@@ -142,7 +142,7 @@ pub enum Op {
         logits: ValueId,
         /// Experts for each row.
         k: u32,
-        /// How weights follow from logits.
+        /// The function from logits to weights.
         kind: RouteKind,
     },
     /// [`Op::Linear`] with the weights of the chosen experts: `[rows, ..]` or `[rows, chosen, ..]`
@@ -183,7 +183,7 @@ pub enum Op {
         /// The rows that are read.
         from: Source,
     },
-    /// One number for every element, in the shape of a field.
+    /// A number for every element, in the shape of a field.
     Fill {
         /// The field.
         field: FieldId,
@@ -201,7 +201,7 @@ pub enum Op {
     },
     /// A reduction of each row along an inner axis.
     Reduce {
-        /// What is reduced.
+        /// The operand.
         x: ValueId,
         /// Along which axis, to what.
         reduction: Reduction,
@@ -214,14 +214,14 @@ pub enum Op {
         y: ValueId,
         /// The third operand, of products that have one.
         z: Option<ValueId>,
-        /// Which product.
+        /// The kind of product.
         product: ProductOp,
     },
     /// The elements of a row in other places.
     Rearrange {
         /// The operand.
         x: ValueId,
-        /// Where they go.
+        /// The new arrangement.
         to: Rearrange,
     },
     /// An op over all candidate blocks, for each element.
@@ -246,7 +246,7 @@ pub enum Op {
     },
 }
 
-/// What each step gives a graph.
+/// The inputs that each step gives to a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputKind {
@@ -269,7 +269,7 @@ pub enum NormKind {
     Layer,
 }
 
-/// Which dimensions a rotation pairs.
+/// The pairs of dimensions of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RopePairs {
@@ -313,7 +313,7 @@ pub enum BinaryKind {
     Mul,
 }
 
-/// How a router's weights follow from its logits. The least id wins a tie.
+/// The function from a router's logits to its weights. The least id wins a tie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RouteKind {
@@ -454,7 +454,7 @@ impl Op {
         }
     }
 
-    /// How many values the op defines.
+    /// The number of values that the op defines.
     pub const fn results(&self) -> usize {
         match self {
             Op::CacheAppend { .. } | Op::Route { .. } => 2,

@@ -29,7 +29,7 @@ const HEIGHT: usize = 40;
 const GAP: usize = 20;
 /// Height of a row with the edges below it.
 const ROW: usize = HEIGHT + 2 * GAP;
-/// Where the first row begins: after the title and the legend.
+/// The top of the first row, after the title and the legend.
 const TOP: usize = 100;
 /// Width of an entry of the legend.
 const LEGEND_WIDTH: usize = 190;
@@ -83,7 +83,7 @@ fn clipped(text: &str) -> String {
     }
 }
 
-/// Where boxes are.
+/// The positions of boxes.
 struct Boxes<'g> {
     /// Ops with the left and top of their boxes.
     at: Vec<(Step<'g>, usize, usize)>,

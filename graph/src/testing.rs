@@ -12,7 +12,7 @@ use crate::graph::{Graph, RopeTable, Weight};
 use crate::interpret::CheckpointTensor;
 use crate::op::{ActivationKind, BinaryKind, NormKind, Op, RopePairs, RouteKind};
 
-/// What one drawn op is made from.
+/// The random numbers from which one op is drawn.
 #[derive(Clone, Debug)]
 struct OpDraw {
     kind: u8,

@@ -39,7 +39,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// How many elements an index of the first axis has.
+    /// The number of elements for an index of the first axis.
     fn width(&self) -> usize {
         self.shape[1.min(self.shape.len())..].iter().product()
     }
@@ -86,9 +86,9 @@ pub enum RunError {
     Source {
         /// The source.
         name: &'static str,
-        /// How many were given.
+        /// The number given.
         found: usize,
-        /// How many there must be.
+        /// The required number.
         expected: usize,
     },
     /// A step without tokens.
@@ -110,7 +110,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// How many tokens the sequence has so far.
+    /// The number of tokens that the sequence has so far.
     pub const fn len(&self) -> usize {
         self.len
     }
@@ -226,18 +226,18 @@ impl<'g> Interpreter<'g> {
     }
 }
 
-/// One step.
+/// A step in progress.
 struct StepRun<'r> {
     interpreter: &'r Interpreter<'r>,
     tokens: &'r [u32],
     sequence: &'r mut Sequence,
-    /// What ops on rows read.
+    /// The inputs of ops on rows.
     blocks: Option<BlockInputs<'r>>,
     /// The values so far, but for those that no later op reads.
     values: Vec<Option<Tensor>>,
 }
 
-/// What an operand is whose op did not run; a checked graph has none.
+/// The operand of an op that did not run; a checked graph has none.
 static NOTHING: Tensor = Tensor { shape: Vec::new(), data: Vec::new() };
 
 impl StepRun<'_> {

@@ -8,14 +8,14 @@ use crate::graph::Step;
 use crate::op::Op;
 use crate::rows::{Elementwise, InnerAxis, Norm, ProductOp, Rearrange, Reduce, Reduction, Row, RowOp, Source};
 
-/// What a graph of rows reads: one request and key head.
+/// The inputs of a graph of rows: one request and key head.
 ///
 /// A value with a row for each block has those of `blocks` blocks, in order.
 #[derive(Clone, Copy)]
 pub struct BlockInputs<'a> {
     /// The model.
     pub model: ModelShape,
-    /// How many blocks there are.
+    /// The number of blocks.
     pub blocks: usize,
     /// The elements of a source, of all blocks where it has rows for blocks.
     pub load: &'a dyn Fn(Source) -> Vec<f64>,

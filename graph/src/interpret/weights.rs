@@ -1,4 +1,4 @@
-//! Where the interpreter's weights come from.
+//! The source of the interpreter's weights.
 
 use thiserror::Error;
 

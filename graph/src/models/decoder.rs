@@ -10,7 +10,7 @@ use super::rope::{self, Positions};
 use crate::build::Sizes;
 use crate::graph::RopeTable;
 
-/// What every decoder has.
+/// The properties that every decoder has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoder {
     /// Extents of the axes.
@@ -159,7 +159,7 @@ pub(super) fn optional(keys: &mut Keys, key: &str, absent: Option<f64>) -> Optio
     value.map(|value| value as f32)
 }
 
-/// How a family states a sliding window.
+/// The way in which a family's configuration states a sliding window.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Window {
     /// The family has none.

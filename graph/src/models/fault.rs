@@ -1,11 +1,11 @@
-//! What can be wrong with a configuration.
+//! Errors of a configuration.
 
 use serde_json::Value;
 
 use super::keys::RealBound;
 use crate::error::GraphErrors;
 
-/// How a value is quoted in an error: its JSON text, shortened.
+/// Quotes a value for an error: its JSON text, shortened.
 ///
 /// ```
 /// assert_eq!(tilewright_graph::models::quote(&serde_json::json!([1, "a"])), r#"[1,"a"]"#);
@@ -31,20 +31,20 @@ pub enum ModelError {
     Graph(#[from] GraphErrors),
 }
 
-/// One thing in a `config.json` or `generation_config.json` that is wrong or not supported.
+/// A defect or unsupported key of a `config.json` or `generation_config.json`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyFault {
     /// The file holds something else than an object.
     #[error("configuration is {value}; it must be a JSON object")]
     NotAnObject {
-        /// What it holds.
+        /// The value that it holds.
         value: String,
     },
     /// The family is unknown.
     #[error("model_type is {value}; the families known are {families}")]
     Family {
-        /// What the file says.
+        /// The value in the file.
         value: String,
         /// The families.
         families: String,
@@ -52,7 +52,7 @@ pub enum KeyFault {
     /// The architecture is another one than the family's causal language model.
     #[error("architectures is {value}; a {family} model must be [\"{expected}\"]")]
     Architecture {
-        /// What the file says.
+        /// The value in the file.
         value: String,
         /// The family.
         family: &'static str,
@@ -74,7 +74,7 @@ pub enum KeyFault {
         key: String,
         /// Its value.
         value: String,
-        /// What it does.
+        /// The effect of the key.
         meaning: String,
         /// The values that are supported.
         accepted: &'static str,
@@ -92,7 +92,7 @@ pub enum KeyFault {
         key: String,
         /// Its value.
         value: String,
-        /// What it must be.
+        /// The expected value.
         expected: &'static str,
     },
     /// A whole number out of range.
@@ -120,7 +120,7 @@ pub enum KeyFault {
     /// Two keys with one meaning that have different values.
     #[error("key {first_key} is {first} and {second_key} is {second}; they must agree")]
     Disagree {
-        /// One key.
+        /// The first key.
         first_key: String,
         /// Its value.
         first: String,
@@ -185,7 +185,7 @@ pub enum KeyFault {
     /// Sizes of which no model can be made.
     #[error("sizes are not those of a model that can run: {reason}")]
     Sizes {
-        /// What is wrong with them.
+        /// The defect.
         reason: String,
     },
     /// Weights beyond what an address can count.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::fault::{KeyFault, quote};
 
-/// What a key means where its value gives no number.
+/// The value of a key that is absent or null.
 #[derive(Clone, Copy, Debug)]
 pub struct Otherwise<T> {
     /// The value where the key is absent; `None`: the key must be there.
@@ -67,7 +67,7 @@ impl fmt::Display for RealBound {
 pub struct Keys {
     prefix: String,
     map: Map<String, Value>,
-    /// What was found wrong so far.
+    /// The faults found so far.
     pub faults: Vec<KeyFault>,
 }
 
@@ -266,7 +266,7 @@ enum Taken<T> {
 pub struct KnownKey {
     /// The key.
     pub key: &'static str,
-    /// What it does, as a verb phrase.
+    /// The effect of the key, as a verb phrase.
     pub meaning: &'static str,
     /// The values that change nothing.
     pub inert: Inert,

@@ -78,7 +78,7 @@ impl Family {
     }
 }
 
-/// What a reader of configurations can use. What it cannot is a fault that names the key.
+/// The configurations that a reader can use. Any other is a fault that names the key.
 #[derive(Clone, Copy, Debug)]
 pub struct Accept {
     /// Whether a family is one of those, by its `model_type`.

@@ -14,7 +14,7 @@ use super::fault::{KeyFault, quote};
 use super::keys::{Keys, Otherwise, RealBound};
 use crate::graph::RopeTable;
 
-/// How far from the positions of its training a model's rotation is stretched.
+/// The scaling of a model's rotation beyond the positions of its training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Scaling {
     Default,
@@ -41,13 +41,13 @@ const THETA: RealBound = RealBound::Above(1.0, 1e30);
 /// Lengths of sequences.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Positions {
-    /// What the configuration says.
+    /// The positions in the configuration.
     pub trained: usize,
-    /// What sequences may have.
+    /// The most positions that sequences may have.
     pub max: usize,
 }
 
-/// Where `config.json` is silent.
+/// The default of `rope_theta` if `config.json` does not set it.
 const DEFAULT_THETA: f64 = 10_000.0;
 
 /// Takes the rotation's keys, in either spelling, and evaluates the rule for heads of `head_dim`

@@ -23,7 +23,7 @@ pub struct Cleaned {
     pub graph: Graph,
     /// The places of the ops that are not in it.
     pub removed: Vec<(usize, RemovalReason)>,
-    /// What stands for each value of the graph before; `None` for dead ones.
+    /// The replacement of each value of the previous graph; `None` for dead ones.
     pub values: Vec<Option<ValueId>>,
 }
 
@@ -119,7 +119,7 @@ fn first_of_equals(steps: &[Step<'_>]) -> Vec<usize> {
     first
 }
 
-/// Which ops outputs depend on, by the first of their equals.
+/// The ops that outputs depend on; equal ops are represented by the first.
 fn live(graph: &Graph, steps: &[Step<'_>], first: &[usize]) -> Vec<bool> {
     let home: Vec<usize> = first.iter().zip(steps).flat_map(|(op, step)| vec![*op; step.results.len()]).collect();
     let mut live = vec![false; steps.len()];

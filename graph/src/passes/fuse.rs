@@ -45,7 +45,7 @@ pub fn fuse(graph: &Graph) -> Result<Graph, GraphErrors> {
     grouping.emit(&graph)
 }
 
-/// Which part of a group an op is in.
+/// The part of a group that an op is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum GroupPart {
     Prologue,
@@ -125,7 +125,7 @@ impl<'g> Grouping<'g> {
         }
     }
 
-    /// What follows on results, op by op in the order of the graph.
+    /// Adds epilogues: ops that follow on a group's results, in the order of the graph.
     fn epilogues(&mut self) {
         for place in 0..self.steps.len() {
             if self.group[place].is_none() && can_follow(self.steps[place].op) {

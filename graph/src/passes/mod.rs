@@ -38,7 +38,7 @@ impl Rewritten {
         Rewritten { parts, values: 0, map: vec![None; values] }
     }
 
-    /// What stands for a value of the other graph; itself, if nothing does.
+    /// The replacement of a value of the other graph; the value itself if there is none.
     fn of(&self, id: ValueId) -> ValueId {
         self.map.get(id.index()).copied().flatten().unwrap_or(id)
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Num, Reduce, Scale};
 
-/// What a value is divided by.
+/// The divisor of a normalisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Norm {
@@ -46,7 +46,7 @@ impl Taps {
         elements == Some(self.weights.len()) && !self.weights.is_empty()
     }
 
-    /// One set of weights for every element; `None` if it is empty.
+    /// Creates weights that all elements share; `None` if there are none.
     pub fn shared(weights: &[f64]) -> Option<Taps> {
         Taps::new(weights, [u32::try_from(weights.len()).ok()?, 1, 1])
     }
@@ -84,7 +84,7 @@ impl fmt::Display for Taps {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowOp {
-    /// One value of the whole row. Of no blocks it is 0.
+    /// A reduction to one value of the whole row. For no blocks it is 0.
     Reduce(Reduce),
     /// `e^(c·x) / Σ e^(c·x)` of each element over the blocks.
     Softmax(Scale),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{InnerAxis, Num};
 
-/// What a comparison gives where it does not hold. Finite, so that a sum of it is no NaN.
+/// The result of a comparison that does not hold. Finite, so that a sum of it is not NaN.
 pub const REFUSED: f64 = -1e30;
 
 /// An operator of one operand. Constants are in the order of the formula.
@@ -31,7 +31,7 @@ pub enum Unary {
     Exp,
 }
 
-/// How two elements compare.
+/// The relation that a comparison of two elements tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "a variant is its comparison")]

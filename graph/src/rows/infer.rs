@@ -19,7 +19,7 @@ pub enum RowProblem {
         found: InnerShape,
         /// The shape that it should go with.
         other: InnerShape,
-        /// What must hold.
+        /// The rule.
         rule: &'static str,
     },
     /// An extent that no model has.
@@ -41,7 +41,7 @@ pub enum RowProblem {
     /// Neighbours that do not fill the axis.
     #[error("{every} neighbours do not divide the axis of {size}; give a divisor of at least 1")]
     Interleave {
-        /// How many neighbours.
+        /// The number of neighbours.
         every: u32,
         /// The axis.
         size: Dim,
@@ -65,7 +65,7 @@ impl RowShapes<'_> {
         RowProblem::Operands { operand, found, other, rule }
     }
 
-    /// One extent for two: equal ones, or a number and one that the model must then have.
+    /// Unifies two extents: equal ones, or a number and an extent that the model must then have.
     fn unify(&self, a: Dim, b: Dim) -> Option<Dim> {
         if a == b {
             return Some(a);

@@ -55,7 +55,7 @@ impl InnerAxis {
     }
 }
 
-/// What a reduction computes. A maximum or minimum passes over NaN.
+/// The function of a reduction. A maximum or minimum passes over NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reduce {
@@ -100,7 +100,7 @@ index!(
     ParameterId
 );
 
-/// What a graph of rows is given, and where it stores.
+/// The memory that a graph of rows loads from and stores to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -116,7 +116,7 @@ pub enum Source {
     Field(FieldId),
     /// A parameter of the key head.
     Parameter(ParameterId),
-    /// What a step stores for the next one. Each load sees the step before.
+    /// A state that a step stores for the next one. Each load reads the value of the previous step.
     State(StateId),
 }
 
@@ -178,7 +178,7 @@ impl Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reduction {
-    /// What it computes.
+    /// The function.
     pub reduce: Reduce,
     /// Along which axis.
     pub axis: InnerAxis,
@@ -232,7 +232,7 @@ pub enum Rearrange {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What there is a row for each of.
+    /// The meaning of the rows.
     pub format: Format,
     /// The inner extents.
     pub shape: InnerShape,
@@ -266,7 +266,7 @@ impl Row {
         is_inner.then_some(Row { format, shape })
     }
 
-    /// The same rows as ids.
+    /// Converts the type of the rows to ids.
     pub(crate) fn to_ids(self) -> Type {
         Type { dtype: DType::U32, ..self.to_type() }
     }

@@ -68,12 +68,12 @@ impl fmt::Display for Num {
 pub enum Scale {
     /// The number.
     Number(Num),
-    /// One over the root of the extent.
+    /// The reciprocal root of the extent.
     InverseRoot(Dim),
 }
 
 impl Scale {
-    /// One over the root of an extent, as attention scales by its head's elements.
+    /// The reciprocal root of an extent, as attention scales by its head's elements.
     pub const fn inverse_root(dim: Dim) -> Scale {
         Scale::InverseRoot(dim)
     }
