@@ -1,4 +1,4 @@
-//! What a flow keeps: fields of a block, states of a request, parameters of the model.
+//! The declarations of a flow: fields of a block, states of a request, parameters of the model.
 
 use std::panic::Location;
 
@@ -26,7 +26,7 @@ pub struct StateDecl {
     pub name: String,
     /// The shape of a block's row.
     pub shape: InnerShape,
-    /// What a block holds before its first save.
+    /// The value of a block before its first save.
     pub reset: f64,
     /// The type it is stored in.
     pub dtype: DType,

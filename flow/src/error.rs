@@ -1,4 +1,4 @@
-//! What can be wrong with a flow: found while tracing, while binding to a model, while running.
+//! Errors of a flow: found while tracing, while binding to a model, or while running.
 
 use std::fmt;
 use std::panic::Location;
@@ -7,7 +7,7 @@ use thiserror::Error;
 use tilewright_graph::dim::{ExtentError, InnerShape, ModelShape, Need, Relation};
 use tilewright_graph::{GraphErrors, Problem, interpret};
 
-/// What an op of a flow breaks.
+/// A rule that an op of a flow breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FlowProblem {
     /// Operands that do not go together, or a shape that no model has.
@@ -48,7 +48,7 @@ pub enum FlowProblem {
         noun: &'static str,
         /// Its number.
         index: usize,
-        /// How many there are.
+        /// The number of declarations.
         declared: usize,
     },
     /// A field without a value.
@@ -69,7 +69,7 @@ pub enum FlowProblem {
 #[derive(Clone, Debug, Error)]
 #[error("{problem} (at {at})")]
 pub struct TraceError {
-    /// What is wrong.
+    /// The problem.
     pub problem: FlowProblem,
     /// The line of the flow's author.
     pub at: &'static Location<'static>,
@@ -80,7 +80,7 @@ pub struct TraceError {
 pub struct FlowErrors {
     /// The flow.
     pub flow: String,
-    /// What is wrong, in the order of the flow's lines; at least one.
+    /// The errors, in the order of the flow's lines; at least one.
     pub errors: Vec<TraceError>,
 }
 
@@ -144,13 +144,13 @@ pub enum BindError {
     /// A model that attends to nothing.
     #[error("a model with 0 key heads has no attention; give at least 1")]
     NoHeads,
-    /// What an op asks of the model.
+    /// A requirement of an op on the model.
     #[error(
         "{op} at {at} asks for {requirement}, but the model has {left} and {right}; choose other sizes of blocks or another flow",
         op = .requirement.op, at = .requirement.at
     )]
     Requirement {
-        /// What is asked.
+        /// The requirement.
         requirement: Requirement,
         /// The left extent in the model.
         left: usize,
@@ -170,9 +170,9 @@ pub enum BindError {
     ParameterLength {
         /// The parameter.
         name: String,
-        /// How many were given.
+        /// The number given.
         found: usize,
-        /// How many there must be.
+        /// The required number.
         wanted: usize,
         /// Key heads.
         heads: usize,
@@ -227,7 +227,7 @@ pub enum RunError {
     /// A slice of another length.
     #[error("{what}: {found} numbers were given; give {wanted}")]
     Length {
-        /// What was given.
+        /// The argument.
         what: &'static str,
         /// Its length.
         found: usize,
@@ -237,9 +237,9 @@ pub enum RunError {
     /// A pool that was made for another flow or model.
     #[error("pool: it was made for {found}, the flow is bound to {wanted}; make it from the bound flow")]
     Foreign {
-        /// What the pool is for.
+        /// The flow and model that the pool was made for.
         found: String,
-        /// What the flow is bound to.
+        /// The flow and model that the flow is bound to.
         wanted: String,
     },
     /// A graph that cannot be run.
@@ -248,11 +248,11 @@ pub enum RunError {
     /// A budget that covers no sensible selection.
     #[error("budget: {name} is {value}; give {bound}")]
     Budget {
-        /// Which number.
+        /// The name of the number.
         name: &'static str,
         /// Its value.
         value: String,
-        /// What it must be.
+        /// The permitted values.
         bound: &'static str,
     },
     /// More blocks than a table of 32-bit counts holds.

@@ -15,7 +15,7 @@ use crate::declare::{Declarations, Declare, DeclareState};
 use crate::error::{FlowErrors, FlowProblem, Requirement, TraceError};
 use crate::trace::{Block, Done, Recorder, Recording, Step};
 
-/// Which blocks of keys and values a query attends to.
+/// A selection of the blocks of keys and values that a query attends to.
 ///
 /// A block is summarised once, when it completes, by [`Flow::forward_cache`]. At every decode step
 /// [`Flow::forward_indexer`] gives each candidate block a number, and the largest are attended to.
@@ -85,9 +85,9 @@ pub struct Traced {
     pub cache: Graph,
     /// The pass of a step.
     pub indexer: Graph,
-    /// What the live ops ask of a model.
+    /// The requirements of the live ops on a model.
     pub requirements: Vec<Requirement>,
-    /// What tracing took out, and what looks like an oversight.
+    /// The ops that tracing removed, and probable oversights.
     pub report: FlowReport,
 }
 
@@ -134,7 +134,7 @@ impl fmt::Display for Removed {
     }
 }
 
-/// What a flow recorded, before anything is removed.
+/// The recording of a flow, before anything is removed.
 #[derive(Clone, Debug)]
 pub struct RecordedFlow {
     /// Fields, states and parameters.
@@ -262,7 +262,7 @@ impl Traced {
         lines
     }
 
-    /// What a value is called in text forms: the name of a source, the id of everything else.
+    /// The label of a value in text forms: the name of a source, the id of everything else.
     pub fn label(&self, graph: &Graph, id: ValueId) -> String {
         let declared = &self.declared;
         match *graph.op(id) {

@@ -1,4 +1,5 @@
-//! Which formats an op takes, as traits: what has no meaning does not compile, and says why.
+//! The formats that an op takes, as traits: an op on other formats does not compile, and the
+//! message explains why.
 //!
 //! | format | one row for each | where it comes from |
 //! |---|---|---|
@@ -27,7 +28,7 @@ pub struct Indexer;
 #[derive(Clone, Copy, Debug)]
 pub struct Cache;
 
-/// One of the two passes of a flow.
+/// A pass of a flow.
 pub trait PassKind: sealed::Sealed + Copy + 'static {}
 impl PassKind for Indexer {}
 impl PassKind for Cache {}

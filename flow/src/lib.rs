@@ -56,7 +56,7 @@ pub use flow::{Flow, FlowPass, FlowReport, RecordedFlow, Removed, Traced, record
 pub use real::Real;
 pub use tilewright_graph::dim::{Dim, InnerShape, ModelShape};
 
-/// What a flow is written with.
+/// The names that a flow definition needs.
 pub mod prelude {
     pub use crate::declare::{Declare, DeclareState, Field, FlowParameter, State};
     pub use crate::trace::{Block, Done, StateSlot, Step, Value};

@@ -7,7 +7,7 @@ use tilewright_flow::prelude::*;
 
 /// The longest values of late.
 pub struct NewestAndLoudest {
-    /// What a block of distance counts less.
+    /// The decrease of a block's score per block of distance.
     pub fading: f64,
 }
 

@@ -7,7 +7,7 @@ use super::Algorithm;
 use crate::bind::Parameters;
 use crate::error::{BindError, FlowErrors};
 
-/// What the heads of a layer made of a text.
+/// The activations of a layer's heads for a text.
 #[derive(Clone, Copy, Debug)]
 pub struct CalibrationSample<'a> {
     /// Rotated queries, `[tokens, key heads · group, head_dim]`.
@@ -45,7 +45,7 @@ pub enum CalibrateError {
         /// The key head.
         head: usize,
     },
-    /// What the flow asks for and the model lacks.
+    /// A requirement of the flow that the model does not meet.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// A flow that cannot be traced.
@@ -149,7 +149,7 @@ impl<'a> HeadActivations<'a> {
         found
     }
 
-    /// One-hot rows of the channels that weigh most; rows after the last channel are 0.
+    /// One-hot rows of the channels with the largest weights; rows after the last channel are 0.
     fn channels(&self, rows: usize, dim: usize) -> Vec<f64> {
         let size = |all: &[&[f64]], channel: usize| all.iter().map(|row| row[channel].abs()).sum::<f64>();
         let weights: Vec<f64> = (0..dim).map(|c| size(&self.queries, c) * size(&self.keys, c)).collect();

@@ -6,7 +6,7 @@
 
 use crate::prelude::*;
 
-/// What is kept of a block, and which channels.
+/// The fields of a block, and the selected channels.
 #[derive(Clone, Copy, Debug)]
 pub struct DoubleSparsityFields {
     channels: FlowParameter,

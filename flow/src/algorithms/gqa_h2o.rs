@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-/// What is kept of a block.
+/// The fields of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct GqaH2oFields {
     centroid: Field,

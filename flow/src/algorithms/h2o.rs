@@ -4,7 +4,7 @@
 
 use crate::prelude::*;
 
-/// What is kept of a block.
+/// The fields of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct H2oFields {
     centroid: Field,

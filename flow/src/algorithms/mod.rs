@@ -50,7 +50,7 @@ use crate::flow::{Traced, trace};
 pub struct Algorithm {
     /// Its name.
     pub name: &'static str,
-    /// What it keeps, in a line.
+    /// A one-line description of its fields.
     pub about: &'static str,
     trace: fn() -> Result<Traced, FlowErrors>,
 }

@@ -7,7 +7,7 @@
 
 use crate::prelude::*;
 
-/// What is kept of a block, and what it is projected on.
+/// The field of a block, and the vector that keys are projected on.
 #[derive(Clone, Copy, Debug)]
 pub struct QFilterFields {
     filter: FlowParameter,

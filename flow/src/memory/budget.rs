@@ -1,4 +1,4 @@
-//! How many blocks a row attends to.
+//! The number of blocks that a row attends to.
 
 use std::ops::Range;
 
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::RunError;
 
-/// How many blocks a row attends to: `min(L, max(top_k + first + last, ⌊ratio·L⌋))` of `L`.
+/// The number of blocks that a row attends to: `min(L, max(top_k + first + last, ⌊ratio·L⌋))` of
+/// `L`.
 ///
 /// A row of at most that many blocks attends to all of them; nothing is scored and no state is
 /// saved. In a longer row the *candidates* are the blocks `[first, L − last)`: they are scored, and
@@ -78,7 +79,7 @@ impl Budget {
         Ok(Budget { top_k, ratio, first, last })
     }
 
-    /// How many of `blocks` are attended to.
+    /// The number of `blocks` that are attended to.
     pub fn selected(&self, blocks: usize) -> usize {
         let fixed = (self.top_k + self.first + self.last) as usize;
         blocks.min(fixed.max((self.ratio * blocks as f64) as usize))
@@ -89,12 +90,12 @@ impl Budget {
         (blocks > self.selected(blocks)).then(|| self.first as usize..blocks - self.last as usize)
     }
 
-    /// How many candidates are chosen in a row that has some.
+    /// The number of candidates that are chosen in a row that has candidates.
     pub fn chosen(&self, blocks: usize) -> usize {
         self.selected(blocks) - (self.first + self.last) as usize
     }
 
-    /// How many candidates are chosen at least.
+    /// The least number of candidates that are chosen.
     pub const fn top_k(&self) -> usize {
         self.top_k as usize
     }

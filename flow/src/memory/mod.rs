@@ -1,5 +1,5 @@
-//! What a flow is executed on: pages of a pool, requests with page tables and states, budgets,
-//! selections.
+//! The memory of a flow's execution: pages of a pool, requests with page tables and states,
+//! budgets, selections.
 //!
 //! * A page holds `page_tokens` tokens of every key head; a block holds `block_tokens` tokens of
 //!   one key head, contiguous. Block `(page·key heads + head)·blocks a page + block in the page`.

@@ -106,7 +106,7 @@ impl<T: Real> FlowPool<T> {
         self.shape
     }
 
-    /// That it was made for this flow and model.
+    /// Checks that the pool was made for this flow and model.
     pub(crate) fn check(&self, bound: &BoundFlow<'_>) -> Result<(), RunError> {
         let name = |flow: &str, model: ModelShape| format!("flow `{flow}` with {model}");
         let flow = &bound.traced.name;

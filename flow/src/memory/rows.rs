@@ -21,9 +21,9 @@ pub struct Chunk {
 /// All key heads of a request have the same number of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowTable {
-    /// Where each row begins in a flat list of all blocks; one more than rows.
+    /// The start of each row in a flat list of all blocks; one more than rows.
     pub dense: Vec<u32>,
-    /// Where each row begins in a flat list of the selected blocks; one more than rows.
+    /// The start of each row in a flat list of the selected blocks; one more than rows.
     pub sparse: Vec<u32>,
     /// The chunks, by row and then by block.
     pub chunks: Vec<Chunk>,

@@ -16,7 +16,7 @@ pub struct BlockSelection {
 }
 
 impl BlockSelection {
-    /// What a budget selects of a row, given the scores of its candidates (empty where it has
+    /// Selects the blocks of a row by a budget, given the scores of its candidates (empty if it has
     /// none).
     pub(crate) fn of<T: Real>(budget: &Budget, table: &[u32], scores: &[T]) -> BlockSelection {
         let all = table.len();

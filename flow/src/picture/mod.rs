@@ -31,7 +31,7 @@ struct TaskView {
     /// The name of the task's op.
     name: &'static str,
     ops: Vec<ValueId>,
-    /// How often the candidates are read.
+    /// The number of passes over the candidates.
     sweeps: usize,
     traffic: Traffic,
 }
@@ -86,8 +86,8 @@ impl<'f> FlowView<'f> {
         vec![score, select]
     }
 
-    /// How often a pass reads its blocks, and the bytes that it moves: once for its effects, and for
-    /// each op across blocks as often as the op reads its operand.
+    /// The number of times that a pass reads its blocks, and the bytes that it moves: once for its
+    /// effects, and once for each read of an operand by an op across blocks.
     fn traffic(&self, pass: FlowPass) -> (usize, Traffic) {
         let graph = self.traced.graph(pass);
         let mut reads = vec![graph.effects()];

@@ -48,7 +48,7 @@ const fn class(format: Format) -> &'static str {
     }
 }
 
-/// Where the boxes of a pass are: left and top.
+/// The positions of a pass's boxes: left and top.
 struct Boxes {
     at: BTreeMap<ValueId, (usize, usize)>,
     /// Frames: left, top, width, height, title.
@@ -57,7 +57,7 @@ struct Boxes {
     bottom: usize,
 }
 
-/// How many ops of `ops` come one after the other before `id`.
+/// The depth of each op: the longest chain of `ops` before it.
 fn depths(graph: &Graph, ops: &[ValueId]) -> BTreeMap<ValueId, usize> {
     let mut depths: BTreeMap<ValueId, usize> = BTreeMap::new();
     for id in ops {
@@ -142,7 +142,7 @@ impl FlowSvg<'_> {
         Ok(())
     }
 
-    /// What colours and edges mean, in a row that begins at `top`.
+    /// Draws the meaning of colours and edges, in a row that begins at `top`.
     fn legend(f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         let formats = [
             (Format::Batched, "batched: a row per request"),

@@ -46,12 +46,12 @@ pub fn scores_name(layer: usize) -> String {
 /// Why a flow does not fit a model.
 #[derive(Debug, Error)]
 pub enum SettingsError {
-    /// What the flow asks for and the model lacks.
+    /// A requirement of the flow that the model does not meet.
     #[error("flow `{flow}`: {source}")]
     Bind {
         /// The flow.
         flow: String,
-        /// What is missing.
+        /// The requirement.
         source: BindError,
     },
     /// Parameters for another number of layers.
@@ -109,7 +109,7 @@ impl FlowSettings {
         self.block_tokens
     }
 
-    /// How many blocks a row attends to.
+    /// The number of blocks that a row attends to.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
@@ -154,7 +154,7 @@ impl FlowSettings {
     }
 }
 
-/// What the rows of a program are.
+/// The kind of a program's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// Tokens of prompts, or of rows that are within the budget: they attend to everything, and
@@ -192,8 +192,8 @@ pub struct Lowered<'f> {
     slot: Option<BufferId>,
 }
 
-/// What a layer chooses with. Each layer has its own: on a device nothing but their data orders two
-/// layers.
+/// The buffers of a layer's selection. Each layer has its own: on a device only their data orders
+/// two layers.
 struct Choosing {
     scores: BufferId,
     splits: usize,

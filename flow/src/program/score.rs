@@ -35,7 +35,7 @@ pub struct Score {
     pub flow: String,
     /// Tokens of a block.
     pub block_tokens: usize,
-    /// How many blocks a row attends to.
+    /// The number of blocks that a row attends to.
     pub budget: Budget,
     /// Rotated queries, `[rows, heads, head_dim]`.
     pub q: BufferId,
@@ -43,13 +43,13 @@ pub struct Score {
     pub k_pool: BufferId,
     /// Value pool, the same extents.
     pub v_pool: BufferId,
-    /// Where rows' tokens are.
+    /// The step inputs that locate rows' tokens.
     pub at: RowCells,
     /// The kv head.
     pub kv_head: usize,
     /// Rows that this task scores.
     pub rows: Span,
-    /// Which split; the number of splits is `scores`' third extent.
+    /// The index of the split; the number of splits is `scores`' third extent.
     pub split: usize,
     /// The fields, in the order of their declarations.
     pub fields: Vec<BufferId>,
@@ -160,7 +160,8 @@ impl Score {
         Ok(Some((usize::try_from(index).map_err(|_| none())?, request as f32)))
     }
 
-    /// What the step before saved of the candidates, or the reset value: by state, one kv head.
+    /// The states of the candidates that the previous step saved, or the reset value: by state, one
+    /// kv head.
     fn load(
         &self,
         on: &Context,

@@ -18,11 +18,11 @@ use crate::memory::{BlockSelection, Budget};
 pub struct Select {
     /// Tokens of a block.
     pub block_tokens: usize,
-    /// How many blocks a row attends to.
+    /// The number of blocks that a row attends to.
     pub budget: Budget,
     /// Key pool, `[kv_heads, pages, page_tokens, head_dim]`: what pages are.
     pub k_pool: BufferId,
-    /// Where rows' tokens are.
+    /// The step inputs that locate rows' tokens.
     pub at: RowCells,
     /// The kv head.
     pub kv_head: usize,

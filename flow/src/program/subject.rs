@@ -1,4 +1,4 @@
-//! What the ops of a flow have in common: the flow by name, the buffers of what it keeps, and their
+//! The parts that a flow's ops share: the flow by name, the buffers of its memory, and their
 //! checks.
 
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Pools {
         Region::new(field, &spans)
     }
 
-    /// Where a block of a kv head lies among those of all kv heads.
+    /// The index of a block of a kv head among those of all kv heads.
     pub fn block(&self, kv_head: usize, block: usize) -> usize {
         kv_head * self.pages * self.per_page() + block
     }
@@ -130,7 +130,7 @@ impl LayerFlow {
         Ok(regions)
     }
 
-    /// Which fields a pass reads.
+    /// Whether a pass reads a field.
     pub fn reads_field(&self, graph: &Graph, field: usize) -> bool {
         graph.loads(Source::Field(FieldId(field as u32)))
     }
@@ -141,7 +141,7 @@ impl LayerFlow {
         read.map(|(_, pool)| self.pools.region(pool, kv_head)).collect()
     }
 
-    /// That as many buffers are named as the flow declares.
+    /// Checks that the number of buffers is that of the flow's declarations.
     pub fn count(&self, operand: &'static str, found: usize, expected: usize) -> CheckResult<()> {
         let problem = || format!("{found} buffers; flow `{}` declares {expected}", self.traced.name);
         if found == expected { Ok(()) } else { Err(refused(operand, problem())) }

@@ -30,7 +30,7 @@ pub struct Summarise {
     pub k_pool: BufferId,
     /// Value pool, the same extents.
     pub v_pool: BufferId,
-    /// Where rows' tokens are.
+    /// The step inputs that locate rows' tokens.
     pub at: RowCells,
     /// The kv head.
     pub kv_head: usize,

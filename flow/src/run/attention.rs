@@ -3,7 +3,7 @@
 use crate::memory::{BlockSelection, FlowPool, FlowRequest};
 use crate::real::Real;
 
-/// What a query head gets.
+/// The attention result of a query head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttendedHead {
     /// The output, `[head_dim]`.

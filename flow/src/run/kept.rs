@@ -1,4 +1,4 @@
-//! What a selection keeps of dense attention, on activations of a layer.
+//! Measures the share of dense attention that a selection keeps, on activations of a layer.
 
 use super::{FlowExecutor, attend};
 use crate::error::RunError;
@@ -16,7 +16,7 @@ pub struct LayerActivations<'a> {
     pub queries: &'a [f64],
 }
 
-/// What is kept, over all steps and query heads.
+/// The kept share of attention, over all steps and query heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KeptAttention {
     /// Share of the dense attention's weights that the selected tokens hold, in the mean.

@@ -37,7 +37,7 @@ pub struct ScoredRow<'a, T> {
     pub head: usize,
     /// The row's blocks in the pool, all of them.
     pub blocks: &'a [u32],
-    /// Which of them are candidates.
+    /// The range of the candidates among them.
     pub candidates: Range<usize>,
     /// The query heads of the key head, `[group, head_dim]`.
     pub query: &'a [T],
@@ -45,12 +45,12 @@ pub struct ScoredRow<'a, T> {
     pub states: &'a mut [Vec<Vec<T>>],
 }
 
-/// What a step found for a row.
+/// The result of a step for a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowOutcome<T> {
     /// Scores of the candidates; empty where all blocks are attended to.
     pub scores: Vec<T>,
-    /// What is attended to.
+    /// The selected blocks.
     pub selected: BlockSelection,
 }
 

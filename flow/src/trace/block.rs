@@ -1,4 +1,4 @@
-//! What the cache pass is given: a block that has just become complete.
+//! The input of the cache pass: a block that has just become complete.
 
 use std::marker::PhantomData;
 use std::panic::Location;

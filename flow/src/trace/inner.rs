@@ -115,8 +115,8 @@ impl<'t, F: KnownFormat, P> Value<'t, F, P> {
         self.record(Op::Rearrange { x: self.id, to: Rearrange::Reshape(InnerShape(shape)) }, Location::caller())
     }
 
-    /// What lies in the pool, as a value for each candidate block. Only ops over the blocks of a
-    /// row need it.
+    /// Loads the rows from the pool, as a value for each candidate block. Only ops over the blocks
+    /// of a row need it.
     #[track_caller]
     pub fn load(self) -> Value<'t, F::Out, P>
     where

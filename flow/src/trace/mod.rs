@@ -96,14 +96,14 @@ impl<'t, F, P> Value<'t, F, P> {
     }
 }
 
-/// What a trace has recorded: ops in the order of the flow's lines.
+/// The recording of a trace: ops in the order of the flow's lines.
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// The ops.
     pub graph: Graph,
     /// The flow's line of each op.
     pub lines: Vec<&'static Location<'static>>,
-    /// What tracing could not decide, with the value of the op that asks.
+    /// Requirements that tracing could not decide, with the value of the op.
     pub requirements: Vec<(ValueId, Requirement)>,
 }
 
@@ -141,7 +141,7 @@ impl Recorder {
         }
     }
 
-    /// What was recorded, or what is wrong with it.
+    /// The recording, or its errors.
     pub fn finish(self) -> Result<Recording, Vec<TraceError>> {
         let errors = self.errors.into_inner();
         if !errors.is_empty() {
@@ -233,12 +233,12 @@ impl Recorder {
         self.asked.borrow().iter().filter(|op| is_wanted(op)).count()
     }
 
-    /// How often a field is stored.
+    /// The number of stores of a field.
     pub fn stores(&self, field: FieldId) -> usize {
         self.count(|op| matches!(op, Op::Store { to: Source::Field(id), .. } if *id == field))
     }
 
-    /// How often a state is loaded and saved.
+    /// The numbers of loads and saves of a state.
     pub fn uses(&self, state: StateId) -> (usize, usize) {
         let loads = self.count(|op| *op == Op::Load { from: Source::State(state) });
         (loads, self.count(|op| matches!(op, Op::Store { to: Source::State(id), .. } if *id == state)))

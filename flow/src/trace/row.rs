@@ -10,7 +10,7 @@ use super::Value;
 use crate::format::{KnownFormat, ManyBlocks, PassKind, PerBlock};
 
 impl<'t, F: KnownFormat, P: PassKind> Value<'t, F, P> {
-    /// One value for the row from those of its candidate blocks.
+    /// Reduces the values of the candidate blocks to one value for the row.
     #[track_caller]
     pub fn over_blocks(self, reduce: Reduce) -> Value<'t, Batched, P>
     where

@@ -1,4 +1,4 @@
-//! What the indexer is given: a decode step.
+//! The input of the indexer: a decode step.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -20,12 +20,12 @@ pub struct Step<'t> {
     pub(crate) marker: PhantomData<fn(&'t ()) -> &'t ()>,
 }
 
-/// That a step has selected. Only [`Step::select`] makes one.
+/// Proof that a step has selected. Only [`Step::select`] makes one.
 #[derive(Debug)]
 pub struct Done<'t>(pub(crate) PhantomData<fn(&'t ()) -> &'t ()>);
 
-/// Where a loaded state is saved. Saving takes it, so that a state is saved once, after it was
-/// loaded.
+/// The slot in which a loaded state is saved. Saving consumes it, so that a state is saved once,
+/// after it was loaded.
 #[derive(Debug)]
 #[must_use = "a state that is loaded must be saved"]
 pub struct StateSlot<'t> {
@@ -75,7 +75,7 @@ impl<'t> Step<'t> {
         self.source(Source::Parameter(weights.0), Location::caller())
     }
 
-    /// What the step before saved, and where this step saves.
+    /// Loads the state that the previous step saved, with the slot in which this step saves.
     #[track_caller]
     pub fn load(&self, state: State) -> (Value<'t, Ragged>, StateSlot<'t>) {
         let value = self.source(Source::State(state.0), Location::caller());
@@ -92,7 +92,8 @@ impl<'t> Step<'t> {
 }
 
 impl<'t> StateSlot<'t> {
-    /// What the next step loads: a value for each candidate block. Other blocks keep what they had.
+    /// Saves the value that the next step loads: a value for each candidate block. Other blocks
+    /// keep their values.
     #[track_caller]
     pub fn save<F: PerBlock>(self, value: Value<'t, F>) {
         let at = Location::caller();

@@ -58,7 +58,7 @@ pub(super) fn gather<'k, 'r>(
     values.gather(id, gathered);
 }
 
-/// One look at all candidates.
+/// A pass over all candidates.
 #[derive(Clone, Copy)]
 struct CandidateSweep<'k, 'p, 'r> {
     id: ValueId,
@@ -67,7 +67,8 @@ struct CandidateSweep<'k, 'p, 'r> {
 }
 
 impl<'k> CandidateSweep<'k, '_, '_> {
-    /// What the candidates give together, element by element, in every lane that holds the element.
+    /// Reduces the candidates' values, element by element, and returns the result in every lane
+    /// that holds the element.
     fn run(
         self,
         values: &BlockValues<'k, '_>,

@@ -1,5 +1,5 @@
-//! How many blocks a row attends to, on a device: [`Budget`] for a length that is not known while
-//! recording.
+//! The number of blocks that a row attends to, on a device: [`Budget`] for a length that is not
+//! known while recording.
 
 use tilewright_codegen::build::Val;
 
@@ -32,7 +32,7 @@ impl Amount {
         blocks.min(most)
     }
 
-    /// How many blocks of a row are candidates, where not all are attended to.
+    /// The number of candidate blocks of a row that does not attend to all blocks.
     pub fn candidates<'k>(self, blocks: Val<'k, u32>) -> Val<'k, u32> {
         blocks - (self.first + self.last)
     }

@@ -1,5 +1,4 @@
-//! What a flow reads and writes in memory: pools of tokens and fields, parameters, states of
-//! requests.
+//! The memory of a flow on a device: pools of tokens and fields, parameters, states of requests.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -26,8 +25,8 @@ use crate::program::subject::{LayerFlow, elements};
 /// Most buffers of a flow that a record has room for.
 const MOST: usize = 7;
 
-/// What the code reads of a task: numbers, and operands in units of 16 bytes. How many blocks a row
-/// may have is no part of the code.
+/// The record fields of a task: numbers, and operands in units of 16 bytes. The code does not
+/// depend on the most blocks of a row.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 pub(super) struct FlowTaskFields {
@@ -41,13 +40,13 @@ pub(super) struct FlowTaskFields {
     pub q: u32,
     pub scores: u32,
     pub slot: u32,
-    /// What codes of fields are multiplied by, bits of f32.
+    /// The factor of field codes, as bits of f32.
     pub one: u32,
-    /// What the flow keeps.
+    /// The operands of the flow's memory.
     pub kept: [u32; MOST],
 }
 
-/// How a buffer is read.
+/// The access to a buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum BufferAccess {
     /// Tokens, or rows of a field: a block's place is that of its page.
@@ -193,7 +192,7 @@ pub(super) struct OfBlock<'k, 'p, 'r> {
     lies: Lies<'k, 'r>,
 }
 
-/// Where a block's fields lie.
+/// The location of a block's fields.
 #[derive(Clone, Copy)]
 pub(super) enum Lies<'k, 'r> {
     /// At a [place](OfRow::place) of the pools.
@@ -235,7 +234,7 @@ impl<'k> OfRow<'k, '_, '_> {
         Some((self.call.plain(field, Float::F32), self.kv_head * elements(extents) as u32))
     }
 
-    /// Which element of rows `[_, d1]` an element of what the lane holds of a row is.
+    /// The index in rows `[_, d1]` of an element that the lane holds.
     pub fn element(&self, d1: u32, row: u32, e: u32) -> Val<'k, u32> {
         match self.spread().deals(d1 as usize) {
             true => self.spread().first(self.lane, e / VECTOR) + (row * d1 + e % VECTOR),
@@ -314,7 +313,7 @@ impl<'k, 'p, 'r> OfRow<'k, 'p, 'r> {
         OfBlock { of: self, block, before, lies }
     }
 
-    /// Where a block lies in the pools, among the blocks of all key heads.
+    /// The index of a block in the pools, among the blocks of all key heads.
     pub fn place(&self, block: Val<'k, u32>) -> Val<'k, u32> {
         let cells = self.kept.cells(self.call);
         let per_page = self.kept.per_page();
@@ -390,7 +389,7 @@ impl<'k> OfBlock<'k, '_, '_> {
         }
     }
 
-    /// What the step before saved, or the reset value.
+    /// The state that the previous step saved, or the reset value.
     fn saved(&self, source: Source, d1: usize, at: BlockRow) -> LaneRow<'k> {
         let Some(of) = self.of.state(source) else { return LaneRow::new() };
         let begin = (of.begin + self.back(at.back)) * of.width;
@@ -471,7 +470,7 @@ pub(super) fn widen<'k>(words: PackedBf16<'k>) -> [Val<'k, f32>; 8] {
     })
 }
 
-/// One element of a pool.
+/// Loads an element of a pool.
 fn load_one<'k>(pool: PagedPool<'k>, index: Val<'k, u32>) -> Val<'k, f32> {
     match pool.pool {
         PoolArray::Float(array) => array.load(index),

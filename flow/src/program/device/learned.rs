@@ -35,7 +35,7 @@ impl LearnedQueryExtents {
         LearnedQueryExtents { heads: heads as u32, dim: dim as u32, rank: rank as u32 }
     }
 
-    /// Where what is kept begins, in elements: queries, `W_qᵀ·q`, the result; and where it ends.
+    /// The starts of the shared arrays, in elements: queries, `W_qᵀ·q`, the result; and the end.
     fn places(self) -> [u32; 4] {
         let queries = self.heads * self.dim;
         let latent = self.heads * self.rank;

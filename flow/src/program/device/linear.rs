@@ -10,7 +10,7 @@ use tilewright_graph::graph::ValueId;
 use tilewright_graph::op::Op;
 use tilewright_graph::rows::{Binary, Elementwise, InnerAxis, ProductOp, Reduce, Reduction, Source, Unary};
 
-/// What a weight is multiplied with.
+/// The factor of a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Factor {
     /// The field.
@@ -21,7 +21,7 @@ pub(super) enum Factor {
     Smaller,
 }
 
-/// Which part of a weight counts.
+/// The part of a weight that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignPart {
     /// All of it.
@@ -43,9 +43,9 @@ pub(super) struct LinearValue {
     pub weights: ValueId,
     /// Constants along the head that the weights are multiplied with.
     pub masks: Vec<ValueId>,
-    /// What is added up.
+    /// The terms of the sums.
     pub terms: Vec<(Factor, SignPart)>,
-    /// How many sums: `N`.
+    /// The number of sums: `N`.
     pub count: u32,
     /// Whether the sums are elements of one row, not rows.
     pub is_row: bool,
@@ -53,7 +53,7 @@ pub(super) struct LinearValue {
     pub is_mean: bool,
 }
 
-/// What is added up along a head, before it is.
+/// The terms of a sum along a head, before the sum.
 struct Terms {
     fields: Vec<ValueId>,
     weights: ValueId,
@@ -175,7 +175,7 @@ mod tests {
     use crate::prelude::*;
     use crate::{ModelShape, Traced, algorithms, trace};
 
-    /// What is found in an indexer, of groups of six heads of 32 dimensions.
+    /// The linear values found in an indexer, for groups of six heads of 32 dimensions.
     fn found(traced: &Traced) -> Vec<String> {
         let model = ModelShape { kv_heads: 2, group: 6, head_dim: 32, block_tokens: 16 };
         let extents = traced.extents(&model).expect("a model that fits");

@@ -33,7 +33,8 @@ const REGISTERS: u32 = 96;
 /// Chains of sums, since an instruction waits for the one before on the same.
 const CHAINS: usize = 2;
 
-/// How rows lie in the lanes of atoms, where heads have whole steps of all lanes.
+/// The distribution of rows over the lanes of atoms; `None` unless heads have whole steps of all
+/// lanes.
 pub(super) fn spread(dim: u32) -> Option<Spread> {
     dim.is_multiple_of(LANES * VECTOR).then(|| Spread::new(dim, LANES))
 }
@@ -53,7 +54,7 @@ fn field_registers(spread: Spread) -> u32 {
     ROUNDS as u32 * spread.held(spread.dim as usize) / 2
 }
 
-/// How many atoms of blocks are in flight together.
+/// The number of atoms of blocks that are in flight together.
 pub(super) fn tiles(linear: &[LinearValue], spread: Spread) -> usize {
     let most = linear.iter().map(|linear| linear.fields.len() as u32 * field_registers(spread)).max();
     let weights = linear.iter().map(|linear| weights_registers(linear, spread)).sum::<u32>();
@@ -165,7 +166,7 @@ fn of_fields<'k, T>(
     linear.fields.iter().filter_map(of).collect()
 }
 
-/// Where the blocks of a round come from.
+/// The source of a round's blocks.
 pub(super) enum BlockOperands<'f, 'k> {
     /// They are loaded.
     Loaded(Fetch<'f, 'k>),

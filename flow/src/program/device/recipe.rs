@@ -26,7 +26,7 @@ pub(super) struct PassRecipe {
     pass: FlowPass,
     extents: Vec<[usize; 2]>,
     scales: Vec<f32>,
-    /// How rows lie in lanes.
+    /// The distribution of rows over lanes.
     pub spread: Spread,
     /// The values of blocks that tensor cores compute.
     linear: Vec<LinearValue>,
@@ -133,7 +133,7 @@ impl PassRecipe {
         is_of_row(self.graph().row(id).format)
     }
 
-    /// What is loaded of a block before it is computed with, where some values are known already.
+    /// The values to load for a block before it is computed, if some values are known already.
     pub fn of_block(&self, is_known: &dyn Fn(ValueId) -> bool) -> Vec<ValueId> {
         let graph = self.graph();
         let mut is_needed = vec![false; graph.ids().count()];

@@ -94,7 +94,7 @@ struct ScoreDeviceFunction {
     has_slot: bool,
     /// Whether the fields are those of earlier steps.
     is_immutable: bool,
-    /// How the fields come through the ring, if they do.
+    /// The ring stage by which the fields are streamed, if they are.
     staged: Option<BlockStage>,
 }
 
@@ -103,7 +103,7 @@ struct ScoreDeviceFunction {
 pub(super) struct Candidates<'k> {
     /// Place of the first of them in the sequence.
     pub origin: Val<'k, u32>,
-    /// How many.
+    /// The number of candidates.
     pub count: Val<'k, u32>,
 }
 
@@ -266,8 +266,8 @@ impl ScoreDeviceFunction {
     }
 }
 
-/// What is done with a candidate: its values, the block, its number among the candidates, and
-/// whether there is such a one.
+/// An action on a candidate, given its values, the block, its number among the candidates, and
+/// whether it exists.
 pub(super) type Each<'k, 'p, 'r, 'w> =
     &'w dyn Fn(BlockValues<'k, '_>, OfBlock<'k, 'p, 'r>, Val<'k, u32>, Val<'k, bool>);
 
@@ -291,7 +291,7 @@ struct Begun<'k, 'p, 'r> {
     of: Candidates<'k>,
     /// Candidates of a group together.
     together: u32,
-    /// Where the candidates of this round lie, and those of the next.
+    /// The locations of this round's candidates, and of the next round's.
     places: [Var<'k, u32>; 2],
     on_their_way: Option<Ahead<'k>>,
 }

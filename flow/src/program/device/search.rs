@@ -21,12 +21,12 @@ pub(super) const fn counts_bytes(warps: u32) -> u32 {
     2 * warps * 16 + 16
 }
 
-/// Where the scores of a row lie.
+/// The location of a row's scores.
 #[derive(Clone, Copy)]
 pub(super) struct Shares<'k> {
-    /// Those of all rows.
+    /// The scores of all rows.
     pub at: Ptr<'k, Global, f32>,
-    /// Which row of `splits` shares.
+    /// The index of the row's first share, among rows of `splits` shares.
     pub begin: Val<'k, u32>,
     /// Splits of a row.
     pub splits: u32,
@@ -38,7 +38,7 @@ pub(super) struct Shares<'k> {
 #[derive(Clone, Copy)]
 pub(super) struct RowScores<'k> {
     k: &'k Builder,
-    /// Those of the row.
+    /// The scores of the row.
     at: Ptr<'k, Global, f32>,
     splits: u32,
     /// Scores from split to split.
@@ -49,7 +49,7 @@ pub(super) struct RowScores<'k> {
     /// Threads of a split, and splits at a time.
     threads: u32,
     together: u32,
-    /// What this thread has of the splits: the first one, and the first score in it.
+    /// The part of the splits that this thread reads: its first split, and the first score in it.
     split: Val<'k, u32>,
     first: Val<'k, u32>,
     /// Whether threads keep all of them.
@@ -183,7 +183,7 @@ impl<'k> CandidateSearch<'k> {
         [a, b, c]
     }
 
-    /// How many candidates fulfil a condition; between searches.
+    /// The number of candidates that fulfil a condition; between searches.
     pub fn count(self, condition: impl Fn(Val<'k, u32>, Val<'k, u32>) -> Val<'k, bool>) -> Val<'k, u32> {
         let [found, _, _] = self.counts(self.k.lit(0u32), |order, at| [condition(order, at); 3]);
         self.team.sync();
@@ -254,7 +254,7 @@ impl<'k> CandidateSearch<'k> {
 pub(super) struct List<'k> {
     pub k: &'k Builder,
     pub team: ConsumerWarps<'k>,
-    /// How many reach it, whatever there is room for.
+    /// The number of keys that reach the cut, even if the list has no room for them.
     pub count: Ptr<'k, Shared, u32>,
     pub keys: Ptr<'k, Shared, u64>,
     /// Keys that there is room for, whole numbers of [`List::ALIGN`].

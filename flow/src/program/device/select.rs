@@ -72,7 +72,7 @@ impl Select {
     }
 }
 
-/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+/// The record fields of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct SelectTaskFields {
@@ -227,7 +227,7 @@ struct SelectionRow<'k, 'p> {
 }
 
 impl<'k> SelectionRow<'k, '_> {
-    /// Where a block of the sequence lies.
+    /// The location of a block of the sequence.
     fn place(self, block: Val<'k, u32>) -> Val<'k, u32> {
         self.cells.table.page(self.row, block / self.per_page) * self.per_page + block % self.per_page
     }

@@ -1,4 +1,4 @@
-//! How a row of a value lies in a group of lanes.
+//! The distribution of a value's row over a group of lanes.
 
 use tilewright_codegen::build::Val;
 
@@ -41,12 +41,12 @@ impl Spread {
         if self.deals(elements) { self.dim / self.lanes } else { elements as u32 }
     }
 
-    /// Which element of a dealt row is the first of a lane's eight.
+    /// The first element of a lane's eight in a distributed row.
     pub fn first<'k>(self, lane: Val<'k, u32>, eight: u32) -> Val<'k, u32> {
         (lane + eight * self.lanes) * VECTOR
     }
 
-    /// What the lanes of a group have, combined, in each of them.
+    /// Reduces the values of a group's lanes and returns the result in each of them.
     pub fn combine<'k>(
         self,
         mine: Val<'k, f32>,

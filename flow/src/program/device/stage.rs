@@ -22,7 +22,7 @@ use super::values::BlockValues;
 /// as pools have them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BlockStage {
-    /// Where records have the fields' pools, and how they are read.
+    /// The record fields of the fields' pools, and their access.
     fields: Vec<(usize, KvPools)>,
     blocks: u32,
     /// Blocks of a page.
@@ -41,7 +41,7 @@ const KEPT: u32 = 2048;
 struct StagedBlocks<'k> {
     origin: Val<'k, u32>,
     stages: Val<'k, u32>,
-    /// Where candidates begin and end.
+    /// The range of candidates.
     candidates: [Val<'k, u32>; 2],
     /// Blocks of a stage.
     blocks: u32,
@@ -82,7 +82,7 @@ impl BlockStage {
         Some(BlockStage { fields, blocks, per_page, dim })
     }
 
-    /// Where the row of a field begins of the block at a place of the stage, in elements.
+    /// The offset of the row of a field for the block at a place of the stage, in elements.
     pub fn row<'k>(&self, field: usize, slot: Val<'k, u32>) -> Val<'k, u32> {
         let before = self.fields.iter().take_while(|(at, _)| *at != field).count() as u32;
         slot * self.dim + before * self.blocks * self.dim

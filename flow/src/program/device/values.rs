@@ -39,7 +39,7 @@ impl BlockRow {
     }
 }
 
-/// Where values come from that no op gives.
+/// Sources of values that no op computes.
 pub(super) trait Sources<'k> {
     /// A lane's part of a row of a source.
     fn load(&self, source: Source, at: BlockRow) -> LaneRow<'k>;
@@ -60,7 +60,7 @@ pub(super) trait Sources<'k> {
     fn exists(&self, back: u32) -> Val<'k, bool>;
 }
 
-/// What the blocks of a row gave together, element by element: rows of the value.
+/// The result of an op across the blocks of a row, element by element: rows of the value.
 #[derive(Clone)]
 pub(super) enum Gathered<'k> {
     /// The value itself.
@@ -79,7 +79,7 @@ pub(super) struct BlockValues<'k, 'r> {
     lane: Val<'k, u32>,
     sources: &'r dyn Sources<'k>,
     known: HashMap<(ValueId, BlockRow), LaneRow<'k>>,
-    /// What is on its way.
+    /// Values that are still being loaded.
     fetched: HashMap<(ValueId, BlockRow), Vec<PackedBf16<'k>>>,
     gathered: HashMap<ValueId, Gathered<'k>>,
     /// The weights of values that tensor cores compute.
@@ -200,7 +200,7 @@ impl<'k, 'r> BlockValues<'k, 'r> {
         !self.weights.is_empty()
     }
 
-    /// What tensor cores computed of the block.
+    /// Records a value of the block that tensor cores computed.
     fn know(&mut self, linear: &LinearValue, sums: LaneRow<'k>) {
         let reduce = if linear.is_mean { Reduce::Mean } else { Reduce::Sum };
         let sums: LaneRow<'k> = sums.into_iter().map(|x| finish(reduce, self.recipe.spread.dim, x)).collect();
@@ -210,7 +210,7 @@ impl<'k, 'r> BlockValues<'k, 'r> {
         }
     }
 
-    /// What blocks of a row gave together.
+    /// Records the result of an op across the blocks of a row.
     pub fn gather(&mut self, id: ValueId, gathered: Gathered<'k>) {
         self.gathered.insert(id, gathered);
     }
@@ -462,7 +462,7 @@ impl<'k, 'r> BlockValues<'k, 'r> {
         (1..spread.lanes).fold(first, |weight, lane| self.lane.eq(lane).select(of_lane(lane), weight))
     }
 
-    /// What an op across blocks takes of a block: its operand, as it is added up.
+    /// The terms that a block contributes to an op across blocks: its operand, as it is summed.
     pub fn terms(&mut self, id: ValueId, largest: Option<&[LaneRow<'k>]>) -> Vec<LaneRow<'k>> {
         let op = self.recipe.graph().op(id);
         let rows = self.all(self.recipe.graph().operands(id)[0]);
