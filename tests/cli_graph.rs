@@ -1,4 +1,5 @@
-//! `tilewright graph show`: the ops of a checkpoint's model with their axes, as text and as a picture.
+//! `tilewright graph show`: the ops of a checkpoint's model with their axes, as text and as a
+//! picture.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,9 +2,9 @@
 //!
 //! `tests/data/families/*` are small random models: GQA groups of 1, 3 and 7, odd head sizes,
 //! biases, q/k norms, all rope types, f16, bf16 and f32, tied and untied, one file and shards;
-//! Gemma 2 with soft caps and windows. Their `reference.safetensors` was computed by transformers in
-//! float32, those of Llama's block by `make.py` beside them; where it has `rows`, logits are those
-//! of these rows.
+//! Gemma 2 with soft caps and windows. Their `reference.safetensors` was computed by transformers
+//! in float32, those of Llama's block by `make.py` in the same folder. If it has `rows`, logits are
+//! those of these rows.
 
 mod measure;
 

@@ -291,9 +291,9 @@ fn an_atomic_loop_has_one_way_out() {
     }
 }
 
-/// A loop over a 64-bit counter whose bound differs between lanes: `ptxas` 13.0 unrolled it by four,
-/// and lanes that skipped the last part left a convergence barrier behind, so that a later `match`
-/// saw a part of the warp. The pragma stands behind the label, where it is that loop's.
+/// A loop over a 64-bit counter whose bound differs between lanes. `ptxas` 13.0 unrolled it by
+/// four, and lanes that skipped the last part left a convergence barrier behind, so that a later
+/// `match` saw a part of the warp. The pragma follows the label, so that it applies to that loop.
 #[test]
 fn a_loop_over_64_bits_with_an_unknown_bound_is_not_unrolled() {
     let text = |body: &dyn Fn(&Builder, Val<'_, u32>)| emit(|k| body(k, k.tid()));

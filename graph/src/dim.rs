@@ -109,7 +109,7 @@ impl Dim {
     /// The extent in a model.
     ///
     /// # Errors
-    /// [`ExtentError::Fraction`] where the model's extents do not divide; [`ExtentError::Extent`] where
+    /// [`ExtentError::Fraction`] if the model's extents do not divide; [`ExtentError::Extent`] if
     /// it is 0 or too large.
     pub fn bind(self, model: &ModelShape) -> Result<usize, ExtentError> {
         let refused = || ExtentError::Extent { dim: self, model: *model };

@@ -325,8 +325,8 @@ impl Graph {
         self.steps().any(|step| *step.op == Op::Load { from: source })
     }
 
-    /// Pairs of ops of which the first must come before the second though it gives no operand of it:
-    /// each that reads a state comes before the op that stores it.
+    /// Pairs of ops whose order does not follow from operands: an op that reads a state comes
+    /// before the op that stores it.
     pub fn orders(&self) -> Vec<[ValueId; 2]> {
         let mut orders = Vec::new();
         for store in self.steps() {

@@ -238,8 +238,8 @@ pub enum Op {
         /// The field or the state; one op stores it.
         to: Source,
     },
-    /// The place of each candidate block in the order of their scores: the largest first, equal ones
-    /// by position, NaN last. The first of them are attended to.
+    /// The rank of each candidate block by score: the largest first, equal ones by position, NaN
+    /// last. The first blocks are attended to.
     Select {
         /// A number for each block.
         x: ValueId,

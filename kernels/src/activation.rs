@@ -1,8 +1,8 @@
 //! Functions of one number in the epilogues of products and in attention: the [`Activation`] of a
 //! gate, `tanh` and the soft cap.
 //!
-//! `tanh.approx` has a relative error of 2⁻¹¹, too much for logits. [`tanh`] is built from `ex2` and
-//! `rcp` instead, and [`soft_cap`] from it.
+//! `tanh.approx` has a relative error of 2⁻¹¹, too much for logits. [`tanh`] is built from `ex2`
+//! and `rcp` instead, and [`soft_cap`] from it.
 
 use core::f32::consts::LOG2_E;
 use core::f64;
@@ -13,7 +13,8 @@ use tilewright_codegen::build::Val;
 
 /// The activation function of a gated product's gate.
 ///
-/// [`Activation::apply`] records it in a kernel; [`naive::activate`](crate::naive::activate) is its definition.
+/// [`Activation::apply`] records it in a kernel; [`naive::activate`](crate::naive::activate) is its
+/// definition.
 ///
 /// ```
 /// use tilewright_codegen::build::{block, record};
@@ -249,8 +250,8 @@ mod tests {
         assert!(outcome.is_right(), "{outcome}");
     }
 
-    /// A quarter of what is documented: the simulator rounds `ex2` and `rcp` to nearest, a GPU is off by
-    /// more.
+    /// A quarter of the documented error: the simulator rounds `ex2` and `rcp` to nearest, a GPU is
+    /// less exact.
     const TANH: f64 = 1.0 / (1 << 21) as f64;
 
     #[test]

@@ -1,14 +1,16 @@
 //! Tunes decode on a GPU: what a token costs under settings of the lowering and of the device
 //! machine.
 //!
-//! `tune_decode MODEL ROWS CONTEXT POSITION[,POSITION ..] STEPS [key=value[,key=value ..] ..]`:
-//! random weights, and for each list of settings and position the median of three launches of STEPS
-//! steps from there on, and of twenty launches of one step, with a sum over the tokens: the same
-//! for settings that change speed alone. Keys: the names of `DeviceOptions::NUMBERS`
-//! (`stage flight sums held registers least` for short), `splits page` (numbers),
-//! `activation` (`f32`, `bf16`), `deal` (`order`, `strips`, `stages`), `packets`, `early`, `at_once`,
-//! `merge_packets`, `stream`, `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level goes). What ships
-//! is timed, and compared with its peers, by `tilewright bench decode`.
+//! `tune_decode MODEL ROWS CONTEXT POSITION[,POSITION ..] STEPS [key=value[,key=value ..] ..]` uses
+//! random weights. For each list of settings and position it prints the median time of three
+//! launches of STEPS steps from there on, and of twenty launches of one step. It also prints a sum
+//! over the tokens, which is the same for settings that change speed only.
+//!
+//! Keys: the names of `DeviceOptions::NUMBERS` (`stage flight sums held registers least` for
+//! short), `splits page` (numbers), `activation` (`f32`, `bf16`), `deal` (`order`, `strips`,
+//! `stages`), `packets`, `early`, `at_once`, `merge_packets`, `stream`, `pages`, `take`, `times` (0
+//! or 1; `times` prints where the time of each level goes). `tilewright bench decode` times the
+//! shipped settings and compares them with peers.
 
 use std::error::Error;
 use std::time::Instant;

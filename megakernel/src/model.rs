@@ -3,8 +3,8 @@
 //!
 //! A [`ModelSpec`] is a graph and the sizes that the graph states. A checkpoint reader makes the
 //! graph of a family's page; [`LlamaSpec`] makes one of Llama's block from its sizes.
-//! [`ModelSpec::tensors`] is the closed list of the tensors that a model has, by Hugging Face names.
-//! What is not in the list is not understood, and what is must be there.
+//! [`ModelSpec::tensors`] is the closed list of the tensors that a model has, by Hugging Face
+//! names. A checkpoint must have all tensors of the list, and no others.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

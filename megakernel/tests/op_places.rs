@@ -31,9 +31,9 @@ fn names(text: &str, name: &str) -> bool {
     code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).any(|word| word == name)
 }
 
-/// What names an op: its own files and those of ops that fuse it, the lists of ops, the lowering,
-/// what draws programs for tests, and tests. The sizes of a model are read from a graph, whose ops have
-/// names of their own, `Embed` among them.
+/// Whether a file may name an op: the op's own files and those of ops that fuse it, the lists of
+/// ops, the lowering, generators of programs for tests, and tests. The sizes of a model are read
+/// from a graph, whose ops have names of their own, `Embed` among them.
 fn may_name(path: &str) -> bool {
     ["program/mod.rs", "model.rs"].contains(&path)
         || path.ends_with("/tests.rs")

@@ -33,7 +33,8 @@ pub struct LogitsArgs {
     out: PathBuf,
     #[command(flatten)]
     device: DeviceArgs,
-    /// Give the model at most N positions; runs a model whose attention is in chunks of N or more tokens
+    /// Give the model at most N positions; runs a model whose attention is in chunks of N or more
+    /// tokens
     #[arg(long, value_name = "N", value_parser = parse_context)]
     max_context: Option<usize>,
     #[command(flatten)]

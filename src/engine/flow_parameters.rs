@@ -75,7 +75,8 @@ fn declared(flow: &FlowSettings, spec: &ModelSizes) -> Result<Vec<(String, [usiz
 /// ```
 ///
 /// # Errors
-/// [`ParametersError`]: a file that cannot be read, is another flow's, lacks a tensor, or has one too many or of another shape.
+/// [`ParametersError`]: if the file cannot be read, belongs to another flow, lacks a tensor, has an
+/// additional tensor, or one of another shape.
 pub fn read_flow_parameters(
     path: &Path,
     flow: &FlowSettings,

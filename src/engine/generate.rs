@@ -21,9 +21,9 @@ impl Engine {
     /// row by `Break` where it answers with a `ControlFlow`.
     ///
     /// The prompts are submitted to a [`Batcher`](super::Batcher), which runs up to 64 of them at a
-    /// time on the CPU, and up to 16 on a device (64 where the engine has
-    /// [chunks of prompts](Engine::with_prompt_chunk) and no flow). The result for a prompt does not
-    /// depend on the others.
+    /// time on the CPU, and up to 16 on a device (64 where the engine has [chunks of
+    /// prompts](Engine::with_prompt_chunk) and no flow). The result for a prompt does not depend on
+    /// the others.
     ///
     /// # Errors
     /// If a prompt is empty, too long or has ids outside of the vocabulary, or a step fails. If

@@ -2,8 +2,8 @@
 //!
 //! A file of results is JSON, one object per line. A line with the key `call` describes a run:
 //! device and driver, commit, command, and the ceilings measured with it ([`Call`]). The rows that
-//! follow belong to it. A [`ResultRow`] has a suite, a shape, a variant and all its samples. A peer's
-//! figures are rows of the same run under the peer's name.
+//! follow belong to it. A [`ResultRow`] has a suite, a shape, a variant and all its samples. A
+//! peer's figures are rows of the same run under the peer's name.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -188,8 +188,8 @@ fn a_sliding_window_that_no_sequence_notices_is_read() {
     }
 }
 
-/// Mistral-7B-v0.1 has 32768 positions and a window of 4096, which a capped context does not notice.
-/// Qwen2.5-1M has chunks, which are full attention while a context is shorter.
+/// Mistral-7B-v0.1 has 32768 positions and a window of 4096, which has no effect in a capped
+/// context. Qwen2.5-1M has chunks, which are full attention while a context is shorter.
 #[test]
 fn a_capped_context_runs_within_the_window() {
     let capped = |family: &str, changes: Value, most: usize| {

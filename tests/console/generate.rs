@@ -283,8 +283,8 @@ fn a_text_ends_at_the_last_position_that_it_is_given() {
     assert!(refused(&["--max-context", "0"]).contains("--max-context"));
 }
 
-/// `--max-context` runs a model of which longer texts would be computed in another way, as the model
-/// that they are cut from.
+/// `--max-context` runs a model that computes longer texts in another way, with the results of the
+/// model without that.
 #[test]
 fn a_model_runs_within_the_context_that_it_is_given() {
     let model = model();

@@ -42,7 +42,8 @@ pub struct SourceTree {
     files: Vec<String>,
     modules: Vec<Module>,
     crates: HashMap<&'static str, usize>,
-    /// Names looked up before, by module and whether they end a path; one in progress leads nowhere.
+    /// Names that were resolved, by module and whether they end a path; a name in progress resolves
+    /// to nothing.
     known: RefCell<HashMap<(usize, String, bool), Option<Target>>>,
 }
 

@@ -24,9 +24,9 @@ fn once(body: impl FnOnce()) -> impl FnMut() {
 /// iteration, or of a side that some threads do not take, so such a body does not compile. What
 /// changes at run time is a register ([`Builder::var`]) or carried by [`Builder::carry`].
 ///
-/// A value that leaves a body all the same, in a [`Cell`], is an error of `verify` where it is used.
-/// Constants, and pointers at a constant distance, are not recorded: one that leaves a body is not
-/// found, and is the same in every thread and iteration.
+/// The later use of a value that leaves a body, in a [`Cell`], is an error of `verify`. Constants,
+/// and pointers at a constant distance, are not recorded. If one leaves a body, the error is not
+/// found; its value is the same in every thread and iteration.
 ///
 /// ```compile_fail,E0594
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};

@@ -10,8 +10,8 @@ use half::{bf16, f16};
 /// record instructions.
 ///
 /// `T` is the Rust type of the number: `u32`, `f32`, `half::bf16`, `bool` and so on. A value is
-/// written once and is `Copy`; a register that changes is a [`Var`](super::Var). Literals stand wherever values
-/// may.
+/// written once and is `Copy`; a register that changes is a [`Var`](super::Var). Literals may be
+/// used wherever values may.
 ///
 /// | Rust | kernel |
 /// |---|---|

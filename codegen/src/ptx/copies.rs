@@ -214,8 +214,8 @@ fn unsigned(bits: u32) -> Ty {
     }
 }
 
-/// Values with 16 bits that may be the constant 0x8000, a half of −0: by casts, registers, packs and
-/// choices, in any order of statements, or computed from nothing but constants.
+/// Values with 16 bits that may be the constant 0x8000, a half of −0: by casts, registers, packs
+/// and choices, in any order of statements, or computed from constants only.
 #[derive(Default)]
 pub(super) struct MinusZeros {
     halves: Spread,
@@ -240,7 +240,8 @@ impl Spread {
 }
 
 impl MinusZeros {
-    /// Follows the statements of a kernel until nothing is added: a loop reads what it writes later.
+    /// Follows the statements of a kernel until nothing is added: a loop reads values that it
+    /// writes later.
     pub fn of(kernel: &Kernel) -> MinusZeros {
         let mut found = MinusZeros::default();
         loop {

@@ -71,14 +71,14 @@ pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
     }
 }
 
-/// Writes a vote as ballots and comparisons, if its predicate is a constant or only inner blocks read
-/// its result.
+/// Writes a vote as ballots and comparisons, if its predicate is a constant or only inner blocks
+/// read its result.
 ///
-/// `ptxas` 13.0 moves such a vote down to where the result is read: into a branch that some lanes
-/// take, where those alone vote, and into a loop that lanes leave one by one, where it waits for all
-/// lanes of the mask and the kernel does not end (docs/notebook/2026-11-28-fuzz-h200.md has the
-/// cases). A ballot stays where it is. Lanes that the mask names and the warp lacks vote neither
-/// way.
+/// `ptxas` 13.0 moves such a vote to the place where its result is read. In a branch that some
+/// lanes take, only those lanes then vote. In a loop that lanes leave one by one, the vote waits
+/// for all lanes of the mask, and the kernel does not end (docs/notebook/2026-11-28-fuzz-h200.md
+/// has the cases). A ballot is not moved. Lanes that are in the mask but not in the warp vote
+/// neither way.
 fn vote(w: &mut Writer<'_>, d: ValueId, p: Operand, mask: Operand, mode: VoteMode) {
     let d = w.def(d);
     let p = w.reg(p);

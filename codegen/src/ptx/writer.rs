@@ -18,7 +18,8 @@ pub(super) struct Writer<'a> {
     params: HashMap<ValueId, ParamId>,
     /// The sources that the bits of values are copies of.
     copies: CopySources,
-    /// Values with a half that may be the constant −0: products of pairs ask, which few kernels have.
+    /// Values with a half that may be the constant −0, computed lazily: only products of pairs need
+    /// them.
     minus_zeros: OnceCell<MinusZeros>,
     /// The values that something reads.
     read: LastingReads,

@@ -143,8 +143,8 @@ impl<'f> FlowView<'f> {
     }
 }
 
-/// Pairs of ops of which the second reads what the first gives, or, where this is false, comes after
-/// it for another reason.
+/// Pairs of ops: the second reads a result of the first, or, if this is false, follows it for
+/// another reason.
 fn edges(graph: &Graph) -> Vec<([ValueId; 2], bool)> {
     let orders = graph.orders();
     let to = |id: ValueId| {

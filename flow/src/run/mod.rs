@@ -1,8 +1,8 @@
 //! Execution of a flow on the host.
 //!
 //! [`Interpreter`] runs every op of the graph on every block of a row, by its definition: the
-//! oracle of programs and devices. [`attend`] is the attention over a selection, [`kept()`] the share of
-//! dense attention that selections keep.
+//! oracle of programs and devices. [`attend`] is the attention over a selection, [`kept()`] the
+//! share of dense attention that selections keep.
 
 mod attention;
 mod interpreter;

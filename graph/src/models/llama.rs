@@ -77,7 +77,7 @@ impl Page for Llama {
 }
 
 impl Llama {
-    /// The graph of a model with these sizes, under a name for people. The outputs are the logits of
+    /// The graph of a model with these sizes, under a display name. The outputs are the logits of
     /// each row, and the token with the largest.
     ///
     /// ```

@@ -11,8 +11,8 @@
 //! | `Paged` | `pool` | block of the pool |
 //! | `Parameter` | | model |
 //!
-//! Inner extents are [symbols](crate::dim) of the model until the graph is [run](crate::interpret) for one.
-//! `docs/flows.md` lists the ops and the rules that they follow.
+//! Inner extents are [symbols](crate::dim) of the model until the graph is [run](crate::interpret)
+//! for one. `docs/flows.md` lists the ops and their rules.
 //!
 //! This module imports `axis`, `dim` and `index`, and nothing else of the crate.
 

@@ -1,4 +1,4 @@
-//! Graphs of rows of blocks: what their check refuses, and how their interpreter answers inputs that
+//! Graphs of rows of blocks: refusals of their check, and the interpreter's errors for inputs that
 //! do not fit.
 
 use tilewright_graph::Graph;

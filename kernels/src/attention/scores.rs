@@ -123,8 +123,8 @@ struct ScoreCap<'k> {
 }
 
 impl<'k> ScoreFunction<'k> {
-    /// Declares the parameters of the launch: `scale` (f32, the scale times log₂e), `soft_cap` (f32,
-    /// where the variant has one) and `window` (u32, where the variant has one).
+    /// Declares the parameters of the launch: `scale` (f32, the scale times log₂e), `soft_cap`
+    /// (f32, if the variant has one) and `window` (u32, if the variant has one).
     pub fn declare(k: &'k Builder, variant: ScoreVariant) -> ScoreFunction<'k> {
         let scale = k.param::<f32>("scale");
         let soft_cap = variant.soft_cap.then(|| k.param::<f32>("soft_cap"));

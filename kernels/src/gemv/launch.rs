@@ -14,9 +14,8 @@ use tilewright_codegen::ir::{Arch, Kernel, Ty};
 ///
 /// Parameters: n, w as [`pack`](super::pack) orders it, x\[batch, [`GemvPlan::x_pitch`]\] with
 /// zeros beyond k, y\[batch, n\], then bias\[n\] (bf16) and residual\[batch, n\] (of the result's
-/// type) where the epilogue has them. Weights are fetched before the grids before this one have
-/// ended; nothing else is touched until then. Gates, a scale, and results that are not stored row by
-/// row are refused.
+/// type) if the epilogue has them. Weights are fetched before the previous grids end; nothing else
+/// is touched until then. Gates, a scale, and results that are not stored row by row are refused.
 pub fn gemv(arch: Arch, plan: &GemvPlan, finish: impl Into<GemvEpilogue>) -> Kernel {
     let finish = finish.into();
     let GemvEpilogue { epilogue, wide, .. } = finish;

@@ -1,4 +1,4 @@
-//! [`TiledMma`]: an instruction, the tiles that it multiplies and the atoms' layout over the result, as one type.
+//! [`TiledMma`]: an instruction, its tiles, and the layout of atoms over the result, as one type.
 
 use super::input::{InputType, warp_fragment, warpgroup_atom};
 use super::{Accumulator, MmaError};

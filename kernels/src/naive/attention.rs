@@ -20,12 +20,12 @@ pub struct SplitPartial<T> {
     pub acc: Vec<T>,
 }
 
-/// The tokens of split `split` of `splits`, of those that a row sees: all of a sequence, or from the
-/// first token of a sliding window on.
+/// The tokens of split `split` of `splits`, among those that a row sees: all of a sequence, or from
+/// the first token of a sliding window on.
 ///
-/// Of the pages `F .. P` that hold them, `F = floor(seen.start / page_tokens)` and
-/// `P = ceil(seen.end / page_tokens)`, the split has `F + split·w .. min(F + (split + 1)·w, P)` with
-/// `w = ceil((P − F) / splits)`; of the first page it has what the row sees.
+/// The pages `F .. P` hold these tokens, with `F = floor(seen.start / page_tokens)` and `P =
+/// ceil(seen.end / page_tokens)`. The split has the pages `F + split·w .. min(F + (split + 1)·w,
+/// P)` with `w = ceil((P − F) / splits)`; of the first page it has the tokens that the row sees.
 ///
 /// ```
 /// use tilewright_kernels::naive::split_tokens;

@@ -95,8 +95,8 @@ impl Code {
         }
     }
 
-    /// Whether blocks of it may have scales of e4m3 beside the tensor's own, as NVFP4's have: then a
-    /// code times its block's scale is exact as f16.
+    /// Whether blocks of it may have e4m3 scales in addition to the tensor's own, as NVFP4's have.
+    /// A code times its block's scale is then exact as f16.
     pub const fn takes_block_scales(self) -> bool {
         matches!(self, Code::E2m1)
     }

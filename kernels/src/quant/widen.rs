@@ -148,8 +148,8 @@ impl Widen {
     }
 }
 
-/// The exact value of a code that is a float; of another its bits as a number. Exponent and mantissa
-/// go to the places of an f32, times the power of two by which the biases differ.
+/// The exact value of a floating-point code; for another code its bits as a number. Exponent and
+/// mantissa go to the places of an f32, times the power of two by which the biases differ.
 pub(crate) fn minifloat(code: Code, bits: Val<u32>) -> Val<f32> {
     let CodeFormat::Float { mantissa, bias } = code.format() else { return bits.cast() };
     let sign = 1u32 << (code.bits() - 1);

@@ -148,9 +148,9 @@ fn what_lies_beyond_a_short_sequence_stays_out() {
     }
 }
 
-/// Windows of a token, inside a tile, that begin at one, and beyond all; of more and of fewer tokens
-/// than queries, so that tiles are hidden from whole blocks, from some of their warps and from some
-/// rows.
+/// Windows of one token, within a tile, that begin at a tile, and larger than the sequence; with
+/// more and fewer tokens than queries. Tiles are then hidden from whole blocks, from some of their
+/// warps and from some rows.
 #[test]
 fn windows_begin_anywhere() {
     let kvs = [Kv::HeadMajor, Kv::Ragged, Kv::Paged { page_tokens: 24, swizzled: true }];

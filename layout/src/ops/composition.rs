@@ -55,8 +55,8 @@ impl Layout {
     ///
     /// # Errors
     /// [`LayoutError::ShapeDivisibility`], [`LayoutError::StrideDivisibility`],
-    /// [`LayoutError::Leaves`],
-    /// [`LayoutError::Carry`]: no layout is this function. [`LayoutError::Capacity`], [`LayoutError::Overflow`].
+    /// [`LayoutError::Leaves`], [`LayoutError::Carry`]: no layout is this function.
+    /// [`LayoutError::Capacity`], [`LayoutError::Overflow`].
     pub const fn composition(&self, rhs: &Layout) -> Result<Layout, LayoutError> {
         let mut out = Layout::NOTHING;
         match tri!(self.compose_into(rhs, &mut out)) {

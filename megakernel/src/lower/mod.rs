@@ -56,8 +56,8 @@ use weights::{StageWeights, WeightBuffers};
 /// which a tensor is stored.
 ///
 /// # Errors
-/// If an option is out of bounds, the sizes of the model do not fit each other, no task runs a node of its graph, or
-/// the target has no SMs.
+/// If an option is out of bounds, the sizes of the model do not fit each other, no task runs a node
+/// of its graph, or the target has no SMs.
 ///
 /// ```
 /// use tilewright_codegen::target::Target;

@@ -102,7 +102,7 @@ pub(super) struct Norm<'g> {
     pub eps: f32,
 }
 
-/// The weight of an RMS norm, by the tensor that it is made of, and what is added to the mean square.
+/// The weight of an RMS norm, by the tensor that it is made of, and its epsilon.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct NormTensor<'g> {
     pub weight: &'g str,

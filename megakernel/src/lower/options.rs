@@ -61,10 +61,12 @@ impl LowerOptions {
         }
     }
 
-    /// Sets as many splits as pay for a model of `kv_heads` kv heads on a GPU of `sms` SMs, where no number is asked for: enough to
-    /// cover them, and 16 at most, whose merge loads all results at once (seen on an H100 with the
-    /// shape of Llama-3.2-1B, at positions from 1 to 4000: 16 cost what 8 do at short contexts, and
-    /// less at long ones). The context makes no difference.
+    /// Chooses the number of splits for a model of `kv_heads` kv heads on a GPU of `sms` SMs,
+    /// unless a number is set: enough to cover the SMs, and 16 at most, whose merge loads all
+    /// results at once. The context does not matter.
+    ///
+    /// On an H100 with the shape of Llama-3.2-1B, at positions from 1 to 4000, 16 splits took as
+    /// long as 8 at short contexts, and less at long ones.
     ///
     /// ```
     /// use tilewright_megakernel::lower::LowerOptions;

@@ -15,7 +15,8 @@ use crate::weights::Weights;
 /// A step of a model as whole ops, in an order in which each comes after those that it depends on.
 ///
 /// The levels are those that [`lower`](super::lower) cuts into tasks. A graph of launches computes
-/// each by one launch or a few, so none is cut. [`StepPlan::program`] has the buffers, and no tasks.
+/// each level by one launch or a few, so no level is cut. [`StepPlan::program`] has the buffers,
+/// and no tasks.
 ///
 /// ```
 /// use tilewright_codegen::target::Target;
@@ -42,8 +43,8 @@ pub struct Level {
     pub name: String,
     /// The device that computes it.
     pub device: DeviceId,
-    /// The op. Fields that say which part of the level a task computes, such as rows and tiles, have
-    /// the values of one of the parts.
+    /// The op. Fields that name the part of the level that a task computes, such as rows and tiles,
+    /// have the values of one of the parts.
     pub op: Op,
 }
 

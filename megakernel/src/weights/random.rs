@@ -51,7 +51,8 @@ pub struct RandomWeights {
 }
 
 impl RandomWeights {
-    /// Makes every tensor of [`ModelSpec::tensors`](crate::model::ModelSpec::tensors) in element type f32, f16 or bf16.
+    /// Makes every tensor of [`ModelSpec::tensors`](crate::model::ModelSpec::tensors) in element
+    /// type f32, f16 or bf16.
     ///
     /// # Errors
     /// [`WeightError::RandomDtype`] for another element type, [`WeightError::Overflow`] for a shape

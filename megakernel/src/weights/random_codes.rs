@@ -47,9 +47,9 @@ pub struct RandomCodes {
 }
 
 impl RandomCodes {
-    /// Makes every tensor of [`ModelSpec::tensors`](crate::model::ModelSpec::tensors): the decoder's linear layers as codes in groups
-    /// of `group` columns (`None`: a row is one) with scales of bf16, the rest in element type f32,
-    /// f16 or bf16.
+    /// Makes every tensor of [`ModelSpec::tensors`](crate::model::ModelSpec::tensors): the
+    /// decoder's linear layers as codes in groups of `group` columns (`None`: a row is one) with
+    /// scales of bf16, the rest in element type f32, f16 or bf16.
     ///
     /// # Errors
     /// As [`RandomCodes::of_forms`].
@@ -64,8 +64,8 @@ impl RandomCodes {
         RandomCodes::of_forms(spec, dtype, seed, |name| name.ends_with("_proj.weight").then_some(form))
     }
 
-    /// Makes every tensor of [`ModelSpec::tensors`](crate::model::ModelSpec::tensors), those that have a form as codes of that form,
-    /// the rest in element type f32, f16 or bf16.
+    /// Makes every tensor of [`ModelSpec::tensors`](crate::model::ModelSpec::tensors): those with a
+    /// form as codes of that form, the rest in element type f32, f16 or bf16.
     ///
     /// ```
     /// use tilewright_kernels::quant::Code;

@@ -1,9 +1,9 @@
 //! The device machine on the simulator: what the reference machine computes, under every seed;
 //! every failure an error.
 //!
-//! With `TILEWRIGHT_DEVICE=cuda:0` on a GPU instead, where the mutants must be left out, since some
-//! of them trap:
-//! `TILEWRIGHT_DEVICE=cuda:0 cargo test -p tilewright-megakernel --test device -- --skip mutants --test-threads 1`.
+//! With `TILEWRIGHT_DEVICE=cuda:0` on a GPU instead. The mutants must be left out, since some of
+//! them trap: `TILEWRIGHT_DEVICE=cuda:0 cargo test -p tilewright-megakernel --test device -- --skip
+//! mutants --test-threads 1`.
 
 mod activations;
 mod agree;

@@ -21,7 +21,8 @@ impl Checkpoint {
     /// ```
     ///
     /// # Errors
-    /// [`QuantizeError`]: of checkpoints that are quantised already, groups that do not fit, weights that are no numbers.
+    /// [`QuantizeError`]: for a checkpoint that is quantised already, groups that do not fit, or
+    /// weights that are not numbers.
     pub fn quantised(mut self, scheme: Scheme, group: Option<usize>) -> Result<Checkpoint, QuantizeError> {
         if !self.quantized.is_empty() {
             return Err(QuantizeError::Quantized { modules: self.quantized.len() });

@@ -64,7 +64,8 @@ pub struct GenerateArgs {
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
     #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
     pub(super) weights: Option<Scheme>,
-    /// Give the model at most N positions; runs a model whose attention is in chunks of N or more tokens
+    /// Give the model at most N positions; runs a model whose attention is in chunks of N or more
+    /// tokens
     #[arg(long, value_name = "N", value_parser = parse_context)]
     pub(super) max_context: Option<usize>,
     /// Keep keys and values as this: bf16, or fp8, e4m3 codes in half the bytes [default: f32 on

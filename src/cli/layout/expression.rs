@@ -50,7 +50,8 @@ impl Expression {
     /// Reads an expression.
     ///
     /// # Errors
-    /// [`ExpressionRefusal::Syntax`] with the column where the text stops making sense; [`ExpressionRefusal::TooDeep`].
+    /// [`ExpressionRefusal::Syntax`] with the column of the first token that is not allowed;
+    /// [`ExpressionRefusal::TooDeep`].
     pub fn parse(text: &str) -> Result<Expression, ExpressionRefusal> {
         Ok(Parsed::new(text).map_err(|mistake| mistake.refusal)?.expression)
     }

@@ -13,7 +13,8 @@ type OperationResult = Result<LayoutValue, ExpressionRefusal>;
 /// Applies the operation called `name`.
 ///
 /// # Errors
-/// [`ExpressionRefusal`]: an unknown name, arguments of the wrong number or kind, or what the algebra refuses.
+/// [`ExpressionRefusal`]: for an unknown name, arguments of the wrong number or kind, or an error
+/// of the algebra.
 pub fn apply(name: &str, args: &[LayoutValue]) -> OperationResult {
     for table in [division, products, shaping, modes, coordinates, shapes, inverses, swizzle_operations::apply] {
         if let Some(outcome) = table(name, args) {

@@ -134,8 +134,8 @@ impl LayoutValue {
     /// Reads a value of the golden cases.
     ///
     /// # Errors
-    /// [`ExpressionRefusal::Json`] for a value that the schema does not have; [`ExpressionRefusal::Layout`] for a
-    /// layout that is none.
+    /// [`ExpressionRefusal::Json`] for a value that the schema does not have;
+    /// [`ExpressionRefusal::Layout`] for an invalid layout.
     pub fn from_json(json: &Json) -> Result<LayoutValue, ExpressionRefusal> {
         Ok(match json {
             Json::Number(number) => {

@@ -173,8 +173,8 @@ impl Engine {
         self.batcher_for(None, options)
     }
 
-    /// A batcher; where its requests are known and no others follow, for a first prompt of that many
-    /// tokens.
+    /// A batcher. If its requests are known and no others follow, `first_prompt` is the number of
+    /// tokens of the first prompt.
     pub(in crate::engine) fn batcher_for(
         &self,
         first_prompt: Option<usize>,

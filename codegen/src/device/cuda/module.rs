@@ -22,8 +22,8 @@ const LOG_BYTES: usize = 64 << 10;
 /// as much as there can be.
 const MOST_SHARED: u32 = 100;
 
-/// Modules that are loaded, by the number of their device and their PTX. A module keeps its device's
-/// context, of which there is one while it is open.
+/// The loaded modules, by the number of their device and their PTX. A module keeps its device's
+/// context alive; a device has one context while it is open.
 static LOADED: LazyLock<Mutex<LoadedModules>> = LazyLock::new(Mutex::default);
 
 type LoadedModules = HashMap<(c_int, Box<str>), Weak<Module>>;

@@ -142,8 +142,8 @@ mod tests {
         })
     }
 
-    /// A kernel that leaves out the cap, or caps before it scales, is outside the bound where scores
-    /// reach the cap.
+    /// A kernel that leaves out the cap, or caps before it scales, is outside the bound where
+    /// scores reach the cap.
     #[test]
     fn a_missing_cap_is_found() {
         let mut draw = Draw::new(7);

@@ -1,4 +1,4 @@
-//! A loop that carries one value carries another in a Rust variable, though its body is recorded once.
+//! A loop that carries one value assigns another in a Rust variable; its body is recorded once.
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::Arch;
 

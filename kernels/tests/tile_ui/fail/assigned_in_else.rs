@@ -1,4 +1,4 @@
-//! The other side of a branch assigns a Rust variable, which would be assigned whatever the condition is.
+//! The other side of a branch assigns a Rust variable, in effect whatever the condition is.
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::Arch;
 

@@ -50,11 +50,11 @@ pub struct DeviceOptions {
     pub polls: u32,
     /// Whether activations are flag-in-word packets where they can be, instead of being released.
     pub packets: bool,
-    /// Whether a linear task whose results are flagged words signals before it stores them, ahead of
-    /// the products of its last group ([`Early`]); else after its stores.
+    /// Whether a linear task whose results are flagged words signals before it stores them, ahead
+    /// of the products of its last group ([`Early`]); else after its stores.
     pub early: bool,
-    /// Whether tasks poll flagged words without waiting for a semaphore, where these are of all tasks
-    /// that they wait for and of few columns.
+    /// Whether tasks poll flagged words without waiting for a semaphore. It applies if all their
+    /// inputs are flagged words of few columns.
     pub at_once: bool,
     /// The order of a stream's stages among the packed weights.
     pub dealing: Dealing,

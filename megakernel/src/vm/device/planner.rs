@@ -90,8 +90,9 @@ impl<'p> Planner<'p> {
         Ok(planner)
     }
 
-    /// Chooses the edges of the program. Activations of few rows are flagged words: a generation for
-    /// every word doubles what is read of them, which costs more than a release with more rows.
+    /// Chooses the edges of the program. Activations of few rows are flagged words. The generation
+    /// in every word doubles the bytes that are read, which costs more than a release if there are
+    /// more rows.
     fn choose_edges(&self) -> Result<ChosenEdges, Unsupported> {
         let options = &self.options;
         let few_rows = rows(self.placed) < options.held_rows;

@@ -34,10 +34,11 @@ pub struct TaskRecord {
     /// Of its first stages, how many the team takes into registers before it waits; above the low
     /// eight bits, how ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
     pub held: u16,
-    /// Strips of a group, where weights come group by group
-    /// ([`StageOrder`](tilewright_kernels::gemv::linear::StageOrder)); 0: in order. With the highest bit,
-    /// `PART`, how many stages of each strip come, where not all do; with the next, `PHASES`, how
-    /// many of each come before the next group; with the next, `PAIRS`, strips come two a stage.
+    /// The number of strips of a group, if weights are taken group by group
+    /// ([`StageOrder`](tilewright_kernels::gemv::linear::StageOrder)); 0: in order. With the
+    /// highest bit, `PART`: the number of stages that are taken of each strip, if not all are. With
+    /// the next, `PHASES`: the number of stages of each strip before the next group. With the next,
+    /// `PAIRS`: a stage holds two strips.
     pub group: u16,
     /// The stage placement of the stream, as an index into the plan's placements.
     pub deal: u16,

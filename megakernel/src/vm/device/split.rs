@@ -1,11 +1,13 @@
 //! The forms of split activations that products of a target can read.
 //!
-//! From three rows on every block reads the activations of a level whole. The tasks that write them
-//! therefore store the terms of the readers' operand
-//! ([`Scaled`](tilewright_kernels::gemv::linear::Scaled)): of a residual stream that is normalised
-//! with sums of squares, beside the f32 that the next addition needs; of others in place of the rows.
-//! Terms lie in memory of the device's own, in no buffer of the program; the validator proved the
-//! order of the buffer's accesses.
+//! From three rows on, every block reads the activations of a level whole. The tasks that write
+//! them therefore store split activations for the readers' operand
+//! ([`Scaled`](tilewright_kernels::gemv::linear::Scaled)). A residual stream that is normalised has
+//! sums of squares with them, and the f32 rows that the next addition needs; other activations have
+//! no rows.
+//!
+//! Split activations are in memory of the device's own, not in a buffer of the program; the
+//! validator proved the order of the buffer's accesses.
 
 use tilewright_kernels::gemv::linear::{AOperand, Packing, ScaledForm};
 use tilewright_kernels::tile::Float;

@@ -123,9 +123,9 @@ impl GraphPlanner<'_> {
         self.add_parts(residual, out, part)
     }
 
-    /// The parts of all devices are added up, the sum is normalised and added to the residual stream,
-    /// which makes the norm's `x` on all: each device does so with all rows, or with a share of them,
-    /// which it stores on all.
+    /// Adds the parts of all devices, normalises the sum and adds it to the residual stream, which
+    /// gives the norm's `x` on all devices. Each device does so with all rows, or with a share of
+    /// them, which it stores on all devices.
     pub(crate) fn add_normed_parts(
         &mut self,
         parts: &[BufferId],

@@ -1,11 +1,11 @@
 //! The graph machine: a step of many rows as a graph of launches.
 //!
 //! A step of hundreds of rows is bound by arithmetic: a level of it keeps every SM busy for tens of
-//! microseconds, and what a launch costs between two levels is small beside that. So each level of
-//! the [plan](crate::lower::StepPlan) becomes one product, one attention, one norm over all rows, by
-//! the library's standalone kernels, in the order of the levels on one stream. Keys and values are
-//! those of the [device machine](super::device): a prompt comes in by this one, and tokens are
-//! decoded by that one.
+//! microseconds. Compared with that, the cost of a launch between two levels is small. So each
+//! level of the [plan](crate::lower::StepPlan) becomes one product, one attention, one norm over
+//! all rows, by the library's standalone kernels, in the order of the levels on one stream. Keys
+//! and values are those of the [device machine](super::device): this machine prefills prompts, and
+//! the device machine decodes tokens.
 //!
 //! | file | what it holds |
 //! |---|---|
