@@ -1,9 +1,9 @@
-//! Output that appears whole or not at all: staged beside its place, flushed to the disk, then
-//! renamed.
+//! Output that appears whole or not at all: staged in the folder of its target, flushed to the
+//! disk, then renamed.
 //!
 //! A staged file or folder is named `.tilewright-XXXXXX.tmp` and locked (`flock`) while its process
-//! lives. A killed process leaves it unlocked; the next process that stages something beside it
-//! removes it.
+//! lives. A killed process leaves it unlocked; the next process that stages output in the same
+//! folder removes it.
 
 use std::fs::{self, File, TryLockError};
 use std::io;

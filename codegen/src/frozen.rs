@@ -1,4 +1,4 @@
-//! Texts that a change keeps: hashes of PTX, programs and plans, in a file beside the test.
+//! Texts that a change must keep: hashes of PTX, programs and plans, in a file next to the test.
 //!
 //! A refactoring proves that nothing was lost by equal hashes. A commit that changes one says which
 //! and why. With `TILEWRIGHT_FROZEN=DIR` the texts themselves are written there too, so that two
@@ -114,7 +114,7 @@ impl Frozen {
     }
 }
 
-/// The lines of a file, or the number of one that is none.
+/// The lines of a file, or the number of an invalid line.
 fn parse(text: &str) -> Result<BTreeMap<String, u64>, usize> {
     let line = |line: &str| {
         let (name, hash) = line.rsplit_once(' ')?;

@@ -268,7 +268,7 @@ impl<'b> Normed<'b> {
 }
 
 impl<'b> Projected<'b> {
-    /// Adds a bias, if the module has one: the tensor beside its weight.
+    /// Adds a bias, if the module has one: the tensor named like its weight.
     pub fn bias(self, has_bias: bool) -> Value<'b> {
         if !has_bias {
             return self.0;

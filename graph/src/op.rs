@@ -480,7 +480,7 @@ impl Op {
         matches!(self, Op::Input { .. } | Op::Load { .. } | Op::Fill { .. })
     }
 
-    /// Whether it does more than give values: a graph has it as often as it was asked for.
+    /// Whether it has an effect besides its values: a graph keeps every occurrence of it.
     ///
     /// ```
     /// use tilewright_graph::{graph::ValueId, op::Op};

@@ -136,7 +136,7 @@ impl Svg<'_> {
                 let y1 = *bottom;
                 let below = y0 + 2 * GAP;
                 let above = y1.saturating_sub(2 * GAP);
-                // An edge that skips rows passes beside their boxes.
+                // An edge that skips rows passes next to their boxes.
                 let aside = if y1 > y0 + ROW { 5 * WIDTH / 4 } else { 0 };
                 let first = x0.saturating_sub(aside);
                 let second = x1.saturating_sub(aside);

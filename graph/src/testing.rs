@@ -100,7 +100,7 @@ impl<'b> Growth<'b> {
         if found.is_empty() { None } else { Some(*index.get(&found)) }
     }
 
-    /// A value with the axes `rows` and `out`: one that there is, or a product of another.
+    /// A value with the axes `rows` and `out`: an existing value, or a product of another.
     fn shaped(&self, b: &Block<'b>, index: Index, module: &str, out: &[Dim]) -> Option<Value<'b>> {
         let found = self.pick(index, |kind| kind.shape.0.get(1..) == Some(out));
         found.or_else(|| Some(b.project(self.pick(index, |_| true)?, module, out).into()))

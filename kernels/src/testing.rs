@@ -16,8 +16,8 @@
 
 use proptest::prelude::*;
 
-/// Extents from 1 to `most`; half of them are a multiple of `tile`, or one beside it, where there
-/// is one.
+/// Extents from 1 to `most`; half of them are a multiple of `tile` or differ by one from a
+/// multiple, if there is one.
 pub fn extent(tile: u32, most: u32) -> impl Strategy<Value = u32> {
     let tile = tile.max(1);
     let most = most.max(1);
@@ -26,8 +26,8 @@ pub fn extent(tile: u32, most: u32) -> impl Strategy<Value = u32> {
     prop_oneof![1..=most, beside.prop_map(move |extent| extent.clamp(1, most))]
 }
 
-/// Lengths of 1 to `sequences` sequences, each from 0 to `most` tokens, on and beside the multiples
-/// of `tile`.
+/// Lengths of 1 to `sequences` sequences, each from 0 to `most` tokens, at multiples of `tile` and
+/// next to them.
 pub fn ragged(sequences: usize, tile: u32, most: u32) -> impl Strategy<Value = Vec<u32>> {
     let length = prop_oneof![1 => Just(0u32), 8 => extent(tile, most)];
     proptest::collection::vec(length, 1..=sequences.max(1))

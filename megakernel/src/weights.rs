@@ -1,9 +1,9 @@
 //! Weights as the virtual machines see them: a name gives an element type, a shape and bytes that
 //! are shared, not copied.
 //!
-//! Nothing here knows files. A checkpoint hands out parts of its memory map, [`RandomWeights`]
-//! parts of the heap; both as [`SharedBytes`], which keep their owner alive for as long as anybody
-//! holds one.
+//! This module does not read files. A checkpoint provides parts of its memory map,
+//! [`RandomWeights`] parts of the heap; both as [`SharedBytes`], which keep their owner alive as
+//! long as any of them exists.
 
 mod codes;
 mod random;
@@ -60,8 +60,8 @@ impl SharedBytes {
     /// Shares `range` of the owner's bytes; `None` where the range is reversed or passes the
     /// owner's end.
     ///
-    /// The owner's `as_ref` must give the same bytes each time; one that later gives fewer makes
-    /// the share empty.
+    /// The owner's `as_ref` must return the same bytes each time; if it later returns fewer, the
+    /// share is empty.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Option<SharedBytes> {
         (*owner).as_ref().get(range.clone())?;
         Some(SharedBytes { owner, range })

@@ -37,7 +37,7 @@ struct TokenizerParts {
     decoder: Value,
 }
 
-/// Checks the text of a `tokenizer.json`. One that is not JSON is the reader's to refuse.
+/// Checks the text of a `tokenizer.json`. Text that is not JSON is left to the reader to refuse.
 pub(super) fn check(text: &[u8]) -> Result<(), TokenizerError> {
     let Ok(parts) = serde_json::from_slice(text) else { return Ok(()) };
     let TokenizerParts { normalizer, pre_tokenizer, post_processor, decoder } = parts;
@@ -71,8 +71,8 @@ fn count(part: &Value) -> usize {
     steps(part).map_or(1, |steps| steps.iter().map(count).sum())
 }
 
-/// Tokens that a post-processor adds at most: the ids of each special token, as often as its
-/// template names it.
+/// Tokens that a post-processor adds at most: the ids of each special token, once per occurrence in
+/// its template.
 fn added(part: &Value) -> usize {
     if let Some(steps) = steps(part) {
         return steps.iter().map(added).fold(0, usize::saturating_add);
@@ -95,8 +95,9 @@ fn patterns(part: &Value) -> Vec<&str> {
 
 /// The regular expressions that a tokenizer applies to texts.
 ///
-/// The crate that reads tokenizers takes an expression that gave up for one that does not match,
-/// and would encode a text otherwise; so a text that makes an expression give up is refused before.
+/// The crate that reads tokenizers treats an expression that gave up as one that does not match,
+/// and would encode a text differently. A text that makes an expression give up is therefore
+/// refused first.
 pub(super) struct Patterns(Vec<Regex>);
 
 impl Patterns {

@@ -61,8 +61,8 @@ impl ModelConfig {
         })
     }
 
-    /// Reads that of a checkpoint's folder: `config.json`, and what files beside it say of
-    /// quantised weights.
+    /// Reads the configuration of a checkpoint's folder: `config.json`, and the quantisation
+    /// settings in other files of the folder.
     ///
     /// # Errors
     /// Those of [`ModelConfig::read`], of each file.

@@ -373,7 +373,7 @@ pub enum TokenizerError {
         /// The id that the tokenizer uses.
         found: Option<u32>,
     },
-    /// A file beside `tokenizer.json` gives a token another id.
+    /// Another file of the folder gives a token of `tokenizer.json` another id.
     #[error("token {token:?} has id {listed} in {file}; by tokenizer.json {found}; they must agree")]
     Beside {
         /// The token.

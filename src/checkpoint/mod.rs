@@ -10,9 +10,9 @@
 //! | `quantize_config.json`, `quant_config.json`, `hf_quant_config.json` (optional) | [`Checkpoint::open`] | how weights are quantised, where `config.json` does not say |
 //! | `model.safetensors`, or `model.safetensors.index.json` and its shards | [`Checkpoint::open`] | the tensors |
 //!
-//! The reader is strict: a key, a value or a tensor that it does not know is an error that names
-//! it, because a model that loads and computes something slightly different is worse than one that
-//! does not load. This module reads files; it does not depend on programs or devices.
+//! The reader is strict: an unknown key, value or tensor is an error that names it. A model that
+//! loads and computes something slightly different is worse than a model that does not load. This
+//! module reads files; it does not depend on programs or devices.
 
 mod bounds;
 mod chat;

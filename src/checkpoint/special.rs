@@ -1,6 +1,6 @@
-//! The files beside `tokenizer.json` that name special tokens and hold the chat template:
-//! `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja`.
-//! Each may be absent.
+//! The files of the folder, besides `tokenizer.json`, that name special tokens and hold the chat
+//! template: `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`,
+//! `chat_template.jinja`. Each may be absent.
 //!
 //! Other tokenizers keep most of their settings in these files, so the world is not closed here: of
 //! an unknown key nothing is known. What is taken: tokens with ids, names of special tokens,

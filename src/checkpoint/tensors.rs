@@ -35,10 +35,10 @@ pub(super) struct Gathered {
 /// Takes every tensor of the model out of the files; those of quantised modules are unpacked into
 /// the canonical form.
 ///
-/// Some tensors beside the model's are allowed, since dropping them changes nothing:
-/// `rotary_emb.inv_freq` buffers, which are derived from the configuration, an `lm_head.weight`
-/// with the bits of the tied embedding, and beside quantised modules biases of zeros and scales of
-/// activations, keys and values.
+/// Some additional tensors are allowed, since dropping them changes nothing. They are
+/// `rotary_emb.inv_freq` buffers, which are derived from the configuration, and an `lm_head.weight`
+/// with the bits of the tied embedding. Quantised modules may also have biases of zeros and scales
+/// of activations, keys and values.
 pub(super) fn gather(
     dir: &Path,
     spec: &ModelSpec,

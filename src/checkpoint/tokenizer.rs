@@ -62,8 +62,8 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// Takes the tokens that the files beside `tokenizer.json` have and it lacks; gives what is
-    /// left out, a line each.
+    /// Adds the tokens of the folder's other files that `tokenizer.json` lacks; returns notes on
+    /// tokens that are left out, one line each.
     pub(super) fn add(&mut self, special: &Special) -> Result<Vec<String>, TokenizerError> {
         let mut notes: Vec<String> = Vec::new();
         for listed in &special.listed {
@@ -83,7 +83,7 @@ impl Tokenizer {
         Ok(notes)
     }
 
-    /// Takes a token with its id, which must be the one that the vocabulary has, or gives next.
+    /// Adds a token with its id, which must be the id in the vocabulary, or the next free id.
     fn add_listed(&mut self, listed: &Listed) -> Result<(), TokenizerError> {
         let wrong = |found| TokenizerError::Beside {
             token: listed.content.clone(),
@@ -114,8 +114,8 @@ impl Tokenizer {
         }
     }
 
-    /// Makes a token one of those that are found in a text as they are. One that is such already
-    /// may only become special.
+    /// Marks a token as one that is matched literally in a text. A token that is marked already may
+    /// only become special.
     fn add_token(&mut self, token: AddedToken) -> Result<(), TokenizerError> {
         let vocabulary = self.inner.get_added_vocabulary();
         let is_added = vocabulary.get_vocab().contains_key(&token.content);

@@ -1,6 +1,6 @@
-//! Output files. A regular file is [staged](crate::staged) beside its place and renamed over it, so
-//! it is whole or as it was. Anything else that exists (a device, a FIFO, standard output by name)
-//! is written through.
+//! Output files. A regular file is [staged](crate::staged) in the folder of its target and renamed
+//! over it, so it is complete or unchanged. Anything else that exists (a device, a FIFO, standard
+//! output by name) is written through.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -31,7 +31,7 @@ pub struct CommandOutput {
 
 /// The destination of the bytes.
 enum Sink {
-    /// To a staged file beside the target.
+    /// To a staged file in the folder of the target.
     Beside(Beside),
     /// To the device, FIFO or stream that exists.
     Through(File),
@@ -53,7 +53,7 @@ struct Old {
 }
 
 impl CommandOutput {
-    /// Opens the output: a staged file beside a regular one, or the device, FIFO or stream that the
+    /// Opens the output: a staged file for a regular one, or the device, FIFO or stream that the
     /// path names. A FIFO blocks here until it has a reader.
     pub fn create(path: &Path) -> Result<CommandOutput, OutputError> {
         let sink = Sink::open(path).map_err(|source| OutputError { path: path.to_owned(), source })?;

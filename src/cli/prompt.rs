@@ -86,7 +86,7 @@ pub fn parse_context(text: &str) -> Result<usize, ContextError> {
     text.parse().ok().filter(|&tokens| tokens > 0).ok_or(ContextError)
 }
 
-/// Bytes of a conversation's JSON beside the text that the model is given.
+/// Bytes of a conversation's JSON in addition to the text that the model gets.
 const JSON_BYTES: u64 = 1 << 20;
 
 /// The prompt to continue.

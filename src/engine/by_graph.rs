@@ -14,8 +14,8 @@ pub(super) const STREAMED: usize = 8;
 /// rows.
 const MACHINE: f64 = 346.0;
 const GRAPH: f64 = 228.0;
-/// Microseconds that a launch of a graph takes beside its bytes, and launches of a layer and of a
-/// step.
+/// Microseconds of a graph's launch in addition to the time of its bytes, and launches of a layer
+/// and of a step.
 const LAUNCH: f64 = 4.5;
 const LAUNCHES: [usize; 2] = [5, 5];
 

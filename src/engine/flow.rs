@@ -66,7 +66,7 @@ impl SessionFlow {
         Lowered::new(&self.settings, phase, self.slots)
     }
 
-    /// Whether somebody wants to know what rows attend to, step by step.
+    /// Whether an observer receives the blocks that rows attend to, step by step.
     pub fn is_observed(&self) -> bool {
         self.observer.is_some()
     }

@@ -182,7 +182,7 @@ impl Widths {
         }
     }
 
-    /// Widths of steps in which rows decode and a prefill chunk may be beside them.
+    /// Widths of steps in which rows decode, possibly together with a prefill chunk.
     pub fn beside(&self, decoding: usize) -> Vec<usize> {
         self.rows.iter().copied().filter(|&width| width > decoding || width >= MOST_ROWS).collect()
     }
@@ -230,8 +230,8 @@ impl Lowering {
         }
     }
 
-    /// Tells who observes the flow what the rows of a step attended to, of which `output` gives the
-    /// outputs by name.
+    /// Passes the selections of a step's rows to the flow's observer; `output` returns outputs by
+    /// name.
     pub(super) fn observe(
         &self,
         cells: &StepCells,

@@ -216,7 +216,7 @@ impl Machines for OnDevice {
             let made = if self.graphs.contains_key(&width) { Ok(()) } else { self.make_graph(width) };
             match made {
                 Ok(()) => return Ok(width),
-                // Without chunks that somebody wants the decode machine feeds prompts as well.
+                // Without prefill chunks the decode machine feeds prompts as well.
                 Err(EngineError::Load(LoadError::Unsupported(_) | LoadError::Memory { .. }))
                     if self.lowering.widths.chunk.is_none() =>
                 {
@@ -245,7 +245,8 @@ impl Machines for OnDevice {
         self.feeds = feeds;
     }
 
-    /// The weights are sent, and what decodes is compiled beside whatever the prompt needs.
+    /// The weights are sent, and the decode kernels are compiled in parallel with those of the
+    /// prompt.
     fn begin(&mut self, rows: usize, prompt: Option<usize>) -> Result<(), EngineError> {
         if !self.feeds_by_graph() {
             self.ahead(MOST_ROWS);

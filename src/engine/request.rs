@@ -1,4 +1,4 @@
-//! A request to generate text, how it ends, and who hears of its tokens.
+//! A request to generate text, its end, and the callbacks for its tokens.
 
 use std::ops::ControlFlow;
 

@@ -25,8 +25,8 @@ pub struct Workload<'r> {
     pub device: &'r str,
     /// Extents by name.
     pub shape: &'r BTreeMap<String, u64>,
-    /// Weight format, flow and the like; empty for the plain form, the only one that peers are
-    /// compared with.
+    /// Weight format, flow and so on; empty for the plain form, the only form that is compared with
+    /// peers.
     pub form: String,
 }
 

@@ -168,7 +168,7 @@ const TIME: &str = "microseconds, 0 or from 1e-9 to 1e15";
 const QUANTITY: &str = "a number from 0 to 1e30";
 
 impl Call {
-    /// Checks that every number is one that a device can have.
+    /// Checks that every number is possible for a device.
     pub(super) fn check(&self) -> Result<(), OutOfRange> {
         let fields = [
             ("sm_mhz", self.sm_mhz),
@@ -183,8 +183,8 @@ impl Call {
 }
 
 impl ResultRow {
-    /// Checks that every number is one that a measurement can have, so that views can add, divide
-    /// and draw it.
+    /// Checks that every number is possible for a measurement, so that views can add, divide and
+    /// draw it.
     pub(super) fn check(&self) -> Result<(), OutOfRange> {
         let times = self.samples_us.iter().map(|sample| ("samples_us", *sample));
         let times = times.chain(self.median_us.map(|us| ("median_us", us)));

@@ -72,7 +72,7 @@ struct ActiveSearch<'s, P, O, M> {
     predict: P,
     over: O,
     measure: M,
-    /// Times by number of configuration; `None` for one that cannot run.
+    /// Times by number of configuration; `None` if the configuration cannot run.
     known: HashMap<usize, Option<f64>>,
     draw: Draw,
 }

@@ -87,8 +87,8 @@ impl Ptxas {
     /// The assembler, if there is one.
     ///
     /// # Errors
-    /// [`AssembleError::Missing`] where `CI` is `true` and there is none; otherwise if the one that
-    /// was found does not run.
+    /// [`AssembleError::Missing`] if `CI` is `true` and there is none; otherwise if the assembler
+    /// that was found does not run.
     pub fn find() -> Result<Option<Ptxas>, AssembleError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let named = std::env::var_os("TILEWRIGHT_PTXAS").map(PathBuf::from);

@@ -100,7 +100,7 @@ impl<'k, T> Ptr<'k, Shared, T> {
     }
 }
 
-/// The number as a choice; one that is not 1, 2 or 4 is seen by `verify`, as the list of registers
+/// The number as a choice. If it is not 1, 2 or 4, `verify` reports it, since the list of registers
 /// has another length.
 fn matrices(count: usize) -> Matrices {
     match count {

@@ -228,9 +228,9 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
         Ptr { base, offset, ..self }
     }
 
-    /// The allocation that it points into, where that is known: of what [`Builder::shared`] gave,
+    /// The allocation that it points into, if that is known: a pointer from [`Builder::shared`],
     /// moved on by numbers of elements, on another block of the cluster, or as bits and back.
-    /// Nothing of a pointer to other memory, or of one that was loaded.
+    /// `None` for a pointer to other memory, or a pointer that was loaded.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{Offset, block, record}, ir::Arch};

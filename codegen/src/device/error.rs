@@ -296,7 +296,7 @@ pub enum DeviceError {
         kernel: String,
         /// The seed of the launch.
         seed: u64,
-        /// The whole report: what, where, and who else.
+        /// The whole report: the fault, its place, and the other parties.
         report: String,
     },
     /// The simulator cannot make a launch.

@@ -62,9 +62,8 @@ impl Properties {
         if arch.name().ends_with('a') { arch.capability() == own } else { arch.capability() <= own }
     }
 
-    /// The device as a target to place programs for; `None` for one that kernels are not generated
-    /// for. Figures that a device does not report are those of the preset that its name contains,
-    /// or 0.
+    /// The device as a target to place programs for; `None` if kernels are not generated for it.
+    /// Figures that a device does not report are those of the preset that its name contains, or 0.
     ///
     /// ```
     /// use tilewright_codegen::device::Properties;

@@ -172,8 +172,8 @@ pub type Block = Vec<Stmt>;
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stmt {
-    /// Its number, unique in the kernel; ascending in the order of the text unless somebody edited
-    /// the tree.
+    /// Its number, unique in the kernel; ascending in the order of the text unless the tree was
+    /// edited.
     pub id: StmtId,
     /// The author's line.
     pub src: Src,

@@ -161,9 +161,9 @@ fn constant(operand: Operand, change: impl Fn(u64) -> u64) -> Operand {
     operand.as_const().map_or(operand, |value| Const::new(value.ty, change(value.bits)).into())
 }
 
-/// Operands that differ: one that repeats another becomes a zero that the table does not look at.
-/// `sources` are what the operands are copies of. The driver's compiler was seen to merge such
-/// instructions wrongly (docs/sim.md).
+/// Replaces repeated operands: an operand that repeats another becomes a zero, which the table
+/// ignores. `sources` are what the operands are copies of. The driver's compiler was seen to merge
+/// such instructions wrongly (docs/sim.md).
 fn apart([a, b, c]: [Operand; 3], sources: [Operand; 3], table: u8, ty: Ty) -> ([Operand; 3], u8) {
     let b_is_a = sources[1] == sources[0];
     let c_is_a = sources[2] == sources[0];

@@ -62,7 +62,7 @@ pub struct HostOrder {
 /// ([`Launch::loss`](super::Launch::loss)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnLoss {
-    /// Steps of all warps until it hears of it.
+    /// Steps of all warps until the host learns of it.
     pub after: u64,
     /// Offset of a word of 32 bits.
     pub word: u64,

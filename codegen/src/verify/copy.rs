@@ -1,4 +1,4 @@
-//! Asynchronous copies: sizes, coordinates, who receives.
+//! Asynchronous copies: sizes, coordinates, receivers.
 
 use super::arith::illegal;
 use super::{ErrorKind, Faults};

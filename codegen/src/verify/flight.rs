@@ -46,7 +46,7 @@ struct PathState {
     groups: Vec<Vec<Regs>>,
 }
 
-/// More groups in flight than anybody keeps: older ones are merged.
+/// More groups in flight than kernels keep: older ones are merged.
 const DEEPEST: usize = 8;
 
 impl PathState {

@@ -3,7 +3,8 @@
 //!
 //! * A page holds `page_tokens` tokens of every key head; a block holds `block_tokens` tokens of
 //!   one key head, contiguous. Block `(page·key heads + head)·blocks a page + block in the page`.
-//! * Fields depend on tokens alone and lie beside the keys: requests that share pages share them.
+//! * Fields depend on tokens alone and are stored with the keys: requests that share pages share
+//!   them.
 //! * States belong to a request. Pages stay shared, and a page that is given to another request
 //!   carries nothing over.
 

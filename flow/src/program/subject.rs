@@ -18,8 +18,7 @@ use crate::flow::Traced;
 /// Result of a check.
 pub(super) type CheckResult<T> = Result<T, OperandError>;
 
-/// The pools of a layer: `[kv_heads, pages, page_tokens, head_dim]`, with a field's blocks beside
-/// them.
+/// The pools of a layer: `[kv_heads, pages, page_tokens, head_dim]`, with a field's blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Pools {
     pub kv_heads: usize,

@@ -15,7 +15,7 @@ use crate::run::{Complete, FlowExecutor, Interpreter};
 /// position is the last of a block, [`Flow::forward_cache`](crate::Flow::forward_cache) of that
 /// block, on its keys and values as the pools hold them.
 ///
-/// Fields depend on tokens alone and lie beside the keys: `[kv_heads, pages, blocks of a page,
+/// Fields depend on tokens alone and are stored with the keys: `[kv_heads, pages, blocks of a page,
 /// d0·d1]`, so that sequences that share a page share them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -195,7 +195,7 @@ impl Recorder {
         id
     }
 
-    /// A source; one that the flow did not declare is an error.
+    /// A source; an undeclared source is an error.
     pub fn load(&self, from: Source, at: &'static Location<'static>) -> ValueId {
         let declared = &self.declared;
         let (noun, index, declared) = match from {

@@ -98,7 +98,7 @@ impl Keys {
         self.map.remove(key)
     }
 
-    /// Takes a key's value where it has one that is not null.
+    /// Takes a key's value if it is present and not null.
     pub fn take_value(&mut self, key: &str) -> Option<Value> {
         self.take(key).filter(|value| !value.is_null())
     }

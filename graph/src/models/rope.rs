@@ -2,7 +2,7 @@
 //!
 //! The formulas, and the order in which single-precision operations round, are those of
 //! `modeling_rope_utils.py` in the library transformers (5.x), so that the frequencies agree with
-//! it to the last bit or one beside it. The rules come from: rotary embeddings, Su et al.,
+//! it within one unit in the last place. The rules come from: rotary embeddings, Su et al.,
 //! arXiv:2104.09864; linear scaling, Chen et al., arXiv:2306.15595; yarn, Peng et al.,
 //! arXiv:2309.00071; llama3, the reference code of Llama 3.1.
 

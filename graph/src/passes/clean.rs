@@ -89,7 +89,7 @@ pub fn clean(graph: &Graph) -> Result<Cleaned, GraphErrors> {
     Ok(Cleaned { graph: rewritten.finish()?, removed, values })
 }
 
-/// For each op the place of the first one that gives the same results.
+/// For each op, the place of the first op with the same results.
 fn first_of_equals(steps: &[Step<'_>]) -> Vec<usize> {
     // The ops that are unlike all before, by their names.
     let mut seen: HashMap<&str, Vec<(Op, usize)>> = HashMap::new();

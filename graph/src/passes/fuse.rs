@@ -192,8 +192,8 @@ impl<'g> Grouping<'g> {
         false
     }
 
-    /// The nodes of the new graph in an order in which each follows those it reads: of those that
-    /// can run, the one that ended first before.
+    /// The nodes of the new graph in an order in which each follows those it reads. Among nodes
+    /// that can run, the one that ended first in the old order comes first.
     fn order(&self) -> Vec<Vec<usize>> {
         let mut units: Vec<Vec<usize>> = self.members.clone();
         units.extend((0..self.steps.len()).filter(|op| self.group[*op].is_none()).map(|op| vec![op]));

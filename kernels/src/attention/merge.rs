@@ -12,9 +12,9 @@ pub(crate) struct PartialAttention<'k, const N: usize> {
 }
 
 impl<'k, const N: usize> PartialAttention<'k, N> {
-    /// Partial results of different tokens of a row, in any order: `M = max m`, `Σ 2^(m − M)·sum`,
-    /// `Σ 2^(m − M)·acc`. One without tokens has −∞ as its maximum and weighs nothing, beside
-    /// others or alone.
+    /// Merges partial results of different tokens of a row, in any order: `M = max m`, `Σ 2^(m −
+    /// M)·sum`, `Σ 2^(m − M)·acc`. A partial result without tokens has −∞ as its maximum and weight
+    /// 0.
     ///
     /// # Panics
     /// If there are none.

@@ -97,8 +97,8 @@ impl<'k> RowUpdate<'k> {
 #[derive(Clone, Copy)]
 pub struct Softmax<'k> {
     k: &'k Builder,
-    /// Largest score of each row so far, before the scale, or one that is not much less; −∞ before
-    /// the first.
+    /// Largest score of each row so far, before the scale, or a score that is not much less; −∞
+    /// before the first.
     max: RegArray<'k, f32>,
     /// Sum of the weights of this lane's columns, relative to the maximum.
     sum: RegArray<'k, f32>,

@@ -58,7 +58,7 @@ pub struct Embed<'k> {
     pub norm: Option<EmbedNorm<'k>>,
 }
 
-/// Data of the following norm that is stored beside embedded rows.
+/// Data for the following norm that is stored with embedded rows.
 #[derive(Clone, Copy)]
 #[expect(clippy::large_enum_variant, reason = "one exists while a kernel is recorded, and a boxed one is not `Copy`")]
 pub enum EmbedNorm<'k> {

@@ -25,10 +25,10 @@ pub const MEET_POLLS: u32 = MAX_DEVICES as u32 + 2;
 /// `rank` (u32, this device's number), `words0`, `words1` and so on (u32, [`MEET_WORDS`] of each
 /// device).
 ///
-/// A device that waits too long says for whom in its word [`MEET_GAVE_UP`], and waits no longer in
-/// this meeting or another until the host has zeroed that. It still arrives at every meeting, so
-/// that no other device waits for it. What launches read after a barrier that was given up is
-/// anything: the host looks at the word before it uses a result.
+/// A device that waits too long stores the number of the missing device in its word
+/// [`MEET_GAVE_UP`]. It then waits at no barrier until the host has zeroed that word. It still
+/// arrives at every barrier, so that no other device waits for it. Launches after a barrier that
+/// was given up may read anything: the host checks the word before it uses a result.
 ///
 /// ```
 /// use tilewright_codegen::device::{Arg, launch_side_by_side, sim};

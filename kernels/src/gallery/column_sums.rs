@@ -30,7 +30,7 @@ pub fn column_sums(k: &Builder) {
     strip.parts_along(0, ROWS as u32).each(|_, _| {
         k.cp_async_wait(1);
         k.barrier();
-        // The tile that everybody left before this barrier is filled again.
+        // The tile that all threads left before this barrier is filled again.
         fetch();
         let column = full.here().column(Index::thread(k));
         (0..ROWS as u32).for_each(|row| sum.set(sum.get() + column.load([row.into()])));

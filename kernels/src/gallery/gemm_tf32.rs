@@ -46,7 +46,7 @@ pub fn gemm_tf32(k: &Builder) {
     k.for_step(0u32, depth, DEPTH, |_| {
         k.cp_async_wait(1);
         k.barrier();
-        // The stage that everybody left before this barrier is filled again.
+        // The stage that all threads left before this barrier is filled again.
         fetch();
         let [a, b] = sides.each_ref().map(|(_, _, full)| full.here());
         let load = |step| {

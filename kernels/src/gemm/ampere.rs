@@ -15,7 +15,7 @@ use tilewright_codegen::build::{Builder, Ptr, Val, block};
 use tilewright_codegen::ir::LaunchBounds;
 use tilewright_layout::swizzle::canonical::Major;
 
-/// Tuning parameters of a kernel beside its tiles.
+/// Tuning parameters of a kernel in addition to its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AmpereConfig {
     /// Stages of the ring.

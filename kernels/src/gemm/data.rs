@@ -48,7 +48,7 @@ drawn! {
 
 /// A type of results that the host rounds.
 pub trait Rounded: GemmOutput + TrialElement {
-    /// The nearest number to one that is rounded to f32 first, as the kernels do it.
+    /// The nearest number after rounding to f32, as the kernels do it.
     const ROUND: fn(f64) -> Self;
     /// The largest relative error of rounding.
     const UNIT: f64;

@@ -1,8 +1,8 @@
 //! The product on sm_90a: tensor maps feed a ring of stages, two warpgroups multiply from it,
 //! blocks stay for many tiles.
 //!
-//! One thread of the last warpgroup fetches: the operand that is its block's own, and its share of
-//! the one that all blocks of the cluster need, which goes to each of them. The other warpgroups
+//! One thread of the last warpgroup fetches the operand of its own block, and its share of the
+//! operand that all blocks of the cluster need, which is multicast to them. The other warpgroups
 //! multiply 64 rows an instruction and keep one group of them in flight: a stage is freed when the
 //! following group has begun. While they store a tile of the result, the stages of the next are
 //! filled.
@@ -18,7 +18,7 @@ use tilewright_codegen::build::{Builder, Bulk, Val, block};
 use tilewright_codegen::ir::LaunchBounds;
 use tilewright_layout::view::Along;
 
-/// Tuning parameters of a kernel beside its tiles.
+/// Tuning parameters of a kernel in addition to its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HopperConfig {
     /// Stages of the ring.

@@ -14,7 +14,7 @@ pub fn launch() -> LaunchBounds {
 
 /// Parameters: partial sums \[splits, m, n\] (2n where gated), c, `c_stride`, m, n, splits; then
 /// those of the epilogue. The shares are added in their order, so that the result does not depend
-/// on who was first.
+/// on timing.
 pub fn reduce<S: Number + Numeric, D: GemmOutput>(k: &Builder, epilogue: Epilogue) {
     let partials = k.global_of("partials", &SUMS).cast::<S>();
     let c = k.global::<D>("c");

@@ -147,7 +147,7 @@ macro_rules! shapes {
     };
 }
 
-/// Registers of a thread for sums: beside them the kernels need some forty of 240.
+/// Registers of a thread for sums: the kernels need some forty of 240 for other values.
 const MOST_SUMS: u32 = 200;
 
 shapes! {

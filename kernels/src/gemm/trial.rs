@@ -180,7 +180,7 @@ impl ShippedGemm {
 }
 
 impl Argument {
-    /// Passes it to a trial, of whose buffers `buffer` makes the one that it names.
+    /// Passes the arguments to a trial; `buffer` creates the named buffers.
     pub(crate) fn pass(self, mut trial: Trial, buffer: impl FnOnce(&mut Trial, GemmBuffer) -> BufferId) -> Trial {
         match self {
             Argument::Number(number) => trial.pass(number),

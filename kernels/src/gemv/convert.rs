@@ -132,7 +132,7 @@ pub(super) fn numbers<'k>(code: Code, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 
             [words[0] & 0x000f_000fu32, words[0] & 0x00f0_00f0u32, high & 0x000f_000fu32, high & 0x00f0_00f0u32]
         }
         Code::U8 | Code::I8 => {
-            // Bytes 1 and 3, with zeros behind.
+            // Bytes 1 and 3, followed by zeros.
             let high = |word: Val<'k, u32>| word.prmt(0u32, 0x4341u32);
             let low = |word: Val<'k, u32>| word & 0x00ff_00ffu32;
             [low(words[0]), high(words[0]), low(words[1]), high(words[1])]

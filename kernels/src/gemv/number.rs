@@ -1,4 +1,4 @@
-//! Single numbers of packed codes, for who reads rows and multiplies nothing: embeddings.
+//! Single numbers of packed codes, for readers of rows that do not multiply: embeddings.
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_layout::Layout;

@@ -311,8 +311,8 @@ impl Strip {
         self.stages * self.stage_bytes()
     }
 
-    /// Tile number `round` of a warp's own: tiles are dealt to the warps in turn, whatever the
-    /// stages are, so that who adds up what does not depend on them.
+    /// Tile number `round` of a warp's own. Tiles are distributed to the warps in turn, whatever
+    /// the stages are, so that the order of sums does not depend on them.
     #[track_caller]
     pub fn tile<'k>(self, warp: Val<'k, u32>, round: Val<'k, u32>) -> Val<'k, u32> {
         warp + round * self.warps

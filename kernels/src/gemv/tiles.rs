@@ -26,7 +26,7 @@ pub enum PlanError {
     /// k is zero or too large.
     #[error(transparent)]
     Strip(#[from] StripError),
-    /// Two stages of weights do not fit beside the activations.
+    /// Two stages of weights do not fit in addition to the activations.
     #[error(
         "{needed} bytes of shared memory for a batch of {batch} and stages of {stage_tiles} tiles, and a block has {limit}; use smaller stages"
     )]

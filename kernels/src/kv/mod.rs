@@ -113,8 +113,8 @@ pub trait KvBuffer<'k> {
 
     /// Ends this thread's reads of the tile.
     ///
-    /// Nothing has to be done where the team that fetches a tile is the one that reads it: it meets
-    /// in `copy_to_shared` before what held the tile is written again.
+    /// Nothing has to be done if the team that fetches a tile also reads it: it synchronises in
+    /// `copy_to_shared` before the tile's memory is written again.
     fn release(&self, arrived: Arrived<'k, Self::Config>) {
         arrived.stage.release();
     }

@@ -5,8 +5,8 @@ use tilewright_codegen::build::Val;
 
 use crate::tile::Array;
 
-/// Keys and values of each row's newest token beside those in the pools, bf16 packets
-/// `[rows, kv_heads, dim]` each, of one generation.
+/// Keys and values of each row's current token in addition to those in the pools: bf16 flagged
+/// words `[rows, kv_heads, dim]` each, of one generation.
 #[derive(Clone, Copy)]
 pub struct Newest<'k> {
     /// Keys.

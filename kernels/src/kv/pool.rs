@@ -136,9 +136,8 @@ impl<'k> PagedPool<'k> {
         ((head * self.pages + page) * self.page_tokens + token % self.page_tokens) * self.dim
     }
 
-    /// The place of a dimension of a token's row, in elements, given where the row begins; with it
-    /// the rest of its run of eight. `token` is the token, or one that is as many tokens of a
-    /// multiple of eight further.
+    /// The place of a dimension of a token's row, in elements, given the start of the row; the rest
+    /// of its run of eight follows. `token` is the token, or its number plus a multiple of eight.
     pub fn dimension(self, begin: Val<'k, u32>, token: Val<'k, u32>, d: Val<'k, u32>) -> Val<'k, u32> {
         TokenRow::new(begin, [self.dim, self.run()], token % self.page_tokens).at(d)
     }

@@ -1,5 +1,5 @@
-//! The buffer whose ring is somebody else's: a row's keys and values come in stages among those of
-//! other tasks, to warps that take the blocks of a stage in turns.
+//! A buffer on a ring that another component owns: a row's keys and values arrive in stages among
+//! those of other tasks, and warps take the blocks of a stage in turns.
 
 use core::cell::RefCell;
 

@@ -137,7 +137,7 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
                 });
             }
             if self.apart() {
-                // Who reads them next is wgmma.
+                // The next reader is wgmma.
                 k.fence_proxy_async(ProxyFence::Shared);
             }
             team.sync(k);

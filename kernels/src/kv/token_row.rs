@@ -22,8 +22,8 @@ pub(crate) struct TokenRow<'k> {
 }
 
 impl<'k> TokenRow<'k> {
-    /// The row that begins there, of `dim` dimensions in such runs; `token`: the token's place in
-    /// its page, or one that is as many tokens of a multiple of eight further.
+    /// The row that begins there, of `dim` dimensions in such runs. `token` is the token's place in
+    /// its page, or that place plus a multiple of eight.
     pub fn new(first: Val<'k, u32>, [dim, run]: [u32; 2], token: Val<'k, u32>) -> TokenRow<'k> {
         TokenRow { first, turn: is_swizzled(dim).then(|| (token % 8) * run) }
     }

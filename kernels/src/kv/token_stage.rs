@@ -118,7 +118,7 @@ impl<'k> Streamed<'k> {
     }
 
     /// Brings a stage's keys and values, `count` tokens of a row's head from token `first` on; by
-    /// who fills the ring.
+    /// the producer of the ring.
     pub fn bring(
         self,
         to: Pieces<'k>,

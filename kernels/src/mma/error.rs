@@ -48,7 +48,7 @@ pub enum MmaError {
         "wgmma operand in `{name}`: the allocation is aligned to {align} bytes, the swizzle repeats every {period}; align it to {period}"
     )]
     Alignment { name: String, align: u32, period: u32 },
-    /// An operand of `wgmma` beside its swizzle's period.
+    /// An operand of `wgmma` off its swizzle's period.
     #[error(
         "wgmma operand {beside} bytes beside a multiple of {period}, where its swizzle repeats; begin it at one, with tiles of whole atoms"
     )]

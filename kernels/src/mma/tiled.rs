@@ -293,7 +293,8 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
         }
     }
 
-    /// A step of K, the first where one that the tiles have not got was refused.
+    /// A step of K; the first step if the tiles do not have the one that was given, which is
+    /// refused.
     #[track_caller]
     pub(super) fn step_of(self, step: u32) -> u32 {
         let steps = Self::STEPS;

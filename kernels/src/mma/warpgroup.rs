@@ -31,8 +31,8 @@ pub struct SharedOperand<'k> {
 impl<'k> SharedOperand<'k> {
     /// The tensor as an operand. A layout that the hardware cannot read does not compile.
     ///
-    /// A tensor known to begin beside a multiple of its swizzle's period is
-    /// refused, [`MmaError::Beside`]: the descriptor has no bits for it.
+    /// A tensor known to begin off its swizzle's period is refused, [`MmaError::Beside`]: the
+    /// descriptor has no bits for it.
     #[track_caller]
     pub fn new<T: Scalar, L: StaticLayout>(tensor: LayoutTensor<'k, T, L, Shared>) -> SharedOperand<'k> {
         let descriptor = const {
@@ -118,7 +118,7 @@ fn period(swizzle: Swizzle, bits: i64) -> u32 {
     (reach as u32 + 1).next_power_of_two().max(16)
 }
 
-/// Refuses a tensor that is known to begin beside a multiple of its swizzle's period.
+/// Refuses a tensor that is known to begin off its swizzle's period.
 #[track_caller]
 fn expect_aligned<'k, T: Scalar, L: OffsetMap>(k: &'k Builder, tensor: LayoutTensor<'k, T, L, Shared>) {
     let period = period(tensor.layout().swizzle(), T::TY.bits().into());

@@ -106,8 +106,8 @@ impl QuantMatrix {
     }
 
     /// The [`blocks`](QuantMatrix::blocks) with scales that are each an `e4m3` number times
-    /// `scale`, in f32: as NVFP4 has them. What is not so is left as it was. Looked at once, here:
-    /// who packs asks for every block.
+    /// `scale`, in f32, as in NVFP4. Other matrices are left unchanged. The check is made once,
+    /// here, since packing asks for every block.
     ///
     /// ```
     /// use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};

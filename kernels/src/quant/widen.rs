@@ -1,9 +1,9 @@
 //! The kernel that writes a matrix of codes as bf16, row by row: for products of many rows, whose
 //! operands are bf16.
 //!
-//! A thread takes eight places of a row. Codes lie as [`Widen::codes`] packs them, beside each
-//! group a scale and a zero ([`Widen::factors`]). A number is `(code − zero) · scale` in f32,
-//! rounded once to bf16.
+//! A thread takes eight places of a row. Codes are packed by [`Widen::codes`], with a scale and a
+//! zero for each group ([`Widen::factors`]). A number is `(code − zero) · scale` in f32, rounded
+//! once to bf16.
 
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Global, Ptr, Val, block, record};

@@ -72,9 +72,9 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
         }
     }
 
-    /// Lets this consumer, one of some warps, read the stage where `reads`, the same for all of a
-    /// warp, and releases it. Who does not read has nothing that copies could overtake, and says so
-    /// without a fence.
+    /// Lets this consumer, one of some warps, read the stage if `reads` is true, the same for all
+    /// of a warp, and releases it. A consumer that does not read needs no fence, since no copy can
+    /// overtake its reads.
     #[track_caller]
     pub fn read_if(self, reads: Val<'k, bool>, read: impl FnOnce(&Self)) {
         let RingBarriers { k, empty, shape, fill, .. } = self.parts.meeting;
@@ -104,8 +104,8 @@ pub(super) fn release<'k>(meeting: RingBarriers<'k>, stages: &[Val<'k, u32>], re
     match shape.consumers {
         Consumers::Warps(_) => {
             if fill == StageFill::Engine {
-                // Reads may still be on their way when the arrival is seen, and the copy that comes
-                // next does not queue behind them.
+                // Reads may still be in flight when the arrival is seen, and the copy that follows
+                // is not ordered after them.
                 k.fence_proxy_async(ProxyFence::Shared);
             }
             // Each lane for itself: that costs no more than to meet the warp, and

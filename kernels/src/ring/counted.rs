@@ -81,8 +81,9 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
         self.in_flight.set(self.in_flight.get() - 1);
     }
 
-    /// Acquires the next stage once it was read by everybody, for `fill` to fill. While it was not,
-    /// `listen` says whether that will never be: then `gave_up` is set, and nothing is filled.
+    /// Acquires the next stage once all its readers have released it, for `fill` to fill. Until
+    /// then, `listen` tells whether that will never happen: then `gave_up` is set, and nothing is
+    /// filled.
     #[track_caller]
     pub fn acquire_unless(
         &self,

@@ -65,8 +65,8 @@ impl<'k, B, O: Operands, F> Producer<'k, B, O, F> {
 }
 
 impl<'k, B, O: Operands, F: Copy> Producer<'k, B, O, F> {
-    /// Waits until the next stage was read by everybody, and until few enough stages are on their
-    /// way.
+    /// Waits until all readers have released the next stage, and until few enough stages are in
+    /// flight.
     #[track_caller]
     pub fn acquire(&mut self) -> Empty<'k, B, O, F> {
         let parts = self.parts;
@@ -126,7 +126,7 @@ impl<'k, B, T: Scalar, L: OffsetMap> Empty<'k, B, (StageTile<T, L>,), ByPieces> 
 }
 
 impl<B, O: Operands, F> Filled<'_, B, O, F> {
-    /// The stage is full as soon as the copies of all who fill it are there.
+    /// Commits the stage: it is full as soon as the copies of all filling threads are there.
     #[track_caller]
     pub fn commit(self) {
         let Filled { parts, stage, .. } = self;

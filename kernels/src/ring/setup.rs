@@ -142,9 +142,9 @@ pub(super) fn name<B>() -> String {
 }
 
 impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
-    /// Allocates stages and mbarriers, for each team its own. One thread of each initialises
-    /// mbarriers, and does something `beside`. A ring with mbarriers is used after [`start`], one
-    /// of teams after a fence of all threads and a barrier.
+    /// Allocates stages and mbarriers, separate for each team. One thread of each initialises
+    /// mbarriers, and runs `beside`. A ring with mbarriers is used after [`start`], a ring of teams
+    /// after a fence of all threads and a barrier.
     #[track_caller]
     pub(crate) fn of(
         k: &'k Builder,

@@ -1,4 +1,4 @@
-//! Stages of a ring one after another, for those who need not know which ring it is.
+//! Stages of a ring one after another, for code that need not know which ring it is.
 
 use core::cell::RefCell;
 

@@ -2,11 +2,11 @@
 
 use tilewright_codegen::build::{Builder, Val};
 
-/// The named barrier of the threads that read apart from the one that fills.
+/// The named barrier of the reading threads, which are separate from the filling thread.
 const APART_BARRIER: u32 = 1;
 
-/// The threads that fill and read a ring together, or one that fills and those that read apart from
-/// it.
+/// The threads that fill and read a ring together, or one thread that fills and separate threads
+/// that read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingThreads {
     /// The whole block, with its number of threads.

@@ -27,9 +27,9 @@ pub(super) fn check<S: SpaceOf, T: Scalar>(base: Ptr<'_, S, T>, map: &Swizzled) 
     }
 }
 
-/// Bytes after which a swizzle repeats, of elements of `bytes` bytes: what tensor maps and matrix
-/// instructions, which swizzle by the bits of addresses, need the tensor to begin at a multiple of.
-/// 1 where there is no swizzle, or one that no hardware has: the longest repeats after 1024 bytes.
+/// Bytes after which a swizzle repeats, for elements of `bytes` bytes. Tensor maps and matrix
+/// instructions swizzle by the bits of addresses, so a tensor must begin at a multiple of it. 1 if
+/// there is no swizzle, or a swizzle that no hardware has: the longest repeats after 1024 bytes.
 /// Offsets that are computed here repeat from any start.
 pub(crate) const fn hardware_period(map: &Swizzled, bytes: u32) -> u32 {
     let touched = map.swizzle().source_mask() | map.swizzle().target_mask();

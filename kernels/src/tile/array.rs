@@ -24,7 +24,8 @@ pub enum AccessMode<'k> {
 }
 
 impl<'k> AccessMode<'k> {
-    /// The loads and stores of words that are no packets; beside packets relaxed.
+    /// The loads and stores of words that are not flagged words; among flagged words they are
+    /// relaxed.
     pub(crate) fn how(self) -> (Load<'k>, Store<'k>) {
         self.within(Scope::Gpu)
     }

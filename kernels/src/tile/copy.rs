@@ -1,4 +1,5 @@
-//! Copies between tensors: who moves what, and how wide, follows from the layouts of both sides.
+//! Copies between tensors: the layouts of both sides determine the thread of each element and the
+//! vector width.
 //!
 //! | | one thread its own parts | a [`ThreadGroup`] a tile |
 //! |---|---|---|

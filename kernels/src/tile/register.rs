@@ -164,7 +164,8 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
         self.registers[Lowered::<L>::at(self.below(coordinate, &Lowered::<L>::EXTENTS))]
     }
 
-    /// A coordinate below some extents: the first where one that is not was refused.
+    /// A coordinate below some extents; the first coordinate if the given one is not, which is
+    /// refused.
     #[track_caller]
     fn below<const R: usize>(&self, coordinate: [usize; R], extents: &[usize]) -> [usize; R] {
         for (mode, (&index, &extent)) in coordinate.iter().zip(extents).enumerate() {

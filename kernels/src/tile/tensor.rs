@@ -102,8 +102,8 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
 }
 
 impl<'k, T: Scalar, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, T, L, S> {
-    /// A view of what begins at `base`. Of an allocation in shared memory, one that reaches beyond
-    /// it, or begins off its swizzle's period, is refused.
+    /// A view of the memory at `base`. A view of an allocation in shared memory is refused if it
+    /// reaches beyond the allocation, or begins off its swizzle's period.
     #[track_caller]
     pub fn new(base: Ptr<'k, S, T>, layout: L) -> Self {
         LayoutTensor { base, origin: layout.begin(base), layout }

@@ -110,8 +110,8 @@ impl Vector {
         Ok(widest_of(first, second, bits))
     }
 
-    /// The vector cut to what else is known: the widest one that divides `limit`, such as the
-    /// alignment of a pointer in elements, or an extent of run time.
+    /// The vector cut to other known facts: the widest one that divides `limit`, such as the
+    /// alignment of a pointer in elements, or a run-time extent.
     ///
     /// ```
     /// use tilewright_layout::analysis::Vector;

@@ -26,8 +26,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Shape`] where an integer stands beside another, or beside a tuple of another
-    /// product; [`LayoutError::Rank`] where two tuples differ in rank; [`LayoutError::Extent`],
+    /// [`LayoutError::Shape`] if an integer corresponds to another one, or to a tuple of another
+    /// product; [`LayoutError::Rank`] if two tuples differ in rank; [`LayoutError::Extent`],
     /// [`LayoutError::Capacity`].
     pub const fn expand_modes_alike(&self, other: &IntTuple) -> Result<IntTuple, LayoutError> {
         tri!(self.as_shape());

@@ -151,8 +151,7 @@ const fn walk_together(layout: &Layout, inverse: &Layout) -> i64 {
     i
 }
 
-/// The largest number up to `count` that is all of the first modes of a coalesced layout, as often
-/// as the next mode has it.
+/// The largest multiple, up to `count`, of the product of the leading modes that fit into `count`.
 const fn whole_modes(layout: &Layout, count: i64) -> i64 {
     let mut whole = 1;
     let mut leaf = 0;

@@ -155,7 +155,7 @@ impl Layout {
         self.prepend_to(mode, self.rank() + 1)
     }
 
-    /// The layout with `mode` before its modes as often as it takes to have `rank` of them.
+    /// The layout with `mode` added before its modes until it has `rank` of them.
     ///
     /// Law: as [`prepend`](Layout::prepend), `rank - rank(L)` times.
     ///

@@ -22,7 +22,7 @@ impl Layout {
     /// Edge cases: copies of stride 0 stand on top of each other; copies of a negative stride go
     /// before the block. A block with stride 0 is copied as if it had one element there. A block of
     /// negative stride, or one that overlaps itself, is refused. A block whose strides do not nest
-    /// may leave less room than the copies reach; copies that would then repeat an offset are
+    /// may leave too little space for the copies; copies that would then repeat an offset are
     /// refused, where CuTe returns them.
     ///
     /// ```console

@@ -49,9 +49,9 @@ static_layout! {
 /// The number of elements that storage must have so that it contains the swizzle of every offset
 /// below `span`.
 ///
-/// A swizzle that reads higher bits than it changes stays inside aligned blocks of
-/// `2^(base + bits)` elements, and moves all elements of a block by the same mask; so only the last
-/// block can reach beyond the span. One that reads lower bits stays inside its period.
+/// A swizzle that reads higher bits than it changes stays inside aligned blocks of `2^(base +
+/// bits)` elements, and moves all elements of a block by the same mask; so only the last block can
+/// reach beyond the span. A swizzle that reads lower bits stays inside its period.
 pub(crate) const fn reach(span: i64, swizzle: &crate::Swizzle) -> i64 {
     if swizzle.bits() == 0 {
         return span;

@@ -2,10 +2,10 @@
 //!
 //! A buffer uses flagged words if every access to it supports them and each generation is written
 //! whole before it is read. It has split activations if every producer can store them and all
-//! consumers of a generation want the same form; without a norm there are no rows beside them, and
-//! no other consumer. Partial results of attention are merged. In a program of one row the current
-//! token's queries, keys and values are flagged words beside the pools. Everything else is rows,
-//! handed over by a semaphore with a release.
+//! consumers of a generation want the same form; without a norm, they replace the rows, and there
+//! is no other consumer. Partial results of attention are merged. In a program of one row, the
+//! current token's queries, keys and values are handed over as flagged words in addition to the
+//! pools. Everything else is rows, handed over by a semaphore with a release.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -35,7 +35,7 @@ pub struct EdgeRule<'r> {
     pub flagged: FlaggedUse,
     /// Whether the splits of attention may exchange flagged words instead of counting arrivals.
     pub flagged_splits: bool,
-    /// Whether the current token may come as flagged words beside the pools.
+    /// Whether the current token may be handed over as flagged words in addition to the pools.
     pub token: bool,
     /// The forms of split activations, where there are any.
     pub split: Option<&'r dyn SplitForms>,

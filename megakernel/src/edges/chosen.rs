@@ -73,7 +73,7 @@ pub enum ActivationLayout {
         /// The form of its terms, where it is split.
         split: Option<SplitActivations>,
     },
-    /// Queries, keys and values of the current token beside the KV pools.
+    /// Queries, keys and values of the current token, in addition to the KV pools.
     CurrentToken,
 }
 

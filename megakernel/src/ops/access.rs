@@ -30,8 +30,8 @@ pub struct Access {
     pub split: Option<SplitAccess>,
     /// The part of attention's partial results that it accesses, where the operand belongs to them.
     pub partial: Option<Partial>,
-    /// The pools of keys and values that belong to these queries, where the current token may come
-    /// as flagged words beside the pools.
+    /// The pools of keys and values that belong to these queries, if the current token may be
+    /// handed over as flagged words in addition to the pools.
     pub token: Option<[BufferId; 2]>,
 }
 
@@ -55,8 +55,8 @@ pub enum AccessRole {
 pub enum SplitAccess {
     /// The task can read them for this product.
     Read(SplitRead),
-    /// The task can store them for any following product: with a norm beside the rows, else instead
-    /// of them.
+    /// The task can store them for any following product: with a norm in addition to the rows, else
+    /// instead of them.
     Stored,
 }
 

@@ -230,8 +230,8 @@ impl Draft {
         Some(Op::from(Linear { input, weight: self.weight, bias: None, rows, cols, output }))
     }
 
-    /// The greedy choice, or one that rows ask for; what is best of the tiles stands for logits
-    /// too.
+    /// Adds a greedy choice, or one by requests. The argmax candidates of the tiles also serve as
+    /// logits.
     fn choice(&mut self) -> Option<Op> {
         let rows = self.span(self.rows);
         let tiles = |buffer| Region::new(buffer, &[rows, Span::all(2)]);

@@ -1,5 +1,6 @@
-//! Rules on ops and regions: operands, declared regions against footprints, bounds, who may write
-//! what. One function per rule; what other tasks do to the same memory is `memory`'s question.
+//! Rules on ops and regions: operands, declared regions against footprints, bounds, and permissions
+//! to write. One function per rule; other tasks' accesses to the same memory are checked by
+//! `memory`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -76,8 +77,8 @@ fn operand(op: &Op, error: OperandError) -> Kind {
     Kind::Operand { op: op.name(), error }
 }
 
-/// A footprint whose length is not bounded by its operands' number: one that is longer than what is
-/// declared is refused before it is computed.
+/// Refuses a footprint that is longer than the declaration before it is computed: its length is not
+/// bounded by the number of operands.
 fn undeclared_writes(operands: &Operands, task: &Task) -> Option<Kind> {
     let needed = task.op.least_writes(operands);
     let declared = task.writes.len();

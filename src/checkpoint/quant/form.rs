@@ -1,4 +1,4 @@
-//! The form that a module's codes will have, before its tensors are read: for who plans and has no
+//! The form that a module's codes will have, before its tensors are read: for planning without
 //! weights.
 
 use std::collections::BTreeMap;

@@ -50,12 +50,13 @@ pub(in crate::checkpoint) fn read_key(keys: &mut Keys, spec: &ModelSpec) -> Opti
     }
 }
 
-/// Files beside `config.json` that say the same, and the method of one that does not name it.
+/// Files of the folder with the same settings as `config.json`, and the method of a file that does
+/// not name it.
 const BESIDE: [(&str, &str); 3] =
     [("quantize_config.json", "gptq"), ("quant_config.json", "awq"), ("hf_quant_config.json", "modelopt")];
 
-/// Reads the files beside `config.json`. What they say must be what `config.json` says, where it
-/// says something.
+/// Reads the additional files of the folder. Their settings must agree with those of `config.json`,
+/// if it has any.
 pub(in crate::checkpoint) fn read_beside(
     dir: &Path,
     spec: &ModelSpec,

@@ -61,7 +61,7 @@ pub(super) enum RequestsError {
 /// Longest sequence of the arrivals and of a soak.
 pub(super) const CONTEXT: usize = 1024;
 
-/// Sequences of a batch in order, and those that decode beside a prompt.
+/// Sequences of a batch in order, and sequences that decode while a prompt is prefilled.
 pub(super) const EIGHT: usize = 8;
 
 /// Steps of a launch, after which the host looks for new requests.

@@ -21,7 +21,7 @@ const LETTERS: i32 = 16;
 
 /// Width of a chart with room for long names, pixels.
 pub const WIDE: u32 = 880;
-/// Width of a chart that stands beside another, pixels.
+/// Width of a chart that shares a row with another, in pixels.
 pub const HALF: u32 = 560;
 
 /// A point or a bar that leads to a row.
@@ -76,7 +76,7 @@ struct Size<'n> {
 }
 
 impl Chart<'_> {
-    /// Bars or points beside their names, the first on top. There are two drawings, of which the
+    /// Bars or points with their names, the first on top. There are two drawings, of which the
     /// style sheet shows one: names at the left, and for narrow windows names over their bars.
     pub fn bars(self, names: &[String], most: f64) -> Result<Markup, Failure> {
         let count = names.len();

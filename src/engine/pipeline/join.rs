@@ -222,7 +222,7 @@ struct Joined {
     port: u16,
 }
 
-/// Whether somebody called who speaks no version of the protocol.
+/// Whether the caller does not use any version of the protocol.
 fn is_stranger(error: &FrameError) -> bool {
     match error {
         FrameError::Closed | FrameError::Truncated | FrameError::Magic { .. } | FrameError::Io(_) => true,

@@ -30,7 +30,7 @@ pub struct Message {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum MessageHead {
-    /// A worker to the driver: who it is.
+    /// A worker to the driver: its identity.
     Hello {
         /// Its rank.
         rank: usize,

@@ -1,7 +1,7 @@
 //! Transport of messages between ranks.
 //!
-//! [`Transport`] is all that the ranks know of it. [`Tcp`] is the one that there is. Rows that go
-//! from device to device beside the words of a message are `rows`' affair.
+//! The ranks use [`Transport`] only, which [`Tcp`] implements. Module `rows` sends rows from device
+//! to device, separately from the words of a message.
 
 use std::io::BufReader;
 use std::net::{Shutdown, TcpStream};

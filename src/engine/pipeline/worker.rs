@@ -46,7 +46,8 @@ impl Seat {
                 let links = &links;
                 scope.spawn(move || {
                     hear(rank, &*link, |heard| {
-                        // A stage that waits for rows hears nothing: they come no more.
+                        // A stage that waits for rows receives no message: the rows will not
+                        // arrive.
                         if is_end(&heard) {
                             links.give_up();
                         }
@@ -78,8 +79,8 @@ impl Seat {
         })
     }
 
-    /// Tells the driver of a failure, and waits a moment for what the driver says of it: it hears
-    /// all ranks.
+    /// Reports a failure to the driver, and waits briefly for the driver's verdict: the driver
+    /// receives from all ranks.
     fn verdict(&self, error: EngineError, heard: &Receiver<Heard>) -> Result<(), EngineError> {
         let neighbour = match &error {
             EngineError::Pipeline(PipelineError::Failed { .. }) => return Err(error),
@@ -88,7 +89,8 @@ impl Seat {
         };
         let is_neighbour = neighbour.is_some();
         let own = || MessageHead::Failed { rank: self.rank, why: chain(&error) };
-        // Where it cannot be told, it hears that this rank is gone, or is gone itself.
+        // If the report cannot be sent, the driver notices that this rank is gone, or is gone
+        // itself.
         let _ = self.driver.send(&neighbour.unwrap_or_else(own).into());
         let deadline = Instant::now() + VERDICT;
         loop {
@@ -172,7 +174,7 @@ impl WorkerStage<'_> {
             let Heard { rank: from, what } = match heard.recv_timeout(LOOK) {
                 Ok(heard) => heard,
                 Err(RecvTimeoutError::Timeout) => continue,
-                // Each thread that hears tells how it ends before it does.
+                // Each receiving thread reports its end before it ends.
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(self.lost(0, MessageError::Turn { found: "an end".into() }));
                 }

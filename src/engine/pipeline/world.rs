@@ -1,9 +1,9 @@
-//! The driver's side of a world that has come together: sessions, steps on their way, and who is
-//! lost.
+//! The driver's side of a process group that is complete: sessions, steps in flight, and lost
+//! ranks.
 //!
-//! One thread hears each worker; one tells all that the driver is there; one judges what is heard.
-//! It hands logits to the sessions that wait for them. The first failure is everybody's: all ranks
-//! are told which rank it was and why.
+//! One thread receives from each worker, one sends heartbeats to all, and one handles the received
+//! messages. The handler passes logits to the sessions that wait for them. The first failure ends
+//! the whole group: all ranks get the rank at fault and the reason.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -229,7 +229,7 @@ pub(super) fn hear(rank: usize, link: &dyn Transport, tell: impl Fn(Heard) -> bo
     }
 }
 
-/// Hands out logits, and finds who is lost, until all ranks are gone.
+/// Delivers logits and detects lost ranks, until all ranks are gone.
 fn judge(heard: &Receiver<Heard>, links: &[Arc<dyn Transport>], shared: &WorldShared) {
     let mut is_judged = false;
     while let Ok(Heard { rank: from, what }) = heard.recv() {
@@ -263,7 +263,7 @@ fn handle(from: usize, what: Result<Message, LinkError>, last: usize, shared: &W
     match what {
         Ok(Message { head: MessageHead::Logits { session, step }, words }) if from == last => {
             if let Some(waiting) = locked(&shared.sessions).get(&session) {
-                // Who waits no more has ended the session.
+                // A session that no longer waits has ended.
                 let _ = waiting.send((step, words));
             }
             None

@@ -146,7 +146,7 @@ pub(super) struct BatcherShape {
 /// Tells the time.
 pub(super) type Clock = Box<dyn Fn() -> Duration + Send>;
 
-/// Set when somebody waits for a batcher to come back from a launch.
+/// Set when another thread waits for a batcher to return from a launch.
 pub(super) type CallBackFlag = Arc<AtomicBool>;
 
 /// Whether a launch goes on: some request still wants its tokens, no deadline has passed, and no
@@ -240,7 +240,7 @@ pub(crate) fn batcher_of(
     };
     let of_flow = flow.as_ref();
     let states = flow.as_ref().is_some_and(SessionFlow::is_stateful);
-    // The host's phases are told apart to the bit; on a device only where somebody wants it so.
+    // The host's phases differ in their bits; on a device they are separated only on request.
     let apart = on_host || options.deterministic;
     let flow_limits = of_flow.map(|flow| FlowLimits { covered: flow.covered_tokens(), apart });
     let most_steps = if states { STATE_STEPS.min(options.steps) } else { options.steps };
@@ -450,7 +450,8 @@ impl Batcher {
         }
         let rows: usize = step.pieces.iter().map(|piece| piece.tokens.len()).sum();
         let has_flow = self.scheduler.limits().flow.is_some();
-        // Where no request decodes beside a prompt, machines may have others for a prompt's chunks.
+        // If no request decodes together with a prompt, machines may have other widths for its
+        // chunks.
         let prompts_first = self.scheduler.limits().prompts_first;
         if has_flow || prompts_first {
             let feeds = prompts_first && step.pieces.iter().any(|piece| piece.tokens.len() > 1);
@@ -522,7 +523,7 @@ impl Batcher {
         let mut slots = Vec::with_capacity(width);
         let mut requests = Vec::with_capacity(width);
         for piece in &step.pieces {
-            // Rows of one request beside each other are those that nothing is chosen for.
+            // Adjacent rows of one request are those without a choice of tokens.
             slots.push(self.scheduler.sequence(piece.ticket).and_then(|s| s.slot).unwrap_or(RequestSlot::NONE));
             requests.resize(requests.len() + piece.tokens.len(), piece.ticket.number());
             slots.resize(requests.len(), RequestSlot::NONE);

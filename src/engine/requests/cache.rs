@@ -1,5 +1,5 @@
-//! The pages of the KV pools among many sequences: who holds them, and which full ones can be found
-//! by their tokens.
+//! The pages of the KV pools among many sequences: their holders, and the full pages that can be
+//! found by their tokens.
 //!
 //! A page is *free*, *held* by one sequence or several, or *idle*: full, held by no sequence, and
 //! still found by its tokens. A full page is found by its tokens and the page before it, so by all
@@ -79,7 +79,7 @@ impl PageCache {
         found
     }
 
-    /// Takes a page: a free one, else the idle one that was left first, whose contents are
+    /// Takes a page: a free page, else the least recently released idle page, whose contents are
     /// forgotten.
     pub fn take(&mut self) -> Option<i32> {
         let page = match self.free.take() {

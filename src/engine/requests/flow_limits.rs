@@ -8,8 +8,8 @@ pub struct FlowLimits {
     /// Tokens of a sequence up to which all of them are chosen: new ones among these may run in
     /// either phase.
     pub covered: usize,
-    /// Whether they run as prefill does, whatever runs beside them: the phases may round
-    /// differently.
+    /// Whether they run as prefill does, independent of the other rows of the step: the phases may
+    /// round differently.
     pub apart: bool,
 }
 

@@ -88,7 +88,7 @@ impl Proposer {
 mod tests {
     use super::*;
 
-    /// A sequence, and who proposes its tokens.
+    /// A sequence with its proposer.
     struct Told {
         tokens: Vec<u32>,
         proposer: Proposer,

@@ -191,8 +191,8 @@ impl Drop for Stream {
 }
 
 impl Post {
-    /// Sends a command, and calls the batcher back from its launch. A thread that has ended hears
-    /// nothing.
+    /// Sends a command, and calls the batcher back from its launch. A thread that has ended does
+    /// not receive it.
     fn send(&self, command: Command) {
         if self.commands.send(command).is_ok() {
             self.attention.store(true, Ordering::Release);

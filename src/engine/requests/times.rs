@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Steps of a width, and what they took: cells, the machine, and telling who asked.
+/// Steps of a width, and their times: step inputs, the machine, and delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WidthTimes {
     /// Rows of the program.

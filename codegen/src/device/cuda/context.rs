@@ -1,4 +1,4 @@
-//! A device's context: opened once for all who open the device, closed with the last thing that
+//! A device's context: opened once for all users of the device, closed with the last object that
 //! belongs to it.
 //!
 //! A context that is lost stays lost: after a trap, driver 580 gives the process neither a new

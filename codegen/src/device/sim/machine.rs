@@ -92,7 +92,7 @@ impl SimDevice {
         })
     }
 
-    /// Work that is never done is a fault for who waits for it.
+    /// Reports work that is never done as a fault to the waiting caller.
     fn wait(&self) -> Result<(), DeviceError> {
         let stands = |report| DeviceError::Fault { kernel: String::new(), seed: self.options.seed, report };
         self.standing()?.map_or(Ok(()), |report| Err(stands(report)))

@@ -21,7 +21,7 @@ pub(super) struct SimStore {
     pub lost: Option<(u32, Left)>,
 }
 
-/// A store and who shares it.
+/// A store, shared by devices.
 pub(super) type SharedStore = Arc<Mutex<SimStore>>;
 
 /// The store; a thread that panicked while it held it left whole buffers.

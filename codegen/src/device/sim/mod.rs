@@ -8,9 +8,9 @@
 //! | `machine` | the [`Backend`](super::backend::Backend) of it all |
 //!
 //! Work is done when it is submitted, in the order of submission, whatever the stream. So a kernel
-//! that waits for the host never sees it come and is reported as a deadlock; mapped words are what
-//! they were when the launch began, and the host sees what the kernel left. An order between
-//! streams that somebody forgot is not found.
+//! that waits for the host deadlocks, and is reported; mapped words keep their values from the
+//! start of the launch, and the host sees the kernel's final values. A missing order between
+//! streams is not found.
 //!
 //! Launch number `n` of a device (from 0) has seed `seed + n`: a program that launches in one order
 //! runs the same every time, and no two launches run in the same interleaving. What was written
@@ -34,7 +34,7 @@ use super::Device;
 use crate::sim::Counters;
 use std::sync::Arc;
 
-/// A simulated device, for those who want to know what launches did.
+/// A simulated device that gives access to the counters of launches.
 ///
 /// ```
 /// use tilewright_codegen::device::sim::{Options, Simulator};

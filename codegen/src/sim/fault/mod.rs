@@ -16,7 +16,7 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The thread and the instruction at which it was found.
     pub at: ThreadAt,
-    /// The other access of a race, or who stands in the way.
+    /// The other access of a race, or the thread that blocks this one.
     pub with: Option<Other>,
 }
 

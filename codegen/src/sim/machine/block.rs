@@ -6,7 +6,7 @@ use crate::sim::order::ThreadView;
 /// A named barrier of a block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bar {
-    /// Threads that it waits for, once somebody came.
+    /// Threads that it waits for, once a thread has arrived.
     pub threads: u32,
     pub came: u32,
     pub view: ThreadView,
@@ -29,7 +29,7 @@ pub(crate) struct MbarrierState {
     /// The initialisation, and whether its thread made it visible to the async proxy.
     pub init: Stamp,
     pub fenced: bool,
-    /// The last phase that received bytes, and the number of phases that somebody saw complete.
+    /// The last phase that received bytes, and the number of phases that some thread saw complete.
     pub fed: Option<u32>,
     pub seen: u32,
     /// Operations in flight that will complete here.

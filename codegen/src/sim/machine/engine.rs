@@ -127,7 +127,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// Bytes that must have been written by somebody.
+    /// Reads bytes that must have been written before.
     pub(crate) fn read_bytes(&self, at: Address, bytes: usize) -> Try<Vec<u8>> {
         self.check_written(at, bytes)?;
         let region = self.region(at.home);

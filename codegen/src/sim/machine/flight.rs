@@ -71,7 +71,7 @@ pub(crate) struct Engine {
     /// The interval at which an operation has no random completion time and completes as late as
     /// possible.
     pub(super) late: usize,
-    /// The longest time, in steps, until the moment of one that has.
+    /// The longest time, in steps, until a random completion time.
     pub(super) span: u32,
 }
 

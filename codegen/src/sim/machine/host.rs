@@ -28,9 +28,9 @@ impl Simulation<'_> {
         if write && open { Err(HostWhy::Open) } else { Ok(()) }
     }
 
-    /// Words were stored, and tell those who acquire them in this scope what is in the view; a
-    /// read-modify-write also tells what the value before did. If the host looks at them, it may go
-    /// on to read more.
+    /// Records that words were stored. Threads that acquire them in this scope receive the view; a
+    /// read-modify-write also passes on the view of the previous value. If the host polls them, it
+    /// may go on to read more.
     pub(crate) fn host_sees(
         &mut self,
         lane: usize,
@@ -61,7 +61,7 @@ impl Simulation<'_> {
         result
     }
 
-    /// The host hears that a device was lost.
+    /// The host learns that a device was lost.
     pub(super) fn host_hears(&mut self) {
         let Some(host) = &self.host else { return };
         if let Some(OnLoss { word, value, .. }) = host.order.on_loss {

@@ -5,7 +5,7 @@ use crate::sim::Left;
 use crate::sim::fault::FaultKind;
 
 impl Simulation<'_> {
-    /// Loses the device whose moment has come, and lets the host hear of it.
+    /// Loses the device whose time has come, and lets the host learn of it.
     pub(super) fn lose_due(&mut self) {
         let due = self.launch.loss.filter(|loss| self.lost.is_none() && self.now >= loss.step);
         if let Some(loss) = due.filter(|loss| loss.device < self.launch.devices()) {

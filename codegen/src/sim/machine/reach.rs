@@ -16,7 +16,7 @@ pub(crate) const PARAM_BASE: u64 = 0x4000;
 /// Rank of a block in an address of `Cluster` space.
 const RANK: u32 = 24;
 
-/// An asynchronous operation's access: the operation, who issued it, with what in view.
+/// An asynchronous operation's access: the operation, its issuer, and the issuer's view.
 pub(crate) struct OpAccess<'v> {
     pub op: u32,
     pub thread: u32,

@@ -132,7 +132,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// A group that can run; now and then one that waits where ways meet goes ahead alone.
+    /// Picks a group that can run. Now and then a group that waits at a join goes ahead alone.
     fn pick_group(&mut self, warp: usize) -> Option<usize> {
         if let [only] = self.warps[warp].groups.as_slice()
             && only.state == GroupState::Ready

@@ -1,4 +1,4 @@
-//! Why a step cannot be made, who made it, and what follows it.
+//! The reason why a step cannot be made, the group that made it, and the step that follows.
 
 use crate::sim::FaultKind;
 use crate::sim::machine::GroupState;

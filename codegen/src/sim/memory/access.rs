@@ -9,7 +9,7 @@ pub(crate) type Who = u32;
 /// Marks an asynchronous operation.
 pub(crate) const OP: u32 = 1 << 31;
 
-/// A past access: who, when, and by which step with what strength.
+/// A past access: agent, time, step and strength.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub who: Who,

@@ -179,7 +179,7 @@ impl Memory {
         Ok((index, start as usize))
     }
 
-    /// Forgets who accessed what: a launch begins.
+    /// Forgets all accesses: a launch begins.
     pub(crate) fn begin_launch(&mut self, cell: u32) {
         for buffer in &mut self.buffers {
             buffer.region.shadow = Shadow::new(buffer.region.data.len(), cell);

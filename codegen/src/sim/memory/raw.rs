@@ -1,5 +1,5 @@
-//! Bytes by address: what copies and launches of a device do with memory, beside the typed calls of
-//! the host.
+//! Bytes by address: memory operations of a device's copies and launches, without the typed calls
+//! of the host.
 
 use super::host::{Memory, MemoryError};
 

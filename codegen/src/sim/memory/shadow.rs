@@ -273,8 +273,8 @@ impl ShadowCell {
         Ok(())
     }
 
-    /// An atomic write may be concurrent with other atomic accesses: those stay, beside the new
-    /// write.
+    /// An atomic write may be concurrent with other atomic accesses: those are kept in addition to
+    /// the new write.
     fn keep_concurrent(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &PendingAccess<'_>) {
         let mut kept: Vec<CellAccess> = Vec::new();
         match self.reader {

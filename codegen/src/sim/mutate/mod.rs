@@ -1,11 +1,11 @@
 //! The mutation harness: a kernel with one synchronising instruction removed or weakened must be
 //! found out.
 //!
-//! [`Survey::of`] judges the kernel itself and all that differ from it by such a change, with a
-//! closure that says what is wrong with one, and a ledger of those that are known to survive with
-//! the reason. [`under_seeds`] makes such a closure of one that launches a kernel under a seed;
+//! [`Survey::of`] judges the kernel itself and all its mutants. It takes a closure that reports a
+//! finding against a kernel, and a ledger of mutants that are known to survive, with the reason.
+//! [`under_seeds`] makes such a closure from one that launches a kernel under a seed;
 //! `trial::survey` has the closure for trials. [`mutants`] makes the kernels. A mutant that
-//! survives is a hole in the checks, or a change that changes nothing.
+//! survives is a hole in the checks, or a change without an effect.
 
 mod counterparts;
 mod survey;

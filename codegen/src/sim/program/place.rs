@@ -4,7 +4,7 @@ use super::live::Lives;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A row for each value (row 0 for one that is never written), and how many rows there are.
+/// A row for each value (row 0 if it is never written), and the number of rows.
 pub(super) fn place(lives: &Lives) -> (Vec<u32>, u32) {
     let mut order: Vec<usize> = (0..lives.ranges.len()).filter(|&value| lives.ranges[value].is_some()).collect();
     order.sort_by_key(|&value| lives.ranges[value]);

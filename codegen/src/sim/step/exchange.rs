@@ -36,7 +36,7 @@ impl Simulation<'_> {
             | WarpOp::SyncWarp { mask } => *mask,
         };
         let Some((mask, split)) = self.members(cur, mask)? else {
-            // Not everybody is here: those that are wait.
+            // Some lanes are missing: those that are here wait.
             return Ok(self.gather(cur, self.named(cur, mask))?.unwrap_or(Next::Switch));
         };
         if split {

@@ -368,7 +368,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// An arrival is about to happen: who sees its phase complete knows of these copies.
+    /// An arrival is about to happen: threads that see its phase complete know of these copies.
     pub(crate) fn vouch(&mut self, block: u32, index: u32, ops: &[u32]) {
         let component = self.geometry.mbarrier(index);
         let agent = Agent { block, component, time: self.mbarrier(MbarrierAt { block, index }).phase + 1 };

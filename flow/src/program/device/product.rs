@@ -231,7 +231,7 @@ pub(super) fn sums<'k>(
     let of_round = |round: usize| -> LaneRow<'k> {
         let tile = round / ROUNDS;
         let half = (round % ROUNDS) as u32;
-        // A weight's two columns lie beside each other.
+        // A weight's two columns are adjacent.
         let of_atom = |atom: u32| {
             let register = 4 * atom + 2 * half;
             let pair = |chain: &Accumulator<'k, f32>| chain.get(register) + chain.get(register + 1);

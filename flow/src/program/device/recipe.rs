@@ -155,8 +155,8 @@ impl PassRecipe {
         self.graph().steps().any(|step| is_store(step.op))
     }
 
-    /// The ops across the blocks of a row that must have seen all of them before anybody takes
-    /// their value, in order.
+    /// The ops across the blocks of a row that must have seen all blocks before their value is
+    /// used, in order.
     pub fn across(&self) -> Vec<ValueId> {
         self.graph().ids().filter(|id| self.gathers(*id)).collect()
     }

@@ -214,8 +214,8 @@ impl<'k> CandidateSearch<'k> {
         cuts.fold(self.meeting.load(), |least, cut| least.min(cut))
     }
 
-    /// The largest cut that `goal` keys or more reach, and how many do; or a smaller one that at
-    /// most `enough` reach.
+    /// The largest cut that `goal` keys or more reach, and the number of these; or a smaller cut
+    /// that at most `enough` reach.
     pub fn descend(
         self,
         goal: Val<'k, u32>,

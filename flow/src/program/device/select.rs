@@ -194,7 +194,7 @@ impl Winners {
         list.fill(scores, cut, k.lit(0u32));
         let found = list.count.load();
         k.when(found.lt(goal) | found.gt(room), || {
-            // Everybody has seen the count.
+            // All threads have seen the count.
             team.sync();
             let cut = k.var(0u32);
             let place = k.var(0u32);

@@ -1,5 +1,5 @@
-//! Fields of candidates on their way through the ring: what a stage holds, who fills it, how warps
-//! share its blocks.
+//! Fields of candidates streamed through the ring: the layout of a stage, its producer, and the
+//! distribution of its blocks over warps.
 //!
 //! What earlier steps kept depends on nothing of this one: it comes before there are queries.
 

@@ -1,11 +1,11 @@
 //! The merge of attention's splits: by the last-arriving block, as in stream-K, or by the first,
 //! which looks for the packets of the others.
 //!
-//! A split that has all tokens of its row stores the row's result at once. Of several, each stores
-//! what it found, counts itself at its row and kv head, and the one that finds all others counted
-//! merges them: a reader of attention's result loads one vector. With `M = max m_s` and
-//! `w_s = exp(m_s − M)` it is `x = Σ w_s·acc_s / Σ w_s·l_s`, and 0 for an idle row, which the first
-//! split stores.
+//! A split that has all tokens of its row stores the row's result at once. If there are several
+//! splits, each stores its partial result and increments the counter of its row and kv head. The
+//! last split to arrive merges them, so that a reader of attention's result loads one vector. With
+//! `M = max m_s` and `w_s = exp(m_s − M)` the result is `x = Σ w_s·acc_s / Σ w_s·l_s`, and 0 for an
+//! idle row, which the first split stores.
 //!
 //! Where what they store are packets, the first split waits for those of the others: nothing is
 //! counted, released or met for. That wants every split of a step on a block that has no other

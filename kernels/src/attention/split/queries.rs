@@ -1,5 +1,4 @@
-//! The queries as operands, and where they are packets the newest token's keys and values beside
-//! them.
+//! The queries as operands and, if they are flagged words, the current token's keys and values.
 
 use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 

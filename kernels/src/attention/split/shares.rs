@@ -25,7 +25,7 @@ pub struct Shares<'k> {
 /// The tokens of a row that a sliding window hides, and the pages that hold nothing else.
 #[derive(Clone, Copy)]
 pub struct Hidden<'k> {
-    /// Tokens: the position of the first one that the row sees.
+    /// The position of the first token that the row sees.
     pub tokens: Val<'k, u32>,
     /// Pages that belong to no split.
     pub pages: Val<'k, u32>,

@@ -68,7 +68,7 @@ pub(super) fn page_tokens(draw: &mut Draw, tensor_map: bool) -> u32 {
     if tensor_map { 8 * one_of(draw, &[1, 2, 3, 4, 8, 11, 32]) } else { one_of(draw, &[1, 2, 5, 7, 16, 24, 64, 100]) }
 }
 
-/// Modifiers that a kernel is recorded with, as often as not none.
+/// Modifiers that a kernel is recorded with; none in half of the cases.
 pub(super) fn variant(made: &mut Draw) -> ScoreVariant {
     let any = made.between(0..=1) == 1;
     let [soft_cap, window] = [0, 1].map(|_| made.between(0..=1) == 1);

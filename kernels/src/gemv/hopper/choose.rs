@@ -19,8 +19,8 @@
 //!   and a second launch it would be `8·S·n·N` bytes and 2 µs more. Where the ring is empty after a
 //!   block's one tile, sums are staged in its memory.
 //! * `wgmma` of N columns takes N/2 cycles. A warpgroup loads a stage's weights, multiplies and
-//!   frees it before it begins the next: 400 cycles beside the products. Several warpgroups take
-//!   turns.
+//!   frees it before it begins the next: 400 cycles in addition to the products. Several warpgroups
+//!   take turns.
 //!
 //! For 64 vectors on 132 multiprocessors (R × k of a stage and how many stages of weights, C, S;
 //! bytes through L2 over those of weights; microseconds by memory and by the estimate, without what
@@ -51,7 +51,7 @@ const SHARE_OF_L2: f64 = 0.02;
 const WEIGHTS: f64 = 35.5e3;
 /// Microseconds from asking for a stage to its arrival while memory is busy.
 const LATENCY: f64 = 1.5;
-/// Cycles of a stage beside its products.
+/// Cycles of a stage in addition to its products.
 const CHAIN: f64 = 400.0;
 /// The number of stages below which each missing stage adds this share to the time.
 const STAGES: (u32, f64) = (4, 0.02);

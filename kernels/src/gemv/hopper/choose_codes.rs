@@ -32,12 +32,12 @@ use crate::gemv::hopper::costs::{CYCLES, EXCHANGE, INGRESS, LEAST, MEET, MEMORY}
 /// Instructions of a warp that make the operand of a step: of codes of 4 bits with scales of bf16,
 /// and of others.
 const WIDEN: [f64; 2] = [28.0, 44.0];
-/// Cycles of a stage beside its instructions and products: barriers, loads and, where products are
-/// waited for, their end.
+/// Cycles of a stage in addition to its instructions and products: barriers, loads and, if products
+/// are waited for, their end.
 const CHAIN: [f64; 2] = [300.0, 400.0];
 /// Cycles of 32 columns of a tile's sums, from the first that is staged to the last that is stored.
 const STORE: f64 = 450.0;
-/// Cycles of a tile beside.
+/// Additional cycles of a tile.
 const TILE: f64 = 1500.0;
 /// Cycles of shared memory in which a warpgroup reads codes of 64 of k, and in which they come.
 const READ: [f64; 2] = [64.0, 16.0];
@@ -74,7 +74,7 @@ pub(super) fn predict_codes(plan: &HopperPlan, multiprocessors: u32) -> f64 {
     let memory = f64::from(plan.strip.bytes()) * f64::from(plan.n.div_ceil(Strip::ROWS)) / MEMORY;
     let shares = f64::from(splits);
     let exchange = if splits > 1 { MEET + 4.0 * rows * columns * (shares - 1.0) / shares / EXCHANGE } else { 0.0 };
-    // Of equals the one that asks L2 for less.
+    // Among equals, the candidate that reads less from L2.
     multiplied.max(memory) + exchange + multiplied * 0.02 * columns / (rows * f64::from(multicast))
 }
 

@@ -11,7 +11,7 @@ pub(super) const INGRESS: f64 = 80e3;
 /// Bytes of sums that others of its cluster send a block in a microsecond.
 pub(super) const EXCHANGE: f64 = 25e3;
 
-/// Microseconds that an exchange takes beside.
+/// Additional microseconds of an exchange.
 pub(super) const MEET: f64 = 1.0;
 
 /// Cycles of a microsecond.

@@ -1,8 +1,8 @@
 //! Sums on their way to the block of a cluster that finishes them, where blocks share k.
 //!
-//! Each block finishes some rows, of which it needs the sums of all shares of k. A block stages its
-//! sums by who finishes them, and the copy engine brings every other block its part, onto an
-//! mbarrier there: no barrier of the cluster is needed, and no thread reads another block's memory.
+//! Each block finishes some rows, for which it needs the sums of all shares of k. A block stages
+//! its sums by the finishing block, and the copy engine brings every other block its part, onto an
+//! mbarrier there. No barrier of the cluster is needed, and no thread reads another block's memory.
 
 use tilewright_codegen::build::{Builder, Mbarrier, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{ClusterArriveOrder, ProxyFence};
@@ -34,8 +34,8 @@ impl<'k> Exchange<'k> {
         Exchange { inbox, arrived, meets: plan.tuning.multicast == 1 }
     }
 
-    /// After that barrier: every warp comes here once, those that multiply, of whom one has made
-    /// the mbarrier, with a release.
+    /// Arrives after that barrier: every warp that multiplies calls it once. One of them has
+    /// initialised the mbarrier, with a release.
     pub fn arrive(self, k: &Builder, order: ClusterArriveOrder) {
         if self.meets {
             k.cluster_arrive(order);
@@ -50,9 +50,9 @@ impl<'k> Exchange<'k> {
         }
     }
 
-    /// Sends what the team has staged to the blocks that finish it, and waits for what others send.
-    /// Gives the sums of this block's rows, one share of k after the other: a result does not
-    /// depend on who was first.
+    /// Sends the sums that the consumer warps have staged to the blocks that finish them, and
+    /// receives those of other blocks. Returns the sums of this block's rows, one share of k after
+    /// the other: a result does not depend on timing.
     pub fn swap(
         self,
         block: BlockShare<'_, 'k>,

@@ -20,8 +20,7 @@ use crate::ring::{Ring, start};
 ///
 /// Parameters: tensor maps of w as [`pack`](crate::gemv::pack) orders it, of codes a second one for
 /// their factors, and of x\[batch, [`HopperPlan::x_pitch`]\], y\[batch, n\], then bias\[n\] and
-/// residual\[batch, n\] where the epilogue has them. What [`GemvEpilogue`] names beside these
-/// follows:
+/// residual\[batch, n\] if the epilogue has them. The other parameters of [`GemvEpilogue`] follow:
 ///
 /// | where | parameters |
 /// |---|---|
@@ -128,7 +127,7 @@ pub fn gemv(arch: Arch, plan: &HopperPlan, finish: impl Into<GemvEpilogue>) -> K
 
 /// The launch of the kernel on a number of multiprocessors: weights are [`GemmBuffer::A`],
 /// activations [`GemmBuffer::B`], results [`GemmBuffer::C`]. Arguments end before those that
-/// [`gemv`] has beside bias and residual.
+/// [`gemv`] has in addition to bias and residual.
 ///
 /// ```
 /// use tilewright_codegen::ir::Arch;

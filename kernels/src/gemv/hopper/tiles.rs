@@ -26,8 +26,8 @@ pub(super) enum WeightRing {}
 #[derive(Debug)]
 pub(super) enum ActivationRing {}
 
-/// Shared memory of a multiprocessor on sm_90, bytes, and what each block takes of it beside its
-/// own.
+/// Shared memory of a multiprocessor on sm_90, in bytes, and the part that each block takes in
+/// addition to its own.
 const SHARED: u32 = 228 << 10;
 const RESERVED: u32 = 1 << 10;
 /// The additional bytes for alignment, mbarriers and numbers of vectors.
@@ -449,7 +449,7 @@ impl HopperPlan {
         self.tuning.splits > 1 && self.sums_bytes() <= self.tuning.stages * self.stage_bytes()
     }
 
-    /// Room for the sums of a tile, in the memory of the ring of weights or beside it.
+    /// Memory for the sums of a tile, in the ring of weights or separate.
     pub(super) fn room<'k>(&self, k: &'k Builder, ring: Ptr<'k, Shared, bf16>) -> Ptr<'k, Shared, f32> {
         if self.sums_in_ring() { ring.cast() } else { k.shared_aligned("sums", self.sums_bytes() / 4, 128) }
     }

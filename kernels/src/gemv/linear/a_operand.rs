@@ -33,8 +33,8 @@ pub enum AOperand {
 }
 
 impl AOperand {
-    /// Bytes of shared memory beside the sums: activations that are copied, factors of codes that
-    /// meet reloaded ones, products of zeros.
+    /// Bytes of shared memory in addition to the sums: copied activations, factors of codes for
+    /// reloaded activations, zero-point accumulators.
     pub fn operand_bytes(self, strip: Strip, packing: Packing) -> u32 {
         let packing = packing.meeting(strip);
         let all = strip.stages() * strip.stage_tiles();

@@ -1,8 +1,9 @@
 //! Reports activations that overflow f16.
 //!
-//! Activations of 5 to 16 rows meet codes as f16, and all meet codes of `e4m3` so
-//! ([`Packing::meeting`](super::Packing::meeting)). One that is larger than any f16, or no number,
-//! would be an infinity, and every sum of its row with it: who makes it an f16 reports it.
+//! Activations of 5 to 16 rows are multiplied with codes as f16, and all are with codes of `e4m3`
+//! ([`Packing::meeting`](super::Packing::meeting)). An activation larger than any f16, or NaN,
+//! would be an infinity, and so would every sum of its row. The code that converts it to f16
+//! reports it.
 
 use tilewright_codegen::build::{Builder, F16x2, Global, Ptr, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOrder, Scope};

@@ -205,7 +205,7 @@ struct Prepared<'k> {
     residual: Option<Var<'k, f32>>,
     /// The weight of the norm that comes next.
     weight: Option<Var<'k, f32>>,
-    /// Its place in the act-order of those who read it.
+    /// Its place in the act-order of its readers.
     place: Option<Var<'k, u32>>,
     /// The sums of the previous K chunks, for each of its strips of the ring.
     before: Vec<Var<'k, f32>>,
@@ -223,7 +223,7 @@ struct CellSums<'a, 'k> {
 }
 
 impl<'k> LinearTask<'k> {
-    /// Loads what an output of a strip of features needs beside the sums.
+    /// Loads the operands that an output of a strip of features needs in addition to the sums.
     fn prepare(
         self,
         team: ConsumerWarps<'k>,

@@ -12,8 +12,8 @@ use crate::gemv::{Codes, Factors, Strip, WeightSide};
 use crate::tile::Index;
 use crate::warps::ConsumerWarps;
 
-/// The data that is prefetched into registers beside the tiles of a stage of codes, as a task's
-/// record has it; 0 for bf16.
+/// The data that is prefetched into registers in addition to the tiles of a stage of codes, as a
+/// task's record holds it; 0 for bf16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldForm(pub u32);
 

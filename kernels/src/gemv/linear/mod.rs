@@ -1,5 +1,5 @@
-//! Linear layers of a decode step as tasks: a tile of strips of weights, which come through a ring
-//! that somebody else fills, times 1 to 16 rows of activations, with the epilogue that follows.
+//! Linear layers of a decode step as tasks: a tile of strips of weights, from a ring that another
+//! warp fills, times 1 to 16 rows of activations, with the epilogue that follows.
 //!
 //! Functions begin with everything they read visible to all consumer warps, and return with all
 //! their stores done by some thread of these: the caller puts one barrier of theirs before it

@@ -149,7 +149,7 @@ impl<'k> StripPass<'k> {
                     brought
                 }
                 None => {
-                    // The sooner the better: readers hear of it a microsecond later.
+                    // Announced as early as possible: readers see it a microsecond later.
                     let copy = || self.copy(input, first_row, &announce_products);
                     k.if_else(base.eq(0), copy, announce_products);
                     copied.insert(with_starts(self.copied(packing)))

@@ -127,8 +127,8 @@ struct Prepared<'k> {
     to: Var<'k, u32>,
     /// The cosine, and the sine with the sign that this element's partner takes.
     turn: Option<[Var<'k, f32>; 2]>,
-    /// Its place among the newest keys or values, and whether there is such an output, of an idle
-    /// row too: who looks for packets finds them.
+    /// Its place among the current token's keys or values, and whether there is such an output,
+    /// also for an idle row: readers that poll for flagged words then find them.
     newest: Option<(Val<'k, u32>, Val<'k, bool>)>,
 }
 

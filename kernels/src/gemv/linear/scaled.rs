@@ -1,11 +1,11 @@
-//! Activations as their readers multiply them: in the terms of the MMA's operand, in the order of
-//! fragments. Of a residual stream that is `x · weight` of its readers' norm, and beside it the
-//! sums of squares of eight columns each.
+//! Activations in the form in which their readers multiply them: as terms of the MMA's operand, in
+//! the order of fragments. For a residual stream this is `x · weight` of the readers' norm,
+//! together with the sums of squares of eight columns each.
 //!
-//! Every SM reads all activations of a level, so what their writers do once, 132 readers do not:
-//! multiply with the norm's weight, round, split in two parts, bring a warp's words together. Who
-//! writes a column writes its term; a row's factor, one over the root of its mean square, is
-//! multiplied into the sums of products afterwards.
+//! Every SM reads all activations of a level, so each operation that their writers do once saves
+//! 132 readers the same work: multiply with the norm's weight, round, split in two parts, arrange a
+//! warp's words together. The writer of a column writes its term. The factor of a row, one over the
+//! root of its mean square, is multiplied into the sums of products afterwards.
 
 use tilewright_codegen::build::{Global, Ptr, Val, Var};
 
@@ -121,7 +121,7 @@ impl ScaledForm {
         self.k
     }
 
-    /// Whether they are of a norm, whose sums of squares lie beside them.
+    /// Whether they are of a norm, and have sums of squares.
     pub fn has_norm(self) -> bool {
         self.norm
     }
@@ -282,7 +282,8 @@ impl<'k> ScaledOutput<'k> {
         if let Some(beyond) = self.beyond.filter(|_| terms != Terms::Bf16) {
             beyond.look(&[x]);
         }
-        // Weakly, as no order goes with 16 bits: who signals the task releases them.
+        // Weak accesses, since 16-bit accesses have no order: the thread that signals the task
+        // releases them.
         let weak = to.terms.accessed(AccessMode::Weak);
         weak.store(to.place(k.lit(0), row, place), x);
         if parts == 2 {
@@ -395,8 +396,8 @@ impl<'k> ActivationOutput<'k> {
 }
 
 impl<'k> StripPass<'k> {
-    /// Asks for the sums of squares that lie beside activations. Where there are phases it is done
-    /// by [`StripPass::store_squares`], in the first.
+    /// Starts the load of the sums of squares that belong to activations. With K chunks,
+    /// [`StripPass::store_squares`] does it in the first chunk.
     pub(super) fn load_squares(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<Loaded<'k>> {
         match (input, self.accumulates_squares) {
             (Input::Scaled { x, eps: Some(_) }, None) => Some(x.load_squares(self.team, self.rows, first_row)),

@@ -345,7 +345,7 @@ pub(in crate::ops) fn cap_of(cap: Option<f32>) -> Result<Option<SoftCap>, Unsupp
 }
 
 impl Linear {
-    /// A planned tile, with the fields that its output has beside those of all.
+    /// A planned tile, with the fields of its output in addition to those of all tiles.
     fn fields(&self, plan: &mut Planner, function: LinearTile, tile: TileFields) -> Result<Planned, Unsupported> {
         Ok(match self.output {
             LinearOutput::Store { out, ref sent } if !sent.is_empty() => {

@@ -18,8 +18,8 @@ const HELD_STRIPS_OF_CODES: u32 = 8;
 /// for what the warp has stored: the outputs of the group before. With the room that attention
 /// leaves a group has eight.
 const HELD_STRIPS_OF_MANY: u32 = 6;
-/// Most rows whose tasks hold stages beside activations: with 16 rows a model of 1B takes 882.7 µs
-/// on an H200, without 879.5.
+/// Most rows of tasks that prefetch stages into registers in addition to activations. With 16 rows
+/// a 1B model takes 882.7 µs with it on an H200, and 879.5 µs without.
 const BESIDE_ROWS: u32 = 8;
 
 /// Strips of the ring in whose steps room for waiting sums grows.
@@ -95,7 +95,7 @@ pub struct TileCode {
     pub input: InputCode,
     /// The storage of the A operand.
     pub a_operand: AOperand,
-    /// Whether stages are held beside activations, both in registers.
+    /// Whether stages are prefetched into registers in addition to activations.
     pub beside: bool,
     /// Whether two strips of weights come as one stage.
     pub pairs: bool,
@@ -127,7 +127,8 @@ impl TileCode {
         TileCode { beside, pairs: false, ..self }
     }
 
-    /// Whether stages fit beside activations that take at most this number of registers.
+    /// Whether prefetched stages fit in registers in addition to activations that take at most
+    /// `most` registers.
     fn fits_beside(strip: Strip, rows: u32, input: InputCode, a_operand: AOperand, most: u32) -> bool {
         let registers = AOperand::registers(strip, input.packing(rows));
         a_operand == AOperand::Registers && rows <= BESIDE_ROWS && registers <= most && strip.codes().is_none()

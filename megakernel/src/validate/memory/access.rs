@@ -13,9 +13,9 @@ pub(super) struct TaskAccess<'p> {
     pub region: &'p Region,
 }
 
-/// The accesses to every buffer. A task's reads come before its writes. Regions that name no
-/// elements are left out: other rules report them. So are reads of what no task writes and
-/// everybody may read.
+/// The accesses to every buffer. A task's reads precede its writes. Regions that name no elements
+/// are left out: other rules report them. Reads of buffers that no task writes and all tasks may
+/// read are left out too.
 pub(super) struct Accesses<'p> {
     lists: Vec<Vec<TaskAccess<'p>>>,
 }

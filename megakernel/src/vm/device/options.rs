@@ -66,9 +66,9 @@ pub struct DeviceOptions {
     /// for one more stage in flight, after which activations queue: a token of a 1B model of 4 bits
     /// takes 473 µs on an H100 where one stage is held, 458 with none, of 8B 1802 and 1770.
     pub hold_codes: u32,
-    /// Most registers of a thread that hold activations beside held stages of bf16; half as many
-    /// where a strip is more than two stages, but for parts of cut sums. 8 rows of a 1B model take
-    /// 703 µs on an H200, with half as many 718.
+    /// Most registers of a thread that hold activations while bf16 stages are prefetched; half as
+    /// many if a strip has more than two stages, except for partial sums. 8 rows of a 1B model take
+    /// 703 µs on an H200, and 718 µs with half as many.
     pub hold_beside: u32,
     /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied
     /// to shared memory. Where there is no room they come by phases, or are reloaded.

@@ -101,8 +101,8 @@ pub struct WaitRecord {
 /// their waits, then their signals.
 pub(super) const SECTION_TASKS: u32 = 16;
 
-/// Sections in shared memory: the one that the team is at, the one before, in which the producer
-/// may still be, and those that come.
+/// Sections in shared memory: the current one, the previous one, in which the producer may still
+/// be, and the following ones.
 pub(super) const SECTIONS: u32 = 4;
 
 /// A block's share of the tables: byte offsets in the tables' memory, and counts.

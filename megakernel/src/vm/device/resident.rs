@@ -13,8 +13,8 @@ use crate::vm::resident::stored::BoundWeights;
 use crate::vm::resident::{DeviceKv, DeviceWeights, Packed};
 
 impl DeviceWeights {
-    /// Sends the weights that machines of a program stream, where they are not on the device: who
-    /// reads them otherwise need not wait for a kernel. `progress` is as for
+    /// Sends the weights that machines of a program stream, unless they are on the device. Other
+    /// readers of these weights then need not wait for a kernel. `progress` is as for
     /// [`DeviceWeights::machine`].
     ///
     /// # Errors

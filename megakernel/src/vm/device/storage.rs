@@ -18,7 +18,7 @@ pub struct Storage {
 pub struct ScaledCode {
     /// The form of its terms.
     pub form: ScaledForm,
-    /// The type of the norm's weight, if there is one; beside a table of places it is f32.
+    /// The type of the norm's weight, if there is one; with a table of places it is f32.
     pub weight: Option<Float>,
 }
 

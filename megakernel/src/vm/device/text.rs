@@ -74,11 +74,13 @@ impl Accepted {
 }
 
 impl DeviceMachine {
-    /// Continues a sequence in one launch of at most `steps` steps. In each of them the tokens that
-    /// followed its last ones when these came before are fed after the last, and as many count as
-    /// the rows choose: the text is the one that steps of one row of this machine give, and comes
-    /// in fewer. `each` gets what a step gave, while the next one runs, and ends the launch by
-    /// `Break`. Gives how many steps it was told of.
+    /// Continues a sequence in one launch of at most `steps` steps. Each step feeds the last token,
+    /// and after it the tokens that followed an earlier occurrence of the last tokens. The step
+    /// accepts proposed tokens that the rows choose. The text is the same as that of single-token
+    /// steps, and takes fewer steps.
+    ///
+    /// `each` gets the result of a step while the next one runs, and ends the launch by `Break`.
+    /// Returns the number of steps that were delivered.
     ///
     /// What a rejected token left in the KV pools lies after the last position.
     ///

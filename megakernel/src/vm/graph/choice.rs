@@ -14,7 +14,7 @@ use super::products::{Multiply, OutputProjection};
 use super::run::LINES;
 use crate::vm::{MAX_ENDS, Unsupported};
 
-/// Most rows that are chosen for at a time, and most that decode beside each other.
+/// Most rows that are sampled at a time, and most rows that decode together.
 pub(crate) const MOST_ALONE: u32 = 64;
 /// Warps of a block that chooses.
 const CHOOSING: u32 = 32;
@@ -25,7 +25,8 @@ const MOST_TOKENS: u32 = 1 << 18;
 /// multiprocessors. Of 32 rows and 8 heads each is a whole row, whose parts need no merge. The
 /// number is that of every device, so that the order of a row's sums is that of its width alone.
 const SHARES: u32 = 264;
-/// The number of shares beside a chunk of a prompt, and the number of rows that decode there.
+/// The number of shares when a prompt chunk is in the step, and the number of decoding rows in that
+/// case.
 const BESIDE: [u32; 2] = [2 * SHARES, 16];
 
 impl GraphPlanner<'_> {

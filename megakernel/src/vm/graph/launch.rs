@@ -13,7 +13,7 @@ pub enum Scratch {
     Residual,
     /// The summand that a product adds to it, bf16 `[rows, hidden]`.
     Added,
-    /// Its norm, bf16 `[rows, hidden]`; beside [`Scratch::Squares`] without the factor of a row.
+    /// Its norm, bf16 `[rows, hidden]`; with [`Scratch::Squares`] it lacks the factor of a row.
     Normed,
     /// Sums of squares of 32 elements of the residual stream each, f32 `[hidden / 32, rows]`.
     Squares,

@@ -167,7 +167,7 @@ impl GraphWeights {
         &self.kernels
     }
 
-    /// The plan of a step's machine, beside a decode machine's packed weights where there are
+    /// The plan of a step's machine, which shares a decode machine's packed weights, if there are
     /// any: they need not be on the device.
     ///
     /// # Errors

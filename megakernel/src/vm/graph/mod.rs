@@ -29,8 +29,8 @@
 //! prefill attention. So a step holds decoding rows, and after them chunks of prompts.
 //!
 //! Products of up to 64 rows read the packed weights of the device machine on sm_90a. For more
-//! rows, and elsewhere, weights lie as checkpoints have them, row by row: a second copy beside the
-//! packed one.
+//! rows, and elsewhere, weights are stored row by row as in checkpoints: a second copy in addition
+//! to the packed one.
 
 mod any;
 mod choice;

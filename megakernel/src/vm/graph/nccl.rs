@@ -119,8 +119,7 @@ impl GraphPeers {
         }
     }
 
-    /// A device waited for one that did not come: for one that has nothing to do, where there is
-    /// one.
+    /// The error of a device that waited for a missing one: an idle device, if there is one.
     fn absent(&self, done: &[bool], waiting: usize) -> LaunchError {
         let devices = self.machines.len();
         let device = done.iter().position(|&done| done).unwrap_or((waiting + 1) % devices);

@@ -109,8 +109,8 @@ impl GraphPlanner<'_> {
         };
     }
 
-    /// Begins a norm in the launch that stores the residual stream, where that can: then its
-    /// activations are `x ⊙ g`, and squares lie beside them.
+    /// Begins a norm in the launch that stores the residual stream, if the launch can. Its
+    /// activations are then `x ⊙ g`, with squares in a separate buffer.
     pub(super) fn begin_norm(&mut self, norm: NormOf) -> Result<bool, Unsupported> {
         let [rows, width] = self.extents(norm.x)?;
         let finish = |product: &PackedProduct| GemvEpilogue { normed: Some(Float::F32), ..product.finish };

@@ -28,9 +28,9 @@ use crate::vm::{AbortHandle, LaunchError, LoadError, StepCells, Unsupported};
 /// back by the host. Where parts are [added up by NCCL](super::Exchange::Nccl), devices wait for
 /// each other in its kernels.
 ///
-/// A device that does not come to a meeting is an error that names it after the machine's
-/// [patience](GraphPeers::set_patience), and so is one that is lost. Unless one is lost, the next
-/// step runs as if nothing had happened.
+/// If a device does not reach a barrier within the machine's [timeout](GraphPeers::set_patience),
+/// or is lost, an error names it. Unless a device is lost, the next step runs as if nothing had
+/// happened.
 pub struct GraphPeers {
     /// The machine of each device, two or more.
     pub(super) machines: Vec<GraphMachine>,
@@ -162,7 +162,7 @@ impl GraphPeers {
     ///
     /// # Errors
     /// As [`GraphMachine::step`]; [`LaunchError::OneOf`] names a device that fails,
-    /// [`LaunchError::Absent`] one that another waited for in vain.
+    /// [`LaunchError::Absent`] a device that did not reach a barrier.
     pub fn step(&mut self, cells: &StepCells, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
         self.machines[0].check_rows(rows)?;
         self.submit(cells)?;

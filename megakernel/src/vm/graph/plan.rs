@@ -104,8 +104,8 @@ impl GraphPlan {
         GraphPlan::beside(step, target, None)
     }
 
-    /// Plans a step beside machines that stream packed weights: products of up to 64 rows read
-    /// these in place.
+    /// Plans a step that shares packed weights with streaming machines: products of up to 64 rows
+    /// read them in place.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].

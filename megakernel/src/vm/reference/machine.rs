@@ -236,9 +236,9 @@ impl Machine {
         }
     }
 
-    /// Rounds, in every step from now on, what products multiply beside weights, keys and values:
+    /// Rounds product operands other than weights, keys and values in every step from now on:
     /// activations after their norm, queries, the weights of attention, its result. Sums and the
-    /// residual stream stay f32. Of keys and values the type of their pools decides.
+    /// residual stream stay f32. Keys and values have the type of their pools.
     ///
     /// With the rounding to bf16 that is what a device of bf16 operands computes at best.
     pub fn set_operands(&mut self, rounded: Option<fn(f32) -> f32>) {

@@ -13,8 +13,8 @@ use crate::vm::LoadError;
 /// The kernels of a device. Clones are the same.
 ///
 /// The code of a program does not depend on the length of sequences, the pages of the pools or the
-/// requests in them: machines of equal code share a kernel. Who wants one that another thread
-/// compiles waits for it, so that kernels can be compiled ahead.
+/// requests in them: machines of equal code share a kernel. A thread that needs a kernel which
+/// another thread compiles waits for it, so that kernels can be compiled ahead.
 #[derive(Clone)]
 pub struct DeviceKernels {
     device: Device,

@@ -1,7 +1,8 @@
 //! The cases of Mojo's layout tests that share a convention with this algebra.
 //!
-//! A case names a function of that library; the files beside this one say what each is called here.
-//! What has no counterpart, or another meaning, is skipped, for a [`SkipReason`].
+//! A case names a function of Mojo's library; the files of this folder map each to its counterpart
+//! here. A case without a counterpart, or whose counterpart has another meaning, is skipped, for a
+//! [`SkipReason`].
 
 mod case;
 mod copies;

@@ -105,7 +105,7 @@ pub struct Fake {
     pub phase: Phase,
     /// The slot of each row.
     pub slots: Vec<RequestSlot>,
-    /// Of each slot who saved its state, and the state: how many rows were chosen for.
+    /// For each slot, the request that saved its state, and the state: the number of selected rows.
     pub states: HashMap<i32, (i32, u64)>,
     /// Of each block of the pools.
     pub summaries: Vec<u64>,

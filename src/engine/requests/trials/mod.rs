@@ -216,7 +216,8 @@ fn pages_are_shared_as_far_as_they_depend_on_tokens_alone() {
     assert_eq!(drive.finish().shared_tokens, 8, "two pages of four tokens of the prompt");
 }
 
-/// A prompt in chunks beside a request that the flow chooses for: their steps take turns.
+/// A prompt in chunks together with a request that the flow selects blocks for: their steps
+/// alternate.
 #[test]
 fn prompts_and_rows_that_are_chosen_for_take_turns() {
     let config = TrialConfig { pages: 64, positions: 100, ..flow(true) };
@@ -268,7 +269,7 @@ fn a_step_holds_prompts_beside_decoding_rows_up_to_the_bound() {
     drive.finish();
 }
 
-/// A prompt of 260 tokens comes in beside a request that decodes; a millisecond has 8 rows.
+/// A prompt of 260 tokens arrives while a request decodes; a millisecond has 8 rows.
 #[test]
 fn a_chunk_beside_decoding_rows_is_as_long_as_the_bound_allows() {
     for (launches, pace) in [(false, Some((8, 4))), (true, Some((8, 4))), (true, None)] {

@@ -231,8 +231,8 @@ impl<'k> Call<'k, '_> {
         self.context.cells.streamed(stage)
     }
 
-    /// Signals where what the task stores from now on is packets: who waits for it polls these
-    /// next.
+    /// Signals, if the results that the task stores next are flagged words: their readers poll for
+    /// them.
     pub fn signal(self, out: Storage) {
         if out.period > 0 {
             self.signal_early();

@@ -33,12 +33,12 @@ pub(super) fn ring<'k>(k: &'k Builder, plan: &Plan) -> Unready<ring::Ring<'k, Ri
 /// later tasks.
 #[derive(Clone, Copy)]
 pub(super) struct Progress<'k> {
-    /// The task, counted over the launch from 1; where somebody watches, 0 between two, and
-    /// [`Progress::OVER`] after the last.
+    /// The task, counted over the launch from 1. If the producer watches, it is 0 between two
+    /// tasks, and [`Progress::OVER`] after the last.
     task: Ptr<'k, Shared, u32>,
     /// Whether the producer watches the consumers.
     is_watched: bool,
-    /// Most stages in flight for tasks that it has not come to, and for the one that it is at.
+    /// Most stages in flight for later tasks, and for the current task.
     most: [u32; 2],
     /// The limit for stages of at most that number of bytes, where there are small ones.
     small: Option<(u32, [u32; 2])>,
@@ -84,8 +84,8 @@ impl<'k> Progress<'k> {
         }
     }
 
-    /// The task that the team is at, counted over the launch from 1; where somebody watches, 0
-    /// between two.
+    /// The current task of the consumer warps, counted over the launch from 1; 0 between two tasks
+    /// if the producer watches.
     pub fn task(self) -> Val<'k, u32> {
         self.task.load_relaxed(Scope::Cta)
     }

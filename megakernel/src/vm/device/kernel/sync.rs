@@ -77,7 +77,7 @@ impl<'k> Sync<'k> {
         self.peers.map_or_else(|| vec![self.own(index)], |peers| peers.counters().map(own).collect())
     }
 
-    /// Whether this block is the one that goes from step to step: the first of the first device.
+    /// Whether this block advances the steps: the first block of the first device.
     pub fn is_first(self) -> Val<'k, bool> {
         let first = self.k.block_id().eq(0);
         self.peers.map_or(first, |peers| first & peers.rank.eq(0))

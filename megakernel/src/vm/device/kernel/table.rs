@@ -98,7 +98,7 @@ impl<'k> Table<'k> {
         k.when(k.tid().eq(0), || add(fields()));
     }
 
-    /// The sum that was found, and the one that there should be.
+    /// The computed sum and the expected one.
     pub fn sums(self) -> [Val<'k, u32>; 2] {
         [self.sum.load(), field!(self.block, BlockRecord.sum)]
     }
