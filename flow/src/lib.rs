@@ -8,7 +8,7 @@
 //! the flow is bound to it.
 //!
 //! # Example
-//! What `quest` keeps of a block of 16 tokens in a model with heads of 128 dimensions:
+//! The fields that `quest` keeps of a block of 16 tokens in a model with heads of 128 dimensions:
 //!
 //! ```
 //! use tilewright_flow::{ModelShape, algorithms};

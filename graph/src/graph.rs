@@ -225,7 +225,7 @@ impl Parts {
     /// ```
     ///
     /// # Errors
-    /// What the op breaks; nothing is added then.
+    /// The rule that the op breaks; nothing is added then.
     pub fn push(&mut self, op: Op) -> Result<(ValueId, Vec<Need>), Problem> {
         let types: Vec<Type> = self.nodes.iter().flat_map(|node| node.results.iter().cloned()).collect();
         let needs = RefCell::default();
@@ -309,7 +309,7 @@ impl Graph {
         self.op(id).operands().into_iter().map(|(_, id)| id).collect()
     }
 
-    /// The rows of a value. What has no rows counts as one number, a parameter `[1, 1]`.
+    /// The rows of a value. A value without rows counts as one number, a parameter `[1, 1]`.
     pub fn row(&self, id: ValueId) -> Row {
         let number = Row { format: Format::Parameter, shape: InnerShape::SCORE };
         self.step(id).results.first().and_then(Row::of).unwrap_or(number)

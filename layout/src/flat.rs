@@ -115,8 +115,8 @@ impl Flat {
     }
 }
 
-/// The extent of two neighbours as one mode, if the second steps on from the first. What an
-/// operation has built may lie beyond 63 bits; then it stays apart, and is refused as a layout.
+/// The extent of two neighbours as one mode, if the second steps on from the first. The result of
+/// an operation may exceed 63 bits; the modes then stay separate, and the layout is refused.
 const fn merged(extent: i64, stride: i64, next_extent: i64, next_stride: i64) -> Option<i64> {
     match extent.checked_mul(stride) {
         Some(reach) if reach == next_stride => next_extent.checked_mul(extent),

@@ -65,7 +65,7 @@ impl ModelConfig {
     /// settings in other files of the folder.
     ///
     /// # Errors
-    /// Those of [`ModelConfig::read`], of each file.
+    /// Those of [`ModelConfig::read`], for each file.
     pub fn of_folder(dir: &Path) -> Result<ModelConfig, CheckpointError> {
         ModelConfig::of_folder_within(dir, None)
     }

@@ -2,8 +2,8 @@
 //! template: `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`,
 //! `chat_template.jinja`. Each may be absent.
 //!
-//! Other tokenizers keep most of their settings in these files, so the world is not closed here: of
-//! an unknown key nothing is known. What is taken: tokens with ids, names of special tokens,
+//! Other tokenizers keep most of their settings in these files, so unknown keys are not errors
+//! here: their meaning is unknown. The keys read are tokens with ids, names of special tokens, and
 //! templates.
 
 use std::collections::BTreeMap;

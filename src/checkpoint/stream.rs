@@ -80,7 +80,7 @@ impl<'t> TextStream<'t> {
     /// # Errors
     /// The file's decoder cannot take the ids.
     pub fn push(&mut self, id: u32) -> Result<String, TokenizerError> {
-        // What decoding leaves out does not end a run of bytes either, so it is left out here.
+        // Tokens that decoding omits do not end a run of bytes either, so they are omitted here.
         let Some(token) = self.tokenizer.visible_token(id) else {
             return Ok(String::new());
         };

@@ -121,7 +121,7 @@ impl OnDevice {
     fn compile_graph(&mut self, width: usize) {
         let lowering = self.lowering.clone();
         let place = Arc::clone(&self.place);
-        // What goes wrong goes wrong again where the machine is made, and is told there.
+        // An error occurs again when the machine is made, and is reported there.
         let compile = move || -> Option<()> {
             let Place::Gpu(gpu) = &*place else { return None };
             let (placed, options) = lowering.on(gpu, 1).ok()?;
@@ -182,8 +182,7 @@ impl OnDevice {
     /// Creates a graph of launches of that many rows.
     fn make_graph(&mut self, width: usize) -> Result<(), EngineError> {
         if self.lowering.flow.is_some() && self.kv.is_none() {
-            // What a flow keeps of blocks lies in the same pools, of which a graph's program knows
-            // nothing.
+            // A flow's block data is in the same pools, but a graph's program does not include it.
             self.make(self.lowering.widths.least(self.most, 1))?;
         }
         let gpu = self.gpu();
@@ -361,7 +360,7 @@ impl Machines for OnDevice {
         }
         let lowering = self.lowering.clone();
         let place = Arc::clone(&self.place);
-        // What goes wrong goes wrong again where the machine is made, and is told there.
+        // An error occurs again when the machine is made, and is reported there.
         let compile = move || {
             let (Place::Gpu(gpu), mut width) = (&*place, width) else { return };
             while let Ok((placed, options)) = lowering.on(gpu, width) {

@@ -21,8 +21,8 @@ fn once(body: impl FnOnce()) -> impl FnMut() {
 /// Control flow whose closures are recorded once and executed any number of times.
 ///
 /// The closures are `Fn`: a Rust variable that a body assigns would keep one value of one
-/// iteration, or of a side that some threads do not take, so such a body does not compile. What
-/// changes at run time is a register ([`Builder::var`]) or carried by [`Builder::carry`].
+/// iteration, or of a side that some threads do not take, so such a body does not compile. Values
+/// that change at run time are registers ([`Builder::var`]) or are carried by [`Builder::carry`].
 ///
 /// The later use of a value that leaves a body, in a [`Cell`], is an error of `verify`. Constants,
 /// and pointers at a constant distance, are not recorded. If one leaves a body, the error is not

@@ -19,7 +19,7 @@ pub enum SwizzleMode {
     B128,
 }
 
-/// The strides of a `wgmma` operand in shared memory, bytes. What they mean depends on swizzle and
+/// The strides of a `wgmma` operand in shared memory, bytes. Their meaning depends on swizzle and
 /// major-ness: PTX ISA, "Strides" under wgmma; K-major with a swizzle: `stride` is the distance of
 /// 8-row groups, `leading` is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

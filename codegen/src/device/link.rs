@@ -6,8 +6,8 @@ use bytemuck::Pod;
 use super::backend::{End, Handle};
 use super::{Buffer, Device, DeviceError, Stream};
 
-/// The end of a way between two devices that is this process's. What is sent on it has a stream of
-/// its own. Dropping it gives it up.
+/// This process's end of a link between two devices. Sent buffers have a stream of their own.
+/// Dropping the link gives it up.
 ///
 /// ```
 /// use tilewright_codegen::device::{DeviceError, DeviceLink, sim};

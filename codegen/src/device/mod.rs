@@ -19,9 +19,9 @@
 //! | `error` | what can go wrong |
 //!
 //! # Who checks what
-//! Everything that does not depend on the kind of device is checked here, in front
-//! of [`backend::Backend`]: lengths, argument types, grids, residency, tensor maps, whether things
-//! belong together. What one kind accepts, the others accept.
+//! Everything that does not depend on the kind of device is checked here, in front of
+//! [`backend::Backend`]: lengths, argument types, grids, residency, tensor maps, whether things
+//! belong together. All kinds of devices accept the same programs.
 //!
 //! # Memory
 //! A [`Buffer`] is freed with its last clone; freeing waits for work that runs. Work in a [`Graph`]

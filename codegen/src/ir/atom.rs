@@ -1,8 +1,8 @@
 //! The atoms of matrix multiply: shapes, element types and register counts, one row each.
 //!
 //! An atom is named in full, `M16N8K16_F32_BF16_BF16`: shape, accumulator, A, B; a `wgmma` atom
-//! says in addition where its operands live, `M64N256K16_F32_BF16_BF16_SS`. Which lane holds which
-//! element is said by the fragment layouts of the layout crate.
+//! says in addition where its operands live, `M64N256K16_F32_BF16_BF16_SS`. The fragment layouts of
+//! the layout crate map elements to lanes.
 
 use super::attr::Attr;
 use super::{Needs, Ty};

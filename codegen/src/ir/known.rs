@@ -2,8 +2,8 @@
 //! allocation that an address points into.
 //!
 //! Known bits are a mask and their values. An address in shared memory is known by its low ten
-//! bits, since the kernel's shared memory begins at a multiple of 1024. What a parameter, a load or
-//! a register holds is not known.
+//! bits, since the kernel's shared memory begins at a multiple of 1024. The values of parameters,
+//! loads and registers are not known.
 
 use super::attr::SpecialReg;
 use super::{

@@ -57,7 +57,7 @@ impl CopySources {
                     held.retain(|register, source| other.get(register) == Some(source));
                 }
                 StmtKind::For { body, .. } | StmtKind::Loop { body } => {
-                    // What an iteration writes, the next one finds, and what follows the loop.
+                    // Writes of an iteration are visible to the next one and after the loop.
                     forget_written(body, held);
                     self.block(body, &mut held.clone());
                 }

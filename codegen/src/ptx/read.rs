@@ -112,7 +112,7 @@ impl Anchored {
 
     /// Backwards over a block: what an anchored result is made of in the same block is anchored.
     fn block(&mut self, block: &Block) {
-        // What statements of this block need, wherever it is made.
+        // The values that statements of this block need, wherever they are made.
         let mut here = HashSet::new();
         for stmt in block.iter().rev() {
             match &stmt.op {

@@ -103,8 +103,8 @@ pub struct Launch {
 }
 
 /// A device that is lost: after `steps` steps of the machine none of its threads runs any more, and
-/// what it has on its way may or may not arrive. What the others do then is theirs; that they wait
-/// for ever is no [`Fault`](crate::sim::Fault) but [`Left::Standing`].
+/// its stores in flight may or may not arrive. The other devices continue; if they wait for ever,
+/// the outcome is not a [`Fault`](crate::sim::Fault) but [`Left::Standing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// Its number among those that run side by side.

@@ -15,7 +15,7 @@
 //! together. Each seed is another interleaving of warps, of the lanes of a diverged warp and of the
 //! completions of asynchronous copies and of `wgmma`, which happen as late as the program allows,
 //! or earlier. Values are as of the interleaving that runs: the machine does not reorder a thread's
-//! accesses. What a weaker memory could do, the race detector reports instead.
+//! accesses. The race detector reports effects of a weaker memory instead.
 //!
 //! The machine takes what [`verify`](crate::verify) hands out and reads [`ir`](crate::ir), whose
 //! rows say what each instruction means. Nothing here knows PTX.

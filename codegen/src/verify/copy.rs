@@ -5,8 +5,8 @@ use super::{ErrorKind, Faults};
 use crate::ir::attr::{AtomOp, CpBytes, CpCache};
 use crate::ir::{Addr, CopyOp, Operand, OperandSlot, Stmt, Ty, TyClass};
 
-/// Copies have the sizes and coordinates that the hardware copies. What operands of a name have in
-/// common is a rule of all rows with such an operand.
+/// Copies have the sizes and coordinates that the hardware copies. Rules on operands of a name
+/// apply to all rows with such an operand.
 pub(super) fn verify_copy(faults: &mut Faults<'_>, stmt: &Stmt, op: &CopyOp) {
     let mut to = None;
     let mut completes = None;

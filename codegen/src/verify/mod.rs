@@ -57,8 +57,8 @@ impl Verified {
 ///
 /// The rules cover types and visibility, limits of the target, alignment and bounds where they are
 /// known, uniformity of barriers and warp instructions, initialisation of mbarriers, and fences of
-/// `wgmma`. What depends on run time (races, missing waits, addresses) is found by the
-/// [simulator](crate::sim).
+/// `wgmma`. The [simulator](crate::sim) finds errors that depend on run time: races, missing waits,
+/// addresses.
 ///
 /// # Errors
 /// All violations at once: those of the kernel as a whole first, then in the order of the text.
@@ -84,7 +84,7 @@ pub fn verify(kernel: Kernel) -> Result<Verified, VerifyErrors> {
     types::verify_types(&mut faults);
     verify_refused(&mut faults);
     if faults.errors.is_empty() {
-        // What follows relies on types and visibility.
+        // The following checks rely on types and visibility.
         verify_instructions(&mut faults);
         sync::verify_mbarriers(&mut faults);
         uniform::verify_uniform(&mut faults);

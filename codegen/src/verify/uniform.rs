@@ -3,7 +3,7 @@
 //!
 //! A conservative analysis. Each value has a [`UniformLevel`]: the largest group of threads in
 //! which it is known to be the same; each place in the text has one too, from the conditions around
-//! it. Levels only sink, so the walk is repeated until nothing changes. What is known of single
+//! it. Levels only sink, so the walk is repeated until nothing changes. Known levels of single
 //! values:
 //!
 //! | value | level |

@@ -59,7 +59,7 @@ pub struct FlowRequest<T> {
 }
 
 impl<T: Real> FlowPool<T> {
-    /// A pool for a bound flow. What was not written is NaN, so that reading it shows.
+    /// Creates a pool for a bound flow. Unwritten elements are NaN, so that reads of them show.
     ///
     /// # Errors
     /// [`RunError::PageTokens`], [`RunError::PoolSize`].

@@ -169,7 +169,7 @@ fn is_per_block(graph: &Graph, id: ValueId) -> bool {
     matches!(graph.row(id).format, Format::Ragged | Format::Paged)
 }
 
-/// The sources that values are computed from, each once. What an op across blocks gives for the
+/// The sources that values are computed from, each once. The result of an op across blocks for the
 /// whole row is known by then.
 fn sources(graph: &Graph, roots: &[ValueId]) -> Vec<ValueId> {
     let mut is_needed = vec![false; graph.ids().count()];

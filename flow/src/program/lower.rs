@@ -130,7 +130,7 @@ impl FlowSettings {
     /// Checks that the flow fits a model.
     ///
     /// # Errors
-    /// What it asks for and the model or its pages lack.
+    /// If the model or its pages lack something that the flow requires.
     pub fn check(&self, spec: &ModelSizes, page_tokens: usize) -> Result<(), SettingsError> {
         let block_tokens = self.block_tokens;
         let flow = || self.traced.name.clone();

@@ -158,7 +158,7 @@ impl LayerFlow {
         let mut values = Parameters::new();
         for (at, (&parameter, declared)) in parameters.iter().zip(&self.traced.declared.parameters).enumerate() {
             let count = elements(self.extents.parameters[at]);
-            // What a pass does not read it does not see either.
+            // A pass does not see parameters that it does not read.
             let read = match graph.loads(Source::Parameter(ParameterId(at as u32))) {
                 true => on.read(parameter, kv_head * count, count)?.into_iter().map(f64::from).collect(),
                 false => vec![f64::NAN; count],

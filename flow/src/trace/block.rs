@@ -42,8 +42,7 @@ impl<'t> Block<'t> {
         self.source(Source::Parameter(weights.0), Location::caller())
     }
 
-    /// Stores a field of the block, once. What comes back is the value as it was computed, to go on
-    /// with.
+    /// Stores a field of the block, once. Returns the computed value for further use.
     #[track_caller]
     pub fn store<F: ComputeFormat>(&self, field: Field, value: Value<'t, F, Cache>) -> Value<'t, Paged, Cache> {
         let at = Location::caller();

@@ -55,7 +55,7 @@ fn exact_product(a: f32, b: f32) -> Option<f32> {
     (is_exact && (is_power_of_two(a) || is_power_of_two(b))).then_some(product)
 }
 
-/// The ops with their attributes folded. What is replaced stays, without readers.
+/// The ops with their attributes folded. Replaced ops are kept, without readers.
 fn fold(graph: &Graph) -> Result<Graph, GraphErrors> {
     let mut rewritten = Rewritten::new(graph.parts());
     // The ops so far, by their first result in the new graph.

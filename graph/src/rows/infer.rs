@@ -209,8 +209,8 @@ impl RowShapes<'_> {
         Ok(x)
     }
 
-    /// Holds a value against a shape that is declared. What is declared is exact: a forgotten
-    /// reduction is an error, not a demand on the model.
+    /// Compares a value with a declared shape. Declarations are exact: a forgotten reduction is an
+    /// error, not a demand on the model.
     pub fn exactly(&self, wanted: InnerShape, rule: &'static str) -> Shaped {
         let x = self.operand(0);
         if x == wanted { Ok(wanted) } else { Err(self.mismatch("x", x, wanted, rule)) }

@@ -1,8 +1,7 @@
 //! Softmax of rows that come a tile at a time, in registers.
 //!
-//! Scores lie as the accumulators of `m16n8k16` and of `wgmma` do. Which registers of a lane are a
-//! row, and which lanes share it, is read off the fragment's layout: two rows a lane, four lanes a
-//! row.
+//! Scores lie as the accumulators of `m16n8k16` and of `wgmma` do. The registers and lanes of a row
+//! follow from the fragment's layout: two rows a lane, four lanes a row.
 //!
 //! With `c = scale·log₂e` a weight is `2^(c·s − c·m)`: one fused multiply-add and one `ex2`. Sums
 //! stay with the lane that made them until [`Softmax::total`]; maxima are those of the row in all

@@ -20,10 +20,10 @@ pub const MEET_GAVE_UP: u32 = MAX_DEVICES as u32 + 1;
 pub const MEET_POLLS: u32 = MAX_DEVICES as u32 + 2;
 
 /// The kernel `meet`, of one block: ends when each of `devices` devices, at most [`MAX_DEVICES`],
-/// has begun its meeting of that number, all whose earlier launches have ended by then. What these
-/// wrote, in this device's memory or another's, is what later launches of all read. Parameters:
-/// `rank` (u32, this device's number), `words0`, `words1` and so on (u32, [`MEET_WORDS`] of each
-/// device).
+/// has begun its meeting of that number, all whose earlier launches have ended by then. The writes
+/// of these launches, in this device's memory or another's, are visible to later launches of all
+/// devices. Parameters: `rank` (u32, this device's number), `words0`, `words1` and so on (u32,
+/// [`MEET_WORDS`] of each device).
 ///
 /// A device that waits too long stores the number of the missing device in its word
 /// [`MEET_GAVE_UP`]. It then waits at no barrier until the host has zeroed that word. It still

@@ -129,8 +129,8 @@ fn norm_trial(arch: Arch, seed: u64, residual: ResidualAdd) -> Result<Trial, Ver
     let parts: Vec<BufferId> =
         parts.map(|(at, values)| stored::input(&mut trial, &format!("part{at}"), part, values)).collect();
     let weight = stored::input(&mut trial, "weight", weight, &weights);
-    // What a thread adds, five sums in a warp, one for each warp; half of its error counts. Then
-    // mean, eps, root, reciprocal and two products.
+    // The additions: those of a thread, five in a warp, one for each warp; half of its error
+    // counts. Then mean, eps, root, reciprocal and two products.
     let relative = (f64::from(64 + 5 + 32u32) / 2.0 + 6.0) * UNIT;
     let bound = match residual {
         ResidualAdd::BeforeNorm => Bound { absolute: 1e-30, relative },

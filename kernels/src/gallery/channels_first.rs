@@ -21,8 +21,8 @@ pub fn channels_first<L: StaticLayout>(k: &Builder) {
     let pad = k.param::<u32>("p").cast::<i32>();
     let x = k.tensor_map("x");
     let size: [u32; 5] = core::array::from_fn(|mode| L::LAYOUT.extent(mode) as u32);
-    // How many channels there are is known here; the other extents, and four strides of five, are
-    // known when it runs.
+    // The number of channels is known here; the other extents, and four strides of five, are known
+    // at run time.
     let extents = [images.into(), size[4].into(), depth.into(), height.into(), width.into()];
     let y = LayoutTensor::new(k.global::<f32>("y"), Modes::new(extents, [image, channel, plane, row, 1.into()]));
     let y = y.permute([0, 2, 3, 4, 1]);

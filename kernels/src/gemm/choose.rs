@@ -61,7 +61,7 @@ fn cycles<F: InputType>(problem: &GemmProblem, shape: HopperShape, splits: u32, 
         1 => 0.0,
         _ => LAUNCH + 8.0 * f64::from(splits) * result / (BYTES * f64::from(multiprocessors)),
     };
-    // What is hidden still costs a little: ties go to the shape that also has less of it.
+    // Hidden work still costs a little: ties go to the shape with less of it.
     BEGIN + multiply.max(bring) + 0.1 * multiply.min(bring) + add_up
 }
 

@@ -428,7 +428,7 @@ pub fn plan<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
     };
     let (step, splits) = match by_maps {
         Ok(planned) => planned,
-        // What a tensor map cannot describe, vectors of cp.async and single elements can.
+        // Vectors of cp.async and single elements can describe shapes that a tensor map cannot.
         Err(
             GemmRefusal::Unaligned { .. }
             | GemmRefusal::Order { .. }

@@ -14,8 +14,8 @@
 //!
 //! Of groups that are no whole number of steps, such as groups of 16, a step's halves are the k of
 //! its two instructions: element e of lane l is the step's k 4·l + e, or 16 + 4·l + e − 4 from e =
-//! 4 on. What meets them is brought so ([`columns`](super::linear::columns)), and each instruction
-//! has sums of its own.
+//! 4 on. The activations have the same order ([`columns`](super::linear::columns)), and each
+//! instruction has sums of its own.
 //!
 //! Blocks of sixteen `e2m1` ([`Codes::of_blocks`]) have their scales between tiles and factors, 64
 //! bytes a tile, `[row, half of a step, step]`: a lane's eight codes of a step are of one block,
@@ -79,7 +79,7 @@ impl Codes {
     /// The form of codes that a device has for these: signed integers become unsigned.
     ///
     /// # Errors
-    /// What of it a device does not have.
+    /// If a device does not support the format.
     pub fn new(code: Code, group: Option<usize>, zeros: bool, scale: Float) -> Result<Codes, CodesError> {
         let code = match code {
             Code::U4 | Code::I4 => Code::U4,
@@ -111,7 +111,7 @@ impl Codes {
     /// brought in that order ([`Ordered`](super::linear::Ordered)).
     ///
     /// # Errors
-    /// What of it a device does not have.
+    /// If a device does not support the format.
     pub fn of(matrix: &QuantMatrix) -> Result<Codes, CodesError> {
         if matrix.blocks().is_some() {
             return Ok(Codes::of_blocks());

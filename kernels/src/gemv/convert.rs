@@ -12,8 +12,8 @@
 //! | `e4m3` | f16 by the instruction that there is from sm_89 on; else the sign to bit 15, the other seven bits to bits 7 to 13 | the value, or times 2⁻⁸, subnormals included |
 //! | `e2m1` | as `e4m3`: the sign to a byte's bit 7, the other three bits to bits 2 to 4 | the value times 2⁻⁶, or 2⁻¹⁴, subnormals included |
 //!
-//! What a zero takes away is the product of the activations with a constant, where a group's sum
-//! begins ([`zero`]).
+//! The contribution of zero points is the product of the activations with a constant, with which a
+//! group's sum begins ([`zero`]).
 
 use half::f16;
 use tilewright_codegen::build::{F16x2, Val};
@@ -145,7 +145,7 @@ pub(super) fn numbers<'k>(code: Code, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 
 /// The eight `e2m1` of a word as `e4m3`: those of the bytes' low nibbles, and of their high ones.
 #[track_caller]
 fn nibbles(word: Val<u32>) -> [Val<u32>; 2] {
-    // What a shift brings in from the next byte is masked.
+    // Bits that a shift brings in from the next byte are masked.
     [(word << 2u32, word << 4u32), (word >> 2u32, word)]
         .map(|(magnitude, sign)| magnitude.lop3(0x1c1c_1c1cu32, sign & 0x8080_8080u32, AND_OR))
 }

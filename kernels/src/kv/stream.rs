@@ -91,7 +91,8 @@ pub fn stream<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
         }
     });
     assert_eq!(stages(&waiting), before, "a turn of the loop ends with the tokens that it began with");
-    // What is left stands for tiles beyond the end, which were not issued: nothing is in flight.
+    // The remaining stages represent tiles beyond the end, which were not issued: nothing is in
+    // flight.
     drop(waiting);
 }
 

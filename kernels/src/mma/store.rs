@@ -33,8 +33,8 @@ impl OutputSpace for Global {
 impl<'k, S: Number + Numeric> Accumulator<'k, S> {
     /// Writes the sums, converted to `T`, to a tile of their extents: by `stmatrix` where the tile
     /// is in shared memory, has 16-bit elements and rows of 16 bytes, and the architecture has it;
-    /// in pairs where columns are neighbours; one by one elsewhere. What the tile's masks leave out
-    /// is not written. `thread` counts within the warp or the warpgroup.
+    /// in pairs where columns are neighbours; one by one elsewhere. Elements outside the tile's
+    /// masks are not written. `thread` counts within the warp or the warpgroup.
     ///
     /// A tile of other extents is refused, [`MmaError::Tile`].
     #[track_caller]

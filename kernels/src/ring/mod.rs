@@ -62,9 +62,9 @@
 //! # Ok::<(), tilewright_codegen::verify::VerifyErrors>(())
 //! ```
 //!
-//! What types cannot say: a token that a recorded loop's body captures from outside is used once
-//! per round, and a stage's pointers are `Copy` and may be kept after its release. The simulator
-//! finds both.
+//! Types cannot express everything: a token that a recorded loop's body captures from outside is
+//! used once per round, and a stage's pointers are `Copy` and may be kept after its release. The
+//! simulator finds both errors.
 
 mod consumer;
 mod counted;

@@ -83,7 +83,7 @@ impl Share<'_> {
 
 impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
     /// Fetches a share of the tile whose first element is at (row, column) of the tensor of `map`,
-    /// as bytes for the mbarrier. What lies outside the tensor reads as the map says.
+    /// as bytes for the mbarrier. Elements outside the tensor read as the map's fill value.
     #[track_caller]
     pub fn fetch(
         self,
@@ -112,9 +112,9 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
     }
 
     /// Fetches the tile as one box, whose first element is at a coordinate of the tensor of `map`,
-    /// as bytes for the mbarrier: one number per mode, the last along the map's first axis. What
-    /// lies outside the tensor, before it too, reads as the map says. Along the last mode a box
-    /// begins at a multiple of 16 bytes.
+    /// as bytes for the mbarrier: one number per mode, the last along the map's first axis.
+    /// Elements outside the tensor, before it too, read as the map's fill value. Along the last
+    /// mode a box begins at a multiple of 16 bytes.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{Bulk, block, record}, ir::Arch};

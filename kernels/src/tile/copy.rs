@@ -6,9 +6,9 @@
 //! | loads and stores, memory or registers on either side | [`copy`] | [`ThreadGroup::copy`] |
 //! | `cp.async`, global to shared memory | [`copy_async`] | [`ThreadGroup::copy_async`] |
 //!
-//! A vector is as long as is whole and aligned on both sides, at most 16 bytes. What the source's
-//! mask leaves out is zero at the target; what the target's mask leaves out is not written. Tensor
-//! maps have [`fetch`](super::LayoutTensor::fetch) and [`send`](super::LayoutTensor::send).
+//! A vector is as long as is whole and aligned on both sides, at most 16 bytes. Elements outside
+//! the source's mask are zero at the target; elements outside the target's mask are not written.
+//! Tensor maps have [`fetch`](super::LayoutTensor::fetch) and [`send`](super::LayoutTensor::send).
 
 use super::element::{most_lanes, zero};
 use super::side::{AsyncFrom, AsyncTo, CopyFrom, CopyTo};
@@ -135,7 +135,8 @@ pub(super) struct TileCopyPlan {
 
 impl TileCopyPlan {
     /// The plan of a copy, whose widest vectors are those of both sides; where both sides have
-    /// several, neighbours follow the one in global memory. What cannot be copied is refused.
+    /// several, neighbours follow the one in global memory. Tensors that cannot be copied are
+    /// refused.
     #[track_caller]
     fn new<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: &F, to: &T) -> Option<TileCopyPlan> {
         let extents = extents(from.recorder(), &from.shape(), &to.shape())?;

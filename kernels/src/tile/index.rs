@@ -1,9 +1,9 @@
 //! Numbers that are half known: a run-time value plus a constant, and the bits that the value may
 //! have.
 //!
-//! Index arithmetic of a kernel is done on these. What is constant stays apart and ends up in
-//! addresses; a quotient or a rest whose constant part provably adds without a carry is split; what
-//! is smaller than its divisor needs no instruction. So a layout can be evaluated at (lane,
+//! Index arithmetic of a kernel is done on these. Constants are kept separate and become offsets in
+//! addresses. A quotient or remainder whose constant part provably adds without a carry is split. A
+//! number smaller than its divisor needs no instruction. So a layout can be evaluated at (lane,
 //! constant) and costs what a person would have written.
 
 use core::ops::{Add, Div, Mul, Rem};

@@ -21,9 +21,9 @@
 //! | `error` | [`TileError`]: what is refused while recording |
 //!
 //! A kernel says which tile and which thread; offsets, vector widths, masks and swizzles are
-//! computed here, from the layouts, while the kernel is recorded. What cannot be is a compile error
-//! where types know it, and else an error that `verify` reports at the author's line. This module
-//! knows no matrix instruction.
+//! computed here, from the layouts, while the kernel is recorded. An impossible request is a
+//! compile error if the types exclude it, else an error that `verify` reports at the author's line.
+//! This module knows no matrix instruction.
 
 mod allocation;
 mod array;

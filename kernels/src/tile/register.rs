@@ -240,8 +240,8 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
 }
 
 impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
-    /// Tile (`row`, `column`) of `P`×`Q`. What is not a whole number of tiles does not compile; a
-    /// number that no tile has is refused, [`TileError::Beyond`].
+    /// Tile (`row`, `column`) of `P`×`Q`. Extents that are not a whole number of tiles do not
+    /// compile; a tile number out of range is refused, [`TileError::Beyond`].
     #[track_caller]
     pub fn tile<const P: usize, const Q: usize>(&self, tile: [usize; 2]) -> RegisterTensor<'k, T, RowMajor<P, Q>>
     where

@@ -29,8 +29,8 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     }
 
     /// The elements of thread `thread`: `Threads` sends a place in a tile of its shape to the
-    /// thread that owns it, and the tile is repeated over the view. What does not divide evenly
-    /// does not compile.
+    /// thread that owns it, and the tile is repeated over the view. Extents that do not divide
+    /// evenly do not compile.
     #[track_caller]
     pub fn distribute<Threads: StaticLayout>(
         self,

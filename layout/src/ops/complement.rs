@@ -137,8 +137,8 @@ impl Layout {
         let bound = tri!(bound.as_shape());
         let mut modes = Flat::of(self).filter();
         modes.sort_by_stride();
-        // What the modes so far fill without a gap; 0 strides were filtered, unless nothing is
-        // left.
+        // The number of elements that the modes so far fill without a gap; 0 strides were filtered,
+        // unless nothing is left.
         let mut filled = 1;
         let mut rest = Flat::EMPTY;
         let mut i = 0;

@@ -9,8 +9,8 @@
 //! Not every pair composes to a layout. Each mode of `B` walks the modes of the coalesced `A`: its
 //! stride must step over whole modes (`stride % extent == 0`) or stay inside one, and what it takes
 //! of a mode must divide what is left of it. The modes of `B` together must not carry from one mode
-//! of `A` into the next. What breaks one of these rules is refused with the numbers; nothing is
-//! composed to a layout that is not the function.
+//! of `A` into the next. A pair that breaks one of these rules is refused with the numbers; the
+//! result is never a layout that is not the function.
 //!
 //! Edge cases: the last mode of `A` has no end, so `B` may reach beyond `A`'s domain; what is
 //! beyond is held to the rules of single modes only, so the law is claimed where `B` stays inside.

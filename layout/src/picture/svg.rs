@@ -68,7 +68,7 @@ impl LayoutSvg {
                 down + across * (rows / tile_rows.max(1)).max(1)
             }
             Colour::Bank { element_bytes } => {
-                // What lies a whole round of the banks apart has one colour, so that no product
+                // Offsets a whole round of the banks apart have one colour, so that no product
                 // wraps.
                 let round = BANKS as i64 * BANK_BYTES;
                 cell(&self.layout, rows, row, column).rem_euclid(round) * element_bytes / BANK_BYTES % BANKS as i64

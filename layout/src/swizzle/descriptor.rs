@@ -26,8 +26,8 @@ impl Swizzled {
     /// and width are the atom's.
     ///
     /// Edge cases: `stride` and an MN-major `leading` are 0 where a tile has no second eight rows
-    /// or stretch. What is added before the swizzle belongs to the address, not to the descriptor.
-    /// Interleaved atoms are refused.
+    /// or stretch. An offset added before the swizzle belongs to the address, not to the
+    /// descriptor. Interleaved atoms are refused.
     ///
     /// ```console
     /// $ tilewright layout eval "gmma_smem_layout(K_SW32, 32, (16,8))"

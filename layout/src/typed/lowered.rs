@@ -1,8 +1,8 @@
 //! Indexing at run time: a typed layout as a few multiplications.
 //!
-//! The tree of a [`Layout`] belongs to the compiler. What remains for run time is, per top-level
-//! mode, a short run of (extent, stride) pairs, all of them constants: powers of two fold to shifts
-//! and masks.
+//! The tree of a [`Layout`] belongs to the compiler. The run-time form has, per top-level mode, a
+//! short run of (extent, stride) pairs, all of them constants: powers of two fold to shifts and
+//! masks.
 
 use core::marker::PhantomData;
 

@@ -271,7 +271,7 @@ const fn parts(layout: &Layout, mode: usize, parts: usize) -> Layout {
     by_tiler("split", &whole, &tiler, whole.logical_divide(&tiler))
 }
 
-/// The swizzle of other elements. What mixes no bits does not mind the factor.
+/// The swizzle of other elements. A swizzle that mixes no bits permits any factor.
 const fn rescaled<L: StaticLayout>(factor: usize, larger: bool) -> Swizzle {
     if L::SWIZZLE.bits() == 0 {
         return Swizzle::IDENTITY;

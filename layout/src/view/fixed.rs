@@ -28,8 +28,8 @@ impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
         Ok(self.part(Sliced::default(), Lowered::<L>::along(MODE, index)))
     }
 
-    /// Part `part` of the `PARTS` equal ones that mode `MODE` is divided into. The other modes
-    /// stay. What does not divide does not compile.
+    /// Part `part` of the `PARTS` equal ones that mode `MODE` is divided into. The other modes are
+    /// unchanged. Extents that do not divide do not compile.
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::TensorView};

@@ -143,8 +143,8 @@ impl Flow<'_> {
         };
         let mut flagged: Vec<bool> =
             self.program.buffers.iter().map(|buffer| may(buffer.id) && self.can_be_flagged(buffer.id)).collect();
-        // What a task reads or writes as one operand is flagged as a whole or not at all, of one
-        // generation and of as many in a step.
+        // An operand of a task is flagged as a whole or not at all, with one generation and one
+        // period.
         let groups = self.accesses.iter().enumerate().flat_map(|(task, accesses)| {
             let of = |writes: bool| {
                 let one = move |access: &&Access| {

@@ -53,7 +53,7 @@ pub trait Indexer {
     /// Adds the tasks of a layer.
     ///
     /// # Errors
-    /// What it refuses.
+    /// If the indexer refuses the layer.
     fn layer(&mut self, at: &mut LayerTasks<'_, '_>) -> Result<Selected, LowerError>;
 }
 

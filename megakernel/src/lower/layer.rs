@@ -119,7 +119,7 @@ pub(super) fn lower(e: &mut Emitter, nodes: &[LoweredNode<'_>]) -> Result<(), Lo
             }
             LoweredNode::Heads(heads) => {
                 layer = heads.cache;
-                // What a stage begins with that is not the first.
+                // The input of a stage other than the first.
                 if e.stage.takes(layer) {
                     values.locations.insert(heads.norm.x, Location::Residual(ResidualBuffer::Input));
                 }
@@ -153,7 +153,7 @@ fn exchanged(
     };
     let name = format!("layers.{layer}.{}", added.product.projection());
     let joint = e.joint(&name);
-    // What no device adds up and no norm follows is added as it is made.
+    // A sum without an all-reduce and without a following norm is added by the product itself.
     let is_apart = e.devices() > 1 || added.post_norm.is_some();
     let done = e.each_device(|e, device| {
         open.iter().try_for_each(|node| on_device(e, values, layer, node))?;

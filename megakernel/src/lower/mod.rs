@@ -1,8 +1,8 @@
 //! Lowering: a model's fused graph becomes the program of one decode step.
 //!
-//! `nodes` says what each node of the graph is to the lowering, and `layer` makes levels of it: cut
-//! into tasks by [`lower`], whole by [`plan()`]. What no level runs is refused by the names of its
-//! ops.
+//! `nodes` maps each node of the graph to a kind of level, and `layer` makes the levels: cut into
+//! tasks by [`lower`], whole by [`plan()`]. A node that no level runs is refused by the names of
+//! its ops.
 //!
 //! Every level covers all SMs with row tiles of equal bytes. A block has five levels (six with q/k
 //! norms), and attention is split over kv heads and tokens. Each task recomputes the norm of its

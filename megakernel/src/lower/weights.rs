@@ -55,7 +55,7 @@ impl WeightBuffers {
             let name = &tensor.name;
             let offset = offsets.get(name.as_str()).copied().filter(|offset| *offset != 0.0);
             let dtype = if offset.is_some() { DType::F32 } else { dtype };
-            // What every device has whole is one buffer, of which each has its own.
+            // A weight that every device has whole is one buffer, with a copy on each device.
             let mut whole = None;
             for (device, by_name) in by_name.iter_mut().enumerate() {
                 let part = if devices == 1 { TensorShare::All } else { part(name, spec, share, device, devices) };

@@ -112,8 +112,8 @@ pub enum CellUse {
     },
 }
 
-/// Words of a slot: its number, and the number of the request that has it. What another request
-/// left there counts as reset.
+/// Words of a slot: its number, and the number of the request that has it. Data of another request
+/// in the slot counts as reset.
 pub const SLOT_WORDS: usize = 2;
 
 impl CellUse {

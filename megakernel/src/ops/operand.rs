@@ -57,7 +57,7 @@ impl<'a> Operands<'a> {
     /// The buffer of an operand.
     ///
     /// # Errors
-    /// What is wrong with the operand.
+    /// If the operand is invalid.
     pub fn get(&self, operand: &'static str, buffer: BufferId) -> Check<&'a Buffer> {
         let count = self.buffers.len();
         self.buffers.get(buffer.index()).ok_or(OperandError::MissingBuffer { operand, buffer, count })
@@ -66,7 +66,7 @@ impl<'a> Operands<'a> {
     /// The extents of an operand of rank `N`.
     ///
     /// # Errors
-    /// What is wrong with the operand.
+    /// If the operand is invalid.
     pub fn shape<const N: usize>(&self, operand: &'static str, buffer: BufferId) -> Check<[usize; N]> {
         let found = &self.get(operand, buffer)?.shape;
         found[..].try_into().map_err(|_| OperandError::Rank { operand, buffer, found: found.len(), expected: N })
@@ -75,7 +75,7 @@ impl<'a> Operands<'a> {
     /// The extents of a floating-point operand of rank `N`.
     ///
     /// # Errors
-    /// What is wrong with the operand.
+    /// If the operand is invalid.
     pub fn floats<const N: usize>(&self, operand: &'static str, buffer: BufferId) -> Check<[usize; N]> {
         let found = self.get(operand, buffer)?.dtype;
         if !matches!(found, DType::F32 | DType::F16 | DType::BF16) {
@@ -87,7 +87,7 @@ impl<'a> Operands<'a> {
     /// A floating-point operand with exactly these extents.
     ///
     /// # Errors
-    /// What is wrong with the operand.
+    /// If the operand is invalid.
     pub fn floats_of<const N: usize>(
         &self,
         operand: &'static str,
@@ -101,7 +101,7 @@ impl<'a> Operands<'a> {
     /// An operand of exactly these extents, of one dtype.
     ///
     /// # Errors
-    /// What is wrong with the operand.
+    /// If the operand is invalid.
     pub fn exactly<const N: usize>(
         &self,
         operand: &'static str,
@@ -121,7 +121,7 @@ impl<'a> Operands<'a> {
     /// pages, page_tokens, head_dim]`.
     ///
     /// # Errors
-    /// What is wrong with the operand.
+    /// If the operand is invalid.
     pub fn pool(&self, operand: &'static str, buffer: BufferId) -> Check<[usize; 4]> {
         let found = self.get(operand, buffer)?.kind;
         if found != BufferKind::KvPool {
@@ -137,17 +137,17 @@ impl<'a> Operands<'a> {
     /// A key or value pool with exactly these extents.
     ///
     /// # Errors
-    /// What is wrong with the operand.
+    /// If the operand is invalid.
     pub fn pool_of(&self, operand: &'static str, buffer: BufferId, expected: [usize; 4]) -> Check<[usize; 4]> {
         let shape = self.pool(operand, buffer)?;
         self.extents(operand, buffer, shape, expected)
     }
 
-    /// An index operand: a cell of i32 with exactly these extents. What indexes memory is set by
-    /// the host alone, which checks it.
+    /// An index operand: a cell of i32 with exactly these extents. Only the host sets values that
+    /// index memory, and it checks them.
     ///
     /// # Errors
-    /// What is wrong with the operand.
+    /// If the operand is invalid.
     pub fn cell<const N: usize>(&self, operand: &'static str, buffer: BufferId, expected: [usize; N]) -> Check {
         let found = self.get(operand, buffer)?.kind;
         if found != BufferKind::Cell {
@@ -172,7 +172,7 @@ impl<'a> Operands<'a> {
     /// A region given as an operand: of the buffer's rank, inside it, not empty.
     ///
     /// # Errors
-    /// What is wrong with the operand.
+    /// If the operand is invalid.
     pub fn region(&self, operand: &'static str, region: &Region) -> Check<&'a Buffer> {
         let buffer = self.get(operand, region.buffer)?;
         let found = region.spans().len();
@@ -189,7 +189,7 @@ impl<'a> Operands<'a> {
     /// A region as [`Operands::region`] wants it, of floating-point elements.
     ///
     /// # Errors
-    /// What is wrong with the operand.
+    /// If the operand is invalid.
     pub fn float_region(&self, operand: &'static str, region: &Region) -> Check<&'a Buffer> {
         let buffer = self.region(operand, region)?;
         if !matches!(buffer.dtype, DType::F32 | DType::F16 | DType::BF16) {

@@ -40,7 +40,7 @@ impl RowCells {
     /// Checks both cells; gives the regions of them that the rows read.
     ///
     /// # Errors
-    /// What is wrong with a cell.
+    /// If a step input is invalid.
     pub fn footprint(&self, ops: &Operands, rows: Span, count: usize) -> Check<[Region; 2]> {
         ops.cell("position", self.position, [count])?;
         let [_, pages] = ops.shape("page_table", self.page_table)?;

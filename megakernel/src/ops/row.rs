@@ -69,14 +69,14 @@ pub trait TaskOp: OpValue {
     /// more. Every buffer is reached through [`Operands`], so that none is used unchecked.
     ///
     /// # Errors
-    /// What is wrong with the first operand that is wrong.
+    /// If an operand is invalid; the first such operand is reported.
     fn footprint(&self, buffers: &Operands) -> Result<Footprint, OperandError>;
 
     /// Computes the task on the reference back end. This is the definition of the op; the back end
     /// confines it to its footprint.
     ///
     /// # Errors
-    /// What of its data makes no sense; accesses outside of the footprint.
+    /// If its data is invalid, or it accesses memory outside the footprint.
     fn oracle(&self, on: &Context) -> Result<(), TaskFault>;
 
     /// The device's side of the row; `None` where the op has no device function, and is refused

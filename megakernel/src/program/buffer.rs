@@ -41,8 +41,8 @@ pub struct Buffer {
     /// overlap there alias.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arena: Option<u64>,
-    /// The device whose memory holds it; `None`: each device has its own, all alike. What tasks
-    /// write has a device where the program has several.
+    /// The device whose memory holds it; `None`: each device has its own, all alike. A buffer that
+    /// tasks write has a device if the program has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceId>,
 }

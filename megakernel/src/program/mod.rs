@@ -159,7 +159,7 @@ impl Program {
     /// Adds a task whose regions are the op's footprint, and gives its id.
     ///
     /// # Errors
-    /// What is wrong with the op's operands.
+    /// If an operand of the op is invalid.
     pub fn add_task(
         &mut self,
         label: impl Into<String>,

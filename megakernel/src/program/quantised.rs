@@ -66,7 +66,7 @@ impl Quantised {
     /// order.
     ///
     /// # Errors
-    /// What of it a device does not have.
+    /// If a device does not support the form.
     pub fn codes(self) -> Result<Codes, CodesError> {
         if let Quantised { code, group: Some(16), zeros: false, scale: DType::F8E4M3, ordered: false } = self
             && code.takes_block_scales()
@@ -96,7 +96,7 @@ impl Program {
     /// by the names of tensors.
     #[must_use]
     pub fn with_forms(mut self, form: &dyn Fn(&str) -> Option<(Quantised, usize)>) -> Program {
-        // What several devices share is asked for once.
+        // Weights that several devices share are looked up once.
         let mut known: HashMap<String, Option<(Quantised, usize)>> = HashMap::new();
         let mut of = |name: &String| *known.entry(name.clone()).or_insert_with(|| form(name));
         for buffer in self.buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::Weight) {

@@ -12,9 +12,9 @@ use crate::checkpoint::quant::stored::{Presence, Scales};
 use crate::checkpoint::{QuantPlan, StoredModule};
 
 impl QuantPlan {
-    /// The form of every quantised weight with its columns, by the tensors' names. What the values
-    /// alone tell is taken to be as it usually is: scales of floating-point numbers are bf16, zero
-    /// points that may be left out are, and a required act-order is one.
+    /// The form of every quantised weight with its columns, by the tensors' names. Properties that
+    /// only the values determine are assumed to be the usual ones: scales of floating-point numbers
+    /// are bf16, zero points that may be left out are, and a required act-order is one.
     pub fn forms(&self, spec: &ModelSpec) -> BTreeMap<String, (Quantised, usize)> {
         let form = |tensor: tilewright_megakernel::model::TensorSpec| {
             let stored = self.stored(tensor.name.strip_suffix(".weight")?)?;

@@ -259,7 +259,7 @@ impl Job<'_> {
         let k = self.k;
         let groups = self.k.div_ceil(size);
         let of: Vec<i32> = elements(part.bytes);
-        // What was never filled says nothing.
+        // An index that was never filled has no information.
         if of.iter().all(|&group| group == -1) {
             return Ok(None);
         }

@@ -105,7 +105,7 @@ pub fn quantize(
             fs::copy(&from, &to).map_err(failed(&to))?;
         }
     }
-    // What was written is read once before it becomes visible.
+    // The written checkpoint is read once before it becomes visible.
     let written = Checkpoint::open(folder.path(), &mut |_| ())?;
     let modules = written.quantized_modules().len();
     drop(written);

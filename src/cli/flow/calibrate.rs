@@ -56,7 +56,7 @@ pub fn run(args: &CalibrateArgs) -> Result<(), Failure> {
     let of =
         |layer: &Layer| algorithm.calibrate(&model, CalibrationSample { queries: &layer.queries, keys: &layer.keys });
     let layers = seen.iter().map(of).collect::<Result<Vec<Parameters>, _>>()?;
-    // Which blocks are chosen is no part of the file.
+    // The file does not depend on the budget.
     let flow = FlowSettings::new(algorithm.trace()?, BLOCK, Budget::new(1, 0.0, 1, 1)?)?;
     let file = flow_parameters_file(&flow, spec, &layers)?;
     output.write(|writer| writer.write_all(&file))

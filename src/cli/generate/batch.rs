@@ -44,7 +44,7 @@ pub fn run(work: &GenerationJob) -> Result<ExitCode, Failure> {
             break;
         }
     }
-    // What an interrupt left, in the order of the prompts.
+    // Prompts left by an interrupt, in order.
     for answer in answers.open.into_values() {
         print(answer, work, None, batcher.statistics())?;
     }
@@ -104,7 +104,7 @@ impl Answers<'_> {
                 false
             }
             Event::Fault(error) => {
-                // What an interrupt leaves is a result.
+                // The answers left by an interrupt are results.
                 if !(error.is_abort() && self.work.interrupt.came()) {
                     self.failure = Some(error.into());
                 }

@@ -59,7 +59,7 @@ impl Expression {
     /// The expression's value.
     ///
     /// # Errors
-    /// What the operations refuse.
+    /// Errors of the operations.
     pub fn evaluate(&self) -> Result<LayoutValue, ExpressionRefusal> {
         self.evaluate_counting(&mut 0)
     }

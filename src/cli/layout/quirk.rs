@@ -7,8 +7,8 @@ use tilewright_layout::{Swizzled, laws};
 use super::ExpressionRefusal;
 use super::value::LayoutValue;
 
-/// Whether `result` is right by the definition of the operation. What is not decided here is not
-/// right.
+/// Whether `result` is right by the definition of the operation. Cases that are not decided here
+/// count as wrong.
 pub(super) fn keeps_definition(name: &str, args: &[Json], result: &Json) -> bool {
     let Ok(args) = args.iter().map(LayoutValue::from_json).collect::<Result<Vec<_>, _>>() else { return false };
     if name == "swizzle_slice_and_offset" {

@@ -1,4 +1,4 @@
-//! Frames: how a message lies on a stream of bytes. What arrives is checked before it is believed.
+//! Frames: the encoding of a message on a byte stream. Received data is checked before it is used.
 //!
 //! | bytes | field |
 //! |---|---|

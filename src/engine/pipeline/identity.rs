@@ -101,7 +101,7 @@ impl Identity {
     /// Refuses another model.
     ///
     /// # Errors
-    /// How it differs from this one.
+    /// The difference between the models.
     pub fn check(&self, found: &Identity) -> Result<(), OtherModel> {
         let differ = |of: fn(&Identity) -> &String| {
             let [found, expected] = [of(found), of(self)].map(|text| text.chars().take(100).collect::<String>());

@@ -136,8 +136,8 @@ impl RowLink {
         tell: impl FnOnce() -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
         let mut sent = locked(&self.sent);
-        // What was sent last lies there until the neighbour has it. That it is there at all the
-        // messages say.
+        // The last buffer sent stays valid until the neighbour has received it. The messages
+        // announce it.
         self.wait(abort, None)?;
         let stream = self.link.stream();
         let has_room = |buffer: &Buffer<f32>| buffer.len() >= rows.len();
@@ -173,7 +173,7 @@ impl RowLink {
         let begun = Instant::now();
         loop {
             let is_done = self.link.stream().done().inspect_err(|_| self.all.give_up())?;
-            // What ends because it was given up is done, too.
+            // A wait that ended because the link was given up is done, too.
             self.all.check(abort, self.rank, self.patience, deadline.filter(|_| !is_done))?;
             match begun.elapsed() < SPIN {
                 _ if is_done => return Ok(()),

@@ -54,7 +54,8 @@ pub(super) enum Inlet<'i> {
 }
 
 impl Inlet<'_> {
-    /// The residual stream on the host. What comes from another device is a graph's alone.
+    /// The residual stream on the host. A stream from another device is on that device only, for a
+    /// graph.
     fn words(&self) -> Option<&[f32]> {
         match self {
             Inlet::Words(hidden) => Some(hidden),

@@ -180,7 +180,7 @@ impl WorkerStage<'_> {
                 }
             };
             let message = what.map_err(|source| PipelineError::Lost { rank: from, source })?;
-            // What the ranks hand on comes from the one before, and all else from the driver.
+            // Rows come from the previous rank, and all other messages from the driver.
             let is_from_previous = from + 1 == self.seat.rank;
             match message.head {
                 MessageHead::Begin { session, ref shape } if is_from_previous => {

@@ -215,7 +215,7 @@ pub(crate) fn batcher_of(
     let on_host = matches!(**place, Place::Host { .. });
     let chunk = chunk.or(first_prompt.filter(|_| on_host).map(|_| CHUNKS[0]));
     let known = first_prompt.is_some() && !on_host;
-    // What a flow chooses for runs by the decode machine alone.
+    // Requests with a flow's selection run on the decode machine only.
     let first_prompt = first_prompt.filter(|_| known && flow.is_none());
     if !on_host && options.rows > MOST_ROWS {
         place.check_rows(flow.is_some(), options.rows)?;
@@ -230,7 +230,7 @@ pub(crate) fn batcher_of(
         None => Widths::of_batch(most, options.deterministic),
     };
     let paces = Pace::new(options.step_time, widths.beside(seats));
-    // What a flow chooses for runs by the decode machine; prompts may have more rows.
+    // Requests with a flow's selection run on the decode machine; prompts may have more rows.
     let widths = match flow.is_some() && !on_host {
         true => {
             let widths = Widths { sampling: most, ..Widths::of_batch(seats, options.deterministic) };
@@ -370,7 +370,7 @@ impl Batcher {
             priority: submission.priority,
             expires: submission.deadline.map(|deadline| (self.clock)().saturating_add(deadline)),
             by_host,
-            // What a flow chooses for comes one token at a time.
+            // Requests with a flow's selection run one token at a time.
             speculate: submission.speculate && self.scheduler.limits().flow.is_none(),
         };
         if ask.speculate && self.scheduler.limits().proposals {
@@ -583,8 +583,8 @@ impl Batcher {
 
     /// Ends the requests of a step that failed.
     fn fail(&mut self, step: &Step, error: EngineError, each: &mut dyn FnMut(Ticket, Event) -> bool) {
-        // What its steps wrote is undefined, also of those whose tokens were told and whose pages
-        // were full by then.
+        // The data that its steps wrote is undefined, also for requests whose tokens were delivered
+        // and whose pages were full by then.
         self.scheduler.forget_pages();
         let error = Arc::new(error);
         for piece in &step.pieces {

@@ -2,8 +2,8 @@
 //!
 //! A prompt's tokens attend to everything, and so do the tokens of a sequence that the flow covers;
 //! new tokens after these attend to what the flow chooses. Programs do one or the other, so a step
-//! has a *phase*. Which phase a token's row may be in depends on its own request alone, also when
-//! it is computed again.
+//! has a *phase*. The phase of a token's row depends on its own request alone, also when it is
+//! computed again.
 
 use tilewright_flow::program::Phase;
 

@@ -51,15 +51,15 @@ impl Proposer {
         if self.rest > 0 {
             return Vec::new();
         }
-        // What pays little costs little: two tokens, then twice as many as the last time went well.
+        // Proposals start cheap: two tokens, then twice the number accepted the last time.
         self.guess(tokens, most.min(2 * (self.last_accepted + 1)).min(MOST_PROPOSED))
     }
 
     /// The tokens that may come, whether it pays to propose them or not.
     pub fn guess(&self, tokens: &[u32], most: usize) -> Vec<u32> {
         let Some(from) = self.before.iter().flatten().next() else { return Vec::new() };
-        // What reaches the end goes on with what was proposed: a text that repeats itself goes
-        // round.
+        // A proposal that reaches the end goes on with the proposed tokens: a text that repeats
+        // itself wraps around.
         let round = &tokens[*from..];
         round.iter().copied().cycle().take(most).collect()
     }

@@ -141,7 +141,7 @@ impl Scheduler {
         self.sequences.values().filter_map(|sequence| sequence.expires).min()
     }
 
-    /// Steps have at most that many rows from now on. What was planned with more is planned again.
+    /// Limits steps to `rows` rows from now on. Steps planned with more rows are planned again.
     pub fn narrow(&mut self, rows: usize) {
         let limits = &mut self.limits;
         limits.rows = rows.max(1);
@@ -258,7 +258,7 @@ impl Scheduler {
         let sequence = self.sequences.get_mut(&ticket)?;
         sequence.computed += fed;
         let size = self.limits.page_tokens;
-        // What rows that a flow chose for leave in pages depends on more than the tokens.
+        // Rows with a flow's selection leave data in pages that depends on more than the tokens.
         let alike = self.limits.flow.map_or(usize::MAX, |flow| sequence.alike(flow)).min(sequence.computed);
         while self.limits.sharing && (sequence.filled + 1) * size <= alike {
             let at = sequence.filled;
@@ -422,7 +422,7 @@ impl Scheduler {
         if let Some(sequence) = self.sequences.get_mut(&place.ticket) {
             self.cache.leave(&std::mem::take(&mut sequence.pages));
             (sequence.computed, sequence.filled) = (0, 0);
-            // What a flow keeps of it is built again with its tokens.
+            // The flow's states are computed again with its tokens.
             self.slots.leave(sequence.slot.take());
         }
         self.running.remove(&place);

@@ -254,7 +254,7 @@ fn serve(checkpoint: &Checkpoint, mut batcher: Batcher, commands: &Receiver<Comm
                 Err(_) => return,
             }
         }
-        // What is sent from here on calls back from the next launch.
+        // Commands sent from here on call back from the next launch.
         attention.store(false, Ordering::Release);
         loop {
             match commands.try_recv() {

@@ -89,8 +89,8 @@ impl Link {
         let abort = self.nccl.abort;
         let raw = raw.expose_provenance();
         let thread = std::thread::spawn(move || {
-            // SAFETY: the communicator is live, and no other code has it any more. What fails here
-            // is of a device that is lost.
+            // SAFETY: the communicator is live, and no other code has it any more. A failure here
+            // is that of a lost device.
             let _ = unsafe { abort(std::ptr::with_exposed_provenance_mut(raw)) };
         });
         *self.aborting.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);

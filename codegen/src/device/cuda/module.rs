@@ -182,8 +182,8 @@ impl Function {
     /// Offsets say nothing: those of the compiled code count from where the device keeps
     /// parameters, which is no multiple of 64.
     ///
-    /// How many there are the text says: the driver would say it by failing, which tools that watch
-    /// its calls report.
+    /// Compares the number of parameters with the text of the module. The driver would report a
+    /// mismatch as a failed call, which tools that watch its calls report.
     fn check_params(&self, declared: usize) -> Result<(), DeviceError> {
         let spans = &self.params.0;
         for index in 0..spans.len().max(declared) {

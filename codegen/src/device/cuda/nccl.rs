@@ -86,7 +86,7 @@ fn load() -> Result<Nccl, DeviceError> {
     };
     let library = NAMES.iter().find_map(open);
     let Some(library) = library else { return Err(DeviceError::NoNccl { library: NAMES[0], why }) };
-    // What was loaded is never unloaded: threads of NCCL's own run in it.
+    // The library is never unloaded: threads of NCCL's own run in it.
     let library: &'static Library = Box::leak(Box::new(library));
     // SAFETY: each name stands for the function of that signature in every version from 2.11 on
     // (nccl.h).
@@ -254,8 +254,8 @@ impl Communicators {
             (self.nccl.abort, self.raw.iter().map(|raw| raw.expose_provenance()).collect::<Vec<usize>>());
         std::thread::spawn(move || {
             for raw in raw {
-                // SAFETY: each communicator is live, and neither used nor destroyed after this.
-                // What fails here is of a device that is lost.
+                // SAFETY: each communicator is live, and neither used nor destroyed after this. A
+                // failure here is that of a lost device.
                 let _ = unsafe { abort(std::ptr::with_exposed_provenance_mut(raw)) };
             }
         });
@@ -271,7 +271,7 @@ impl Drop for Communicators {
         for (context, &raw) in self.contexts.iter().zip(&self.raw) {
             if context.bind().is_ok() {
                 // SAFETY: the communicator is live, no graph that uses it is left, and it is
-                // destroyed only here. What fails here is of a device that is lost.
+                // destroyed only here. A failure here is that of a lost device.
                 let _ = unsafe { (self.nccl.destroy)(raw) };
             }
         }

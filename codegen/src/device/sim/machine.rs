@@ -318,7 +318,7 @@ fn element(shape: &TensorShape) -> Result<TensorElem, DeviceError> {
         DType::I64 => TensorElem::S64,
         DType::U32 => TensorElem::U32,
         DType::I32 => TensorElem::S32,
-        // What is moved as it is needs no more than a width.
+        // Elements that are moved unchanged need only a width.
         DType::U16 | DType::I16 => TensorElem::U16,
         DType::U8 | DType::I8 | DType::Bool | DType::F8E4M3 | DType::F8E5M2 => TensorElem::U8,
         DType::F64 => {

@@ -34,7 +34,7 @@ impl SimStore {
     pub fn alloc(&mut self, bytes: u64, limit: u64) -> Result<u64, DeviceError> {
         let full = || DeviceError::OutOfMemory { asked: bytes, free: limit.saturating_sub(self.used) };
         let len = usize::try_from(bytes).ok().filter(|_| bytes <= limit.saturating_sub(self.used)).ok_or_else(full)?;
-        // What the host cannot give ends in an error and not in an abort.
+        // Memory that the host cannot provide is an error, not an abort.
         Vec::<u8>::new().try_reserve_exact(len).map_err(|_| full())?;
         self.used += bytes;
         self.made += 1;

@@ -13,9 +13,9 @@
 //! streams is not found.
 //!
 //! Launch number `n` of a device (from 0) has seed `seed + n`: a program that launches in one order
-//! runs the same every time, and no two launches run in the same interleaving. What was written
-//! stays known from launch to launch: a read of bytes that no copy, fill or kernel wrote is an
-//! error, also on the host.
+//! runs the same every time, and no two launches run in the same interleaving. Written bytes are
+//! tracked from launch to launch: a read of bytes that no copy, fill or kernel wrote is an error,
+//! also on the host.
 //!
 //! A fault is [`DeviceError::Fault`](super::DeviceError::Fault) from the call that submitted the
 //! launch. The device is not lost: memory is as the fault left it, and later work runs. A device

@@ -18,7 +18,7 @@ pub struct Access {
 }
 
 impl Inst {
-    /// The accesses to memory as data, in the order of the operands. What the row does not tell is
+    /// The accesses to memory as data, in the order of the operands. Accesses of unknown size are
     /// taken to be single bytes.
     ///
     /// ```

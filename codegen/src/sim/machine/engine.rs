@@ -1,8 +1,8 @@
 //! The engines: asynchronous operations between their issue and their completion.
 //!
 //! An operation completes when a thread waits for it, when no warp can run without it, or at a
-//! moment that the dice chose at its issue. How many have such a moment is a habit of the seed:
-//! with some seeds every operation completes as late as the program allows.
+//! moment that the dice chose at its issue. The share of operations with such a moment depends on
+//! the seed: with some seeds every operation completes as late as the program allows.
 
 use super::{Address, Cur, Simulation, Trouble, Try};
 use crate::sim::machine::BulkDestination;

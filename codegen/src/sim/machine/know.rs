@@ -6,8 +6,8 @@ use crate::sim::order::{Agent, Geometry, ThreadView, join};
 use std::rc::Rc;
 
 impl Simulation<'_> {
-    /// Everything that these lanes did and know, for others to learn. What they do from now on is
-    /// later.
+    /// Publishes everything that these lanes did and know, for others to acquire. Their later
+    /// accesses are not included.
     pub(crate) fn publish(&mut self, warp: usize, mask: Mask) -> ThreadView {
         let geometry = self.geometry;
         self.warps[warp].publish(geometry, warp as u32, mask)

@@ -1,11 +1,11 @@
 //! Stores that other devices see late.
 //!
-//! Where several devices run a kernel side by side, a relaxed store of scope `.sys` may be on its
-//! way for a while: later stores and atomic operations of its thread overtake it. It arrives before
-//! the next release or fence of a thread of its device, before its device touches the place again,
-//! at a moment that the dice chose, or when no warp can run without it. How many stores are late is
-//! a habit of the seed. So packets that carry their own arrival come in any order, and a reader
-//! that takes a relaxed counter for their arrival reads what was there before.
+//! If several devices run a kernel side by side, a relaxed store of scope `.sys` may be in flight
+//! for a while: later stores and atomic operations of its thread overtake it. It arrives before the
+//! next release or fence of a thread of its device, before its device accesses the place again, at
+//! a random time, or when no warp can run without it. The share of late stores depends on the seed.
+//! Flagged words, which carry their own arrival, therefore come in any order. A reader that takes a
+//! relaxed counter for their arrival reads the old value.
 
 use super::{Address, Home, Simulation};
 use crate::sim::machine::on_the_way::Late;

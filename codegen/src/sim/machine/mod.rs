@@ -1,8 +1,8 @@
 //! The machine: blocks of warps under a seeded scheduler, and asynchronous engines.
 //!
-//! One warp runs at a time, for a random number of steps. Which warp, which lanes of a divergent
-//! warp, and when an asynchronous operation completes are throws of the seed's dice. Time is the
-//! number of steps run.
+//! One warp runs at a time, for a random number of steps. The warp, the lanes of a divergent warp,
+//! and the completion times of asynchronous operations are chosen at random from the seed. Time is
+//! the number of steps run.
 
 pub(crate) mod address;
 mod block;

@@ -199,7 +199,7 @@ impl ShadowCell {
             return judge.ordered(self.entry().stamp(0), true, now).is_ok();
         }
         let warp = self.reader - 1;
-        // What stands for reads of the other proxy must come after their fence.
+        // An access that represents reads of the other proxy must follow their fence.
         if let Some(side) = now.proxy
             && !now.view.proxied[side].knows_lanes(judge.geometry, warp, self.lanes, self.read_time)
         {
@@ -224,8 +224,8 @@ impl ShadowCell {
             old.lanes |= entry.lanes;
             return Ok(());
         }
-        // What this access stands for may go: it is known here, or the same lanes' own. Small sets
-        // need not shrink.
+        // An access that this one supersedes is dropped: it is known here, or is by the same lanes.
+        // Small sets need not shrink.
         if set.len() >= CROWD {
             set.retain_mut(|old| {
                 if old.who & OP != 0 {

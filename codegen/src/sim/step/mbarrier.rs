@@ -230,7 +230,8 @@ impl Simulation<'_> {
         if self.checks {
             let mut view = self.publish(cur.warp, 1 << lane);
             if scope == BarScope::Async {
-                // What agents of the async proxy did stays; what threads did is not ordered.
+                // Accesses by agents of the async proxy are kept; accesses by threads are not
+                // ordered.
                 view = view.of_agents(self.geometry);
             }
             self.mbarrier(at).current.join(&view);

@@ -1,7 +1,7 @@
 //! Fields of candidates streamed through the ring: the layout of a stage, its producer, and the
 //! distribution of its blocks over warps.
 //!
-//! What earlier steps kept depends on nothing of this one: it comes before there are queries.
+//! Fields of earlier steps do not depend on this step: they are streamed before there are queries.
 
 use std::mem::offset_of;
 
@@ -296,7 +296,7 @@ impl BlockStage {
             team.sync();
             let [begin, end] = run.candidates;
             flush(origin, [origin.max(begin), (origin + kept * self.blocks).min(end)]);
-            // What comes next finds the shared memory free.
+            // The shared memory is free for the following code.
             team.sync();
         });
     }

@@ -101,7 +101,7 @@ impl CopySide {
         let kind =
             [LayoutKind::Typed, LayoutKind::Value, LayoutKind::Told, LayoutKind::Told][draw.between(0..=3) as usize];
         let split = (draw.between(0..=1) as usize, draw.between(1..=3));
-        // What strides and extents are multiples of.
+        // The common divisor of strides and extents.
         let whole = [1, 2, 4, 16 / bytes][draw.between(0..=3) as usize];
         // The grid's tiles fill a view; the last ones of a told view may run over its edge.
         let told = |draw: &mut Draw, extent: u32, tile: u32| match draw.between(0..=2) {

@@ -30,8 +30,8 @@ where
     RowMajor<R, C>: Storage,
 {
     /// A tile of the view of `x` to the same tile of the view of `y`, by way of shared memory and
-    /// registers: a tile a block. What x has not is zero at y; what is not of y's view stays.
-    /// Parameters: the numbers of x's side, those of y's, `x`, `y`.
+    /// registers: a tile a block. Elements missing in x are zero in y; elements outside y's view
+    /// are unchanged. Parameters: the numbers of x's side, those of y's, `x`, `y`.
     pub fn record(k: &Builder, case: &CopyCase) {
         let from = case.from.told(k, "x");
         let to = case.to.told(k, "y");

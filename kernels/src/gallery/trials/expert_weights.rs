@@ -25,8 +25,8 @@ pub(super) fn draw_weights(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors>
     };
     let y: Vec<f64> = x.chunks(EXPERTS).flat_map(weights).collect();
     // An exponent of at most 2·size is rounded twice, a difference and a product; powers are off by
-    // four units more, sums of eight by three, a quotient by one. What is beyond f32's smallest
-    // normal number is as good as nothing.
+    // four units more, sums of eight by three, a quotient by one. Values below f32's smallest
+    // normal number count as zero.
     let bound = Bound { absolute: 1e-37, relative: (2.0 * (4.0 * size + 4.0) + 4.0) * UNIT };
     let mut trial = Trial::new(verify(record_weights(arch))?, rows / 64).note(format!("{rows} rows up to {size}"));
     let input = stored::input(&mut trial, "x", Float::F32, &x);

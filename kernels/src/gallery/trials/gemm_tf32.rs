@@ -31,7 +31,7 @@ pub(super) fn draw_gemm(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let (a_row, a) = operand(m);
     let (b_row, b) = operand(n);
     let d_row = n + draw.between(0..=3);
-    // What the instruction multiplies; its sums keep f32's bits.
+    // The operands as the instruction rounds them; its sums keep f32's bits.
     let read = |value: f64| f64::from(Tf32::nearest(value as f32));
     let mut d = vec![f64::NAN; (m * d_row) as usize];
     let mut largest = 0.0f64;

@@ -167,9 +167,9 @@ pub fn choose_for(
                     }
                     let Ok(plan) = HopperPlan::new(batch, rows, strip, tuning) else { continue };
                     let time = predict(&plan, multiprocessors);
-                    // What the last round leaves idle is little of many small tiles, and large ones
-                    // ask L2 for less. An odd number of strips has a warp that multiplies rows of
-                    // another: where there are several rounds that is worth a fuller last one.
+                    // Small tiles leave less idle in the last round, and large tiles read less from
+                    // L2. With an odd number of strips, a warp multiplies rows of another: with
+                    // several rounds, a fuller last round is worth that.
                     let goes = match plan.groups() * plan.tuning.cluster() > multiprocessors {
                         true => strips >= LARGE || strips % 8 == 0,
                         false => strips % 2 == 0,

@@ -5,9 +5,10 @@
 //! both out of the packed stages that the decode machine streams.
 //!
 //! `wgmma` wants k in its own order, and a lane's 16 bytes of a tile are eight neighbours in k a
-//! step ([`Codes`]). What a lane needs of a step are two neighbours of each of its quad's four: so
-//! it reads the words of all four, and shifts its two to where they are widened. A number is
-//! `(code − zero) · scale`, rounded once to bf16: the bits that [`Widen`](crate::quant::Widen) has.
+//! step ([`Codes`]). Of a step, a lane needs two neighbours from each of its quad's four lanes. It
+//! therefore reads the words of all four, and shifts its two to the place where they are widened. A
+//! number is `(code − zero) · scale`, rounded once to bf16: the bits that
+//! [`Widen`](crate::quant::Widen) has.
 
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Param, Ptr, Shared, TensorMap, Val};

@@ -119,7 +119,7 @@ impl<'a, 'k> BlockShare<'a, 'k> {
     ) -> Filled<'k, WeightRing, HopperStage, ByBulk> {
         let k = self.k;
         let plan = self.plan;
-        // What several tiles of vectors read is read again.
+        // Weights that several tiles of vectors read are read again.
         let first = Bulk::default().policy(k.policy(Eviction::First));
         let how = if plan.vector_tiles() > 1 { Bulk::default() } else { first };
         if let (Some(codes), Some(factors)) = (CodeStage::of(plan), factors) {

@@ -64,7 +64,7 @@ impl<'k> Exchange<'k> {
         let own = block.split;
         let splits = plan.tuning.splits;
         let part = plan.part();
-        // What lies between columns travels too.
+        // The padding between columns is copied too.
         let between = |column: Val<'k, u32>| staged.at(column * plan.sums_pitch() + plan.sums_pitch() - PAD);
         team.each(splits * plan.staged(), |column| between(column).store_vec([k.lit(0.0f32); PAD as usize]));
         self.meet(k);

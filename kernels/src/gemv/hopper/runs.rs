@@ -153,7 +153,7 @@ impl<'a, 'k, const RUN: usize> ResultRuns<'a, 'k, RUN> {
     }
 
     fn sums(self, shares: &[Ptr<'k, Shared, f32>], run: ResultRun<'k>) -> RunSums<'k, RUN> {
-        // Those of all shares of k are added in their order.
+        // The sums of all shares of k are added in their order.
         let sums = |at: Val<'k, u32>| {
             let load = |share: &Ptr<'k, Shared, f32>| share.at(at).load_vec::<RUN>();
             let add =

@@ -71,8 +71,8 @@ pub struct HopperPlan {
 }
 
 impl HopperPlan {
-    /// The sizes for a batch and rows of weights, their number or what else they are, that are
-    /// packed as `strip` says. How many warps share a strip's tiles makes no difference here.
+    /// Plans a product of a batch with rows of weights that are packed as `strip`. The number of
+    /// warps that share a strip's tiles does not matter.
     ///
     /// # Errors
     /// [`PlanError`].

@@ -155,7 +155,7 @@ impl HopperCase {
         let step = step(arch, &plan, finish, multiprocessors);
         let given = Given::draw(draw, &plan, finish);
         let found = expected(&plan, finish, &given);
-        // What follows a vector is not read.
+        // Data after a vector is not read.
         let mut pitched = vec![bf16::NAN; (batch * plan.x_pitch()) as usize];
         for (to, from) in pitched.chunks_mut(plan.x_pitch() as usize).zip(given.x.chunks(k as usize)) {
             to[..from.len()].copy_from_slice(from);

@@ -140,8 +140,8 @@ impl<'k> StripPass<'k> {
                 }
             };
             let announce_products = || announce(Early::Products);
-            // What outputs need is asked for before activations that are copied: these are waited
-            // for in any case.
+            // The operands of outputs are loaded before the activations are copied, since the copy
+            // is waited for in any case.
             let mut copied = None;
             let (x, starts) = match &brought {
                 Some(brought) => {

@@ -1,10 +1,10 @@
 //! Activations on their way to the registers of the lanes that multiply them, straight from where
 //! they lie.
 //!
-//! No copy in shared memory: the ring can use that memory, and no warp waits for the slowest. What
-//! a lane needs of a tile are eight consecutive elements of a row, `8·(lane mod 4) ..+8` of a run
-//! of 32. Where they take more than 16 bytes, pairs of lanes load them four by four, so that each
-//! load of a warp takes whole sectors of 32 bytes, and exchange what they packed.
+//! No copy in shared memory: the ring can use that memory, and no warp waits for the slowest. A
+//! lane needs eight consecutive elements of a row of a tile, `8·(lane mod 4) ..+8` of a run of 32.
+//! Where they take more than 16 bytes, pairs of lanes load them four by four, so that each load of
+//! a warp takes whole sectors of 32 bytes, and exchange what they packed.
 
 use tilewright_codegen::build::{Bf16x2, Val, Var};
 

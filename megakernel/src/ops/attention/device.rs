@@ -248,7 +248,7 @@ impl DeviceFunction for SplitOfTokens {
         let stage = TokenStage::new(of, dim, page_tokens, stage_bytes).filter(|_| self.heads.is_one_pass());
         match &mut self.selected {
             None => self.streamed = stage,
-            // What is selected within the step is not known before it.
+            // A selection within the step is not known before the step.
             Some(selected) => selected.streams = stage.is_some(),
         }
     }

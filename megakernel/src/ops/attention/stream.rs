@@ -1,6 +1,6 @@
 //! Keys and values on their way to a task of attention: stages of the ring.
 //!
-//! What this step writes is not streamed: the team reads it from the pages.
+//! Tokens that this step writes are not streamed: the consumer warps read them from the pages.
 
 use tilewright_codegen::build::Val;
 use tilewright_kernels::attention::split::Shares;

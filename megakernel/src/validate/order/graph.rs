@@ -1,5 +1,5 @@
-//! Waits, signals and queues as index tables. What names nothing that exists is left out: other
-//! rules report it.
+//! Waits, signals and queues as index tables. References to missing entries are left out: other
+//! rules report them.
 
 use std::collections::VecDeque;
 

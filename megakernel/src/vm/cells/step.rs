@@ -62,7 +62,7 @@ pub enum CellError {
 pub struct RequestSlot {
     /// The place; negative: the row has none, and is idle.
     pub index: i32,
-    /// The request that has it. What a request of another number left in the place counts as reset.
+    /// The request that has it. Data of a request with another number in the slot counts as reset.
     pub request: i32,
 }
 
@@ -182,7 +182,7 @@ impl StepCells<'_> {
         let mut slots = HashMap::new();
         // The first row that appends to each page.
         let mut writers = HashMap::new();
-        // What the row before found in order of a table that is this row's too: a prompt has
+        // The pages that the previous row found in a table that this row shares: a prompt has
         // hundreds of such rows.
         let mut entries = HashMap::new();
         let (mut before, mut checked): (&[i32], usize) = (&[], 0);

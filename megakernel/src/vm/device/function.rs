@@ -22,7 +22,7 @@ pub trait DeviceOp {
     /// Plans a task: the opcode that does it, and what the opcode's code reads of it.
     ///
     /// # Errors
-    /// What of it the device function does not do.
+    /// If the device function does not support the task.
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported>;
 }
 
@@ -92,9 +92,9 @@ pub enum Taken {
     Phases(u32),
 }
 
-/// A device function, specialised: everything of a task that is constant in the code. What differs
-/// between its tasks (where operands begin, which features, which rows) is in their records. Equal
-/// functions are one opcode.
+/// A device function, specialised: everything of a task that is constant in the code. Values that
+/// differ between its tasks (operands, features, rows) are in their records. Equal functions are
+/// one opcode.
 pub trait DeviceFunction: FunctionValue {
     /// Records the task's work, by all consumer warps of a block.
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>);

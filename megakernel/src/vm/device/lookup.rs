@@ -477,7 +477,7 @@ fn short(what: &'static str, found: usize) -> Result<u16, Unsupported> {
 /// Refuses a number that is not a multiple; `expected` says which one is needed.
 ///
 /// # Errors
-/// If it is none.
+/// If `found` is not a multiple of `of`.
 pub fn multiple(what: &'static str, found: u32, of: u32, expected: &'static str) -> Result<(), Unsupported> {
     if found.is_multiple_of(of) { Ok(()) } else { Err(Unsupported::Number { what, found: found as usize, expected }) }
 }

@@ -305,7 +305,7 @@ impl DeviceMachine {
         let (number, pool, [page_tokens, dim]) = self.kv.pool::<bf16>(name, DType::BF16)?;
         let mut values = vec![bf16::ZERO; pool.len()];
         self.parts[number].stream.download(&pool, &mut values)?;
-        // What the order of rows exchanges it exchanges back.
+        // The permutation of rows is its own inverse.
         Ok(swizzled(&values, page_tokens, dim))
     }
 

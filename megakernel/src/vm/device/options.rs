@@ -200,7 +200,7 @@ impl DeviceOptions {
         if !self.take_registers || groups == 0 || !self.warps.is_multiple_of(4) {
             return None;
         }
-        // What a block is launched with: the assembler gives every thread the same, a multiple of
+        // The registers at launch: the assembler gives every thread the same number, a multiple of
         // eight.
         let each = REGISTERS / (WARPGROUP * (groups + 1)) / 8 * 8;
         let producer = 24;

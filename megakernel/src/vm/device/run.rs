@@ -60,7 +60,7 @@ impl DeviceMachine {
     /// ends, while the next one runs, and ends the launch by `Break`. Gives how many steps it was
     /// told of.
     ///
-    /// What a step after the last that `each` was told of left in the KV pools lies after the last
+    /// Data in the KV pools of steps after the last one that `each` received lies after the last
     /// position, and is written again when that position is fed.
     ///
     /// # Errors

@@ -31,9 +31,9 @@ pub struct RotationRows {
     pub half: u32,
 }
 
-/// The pools of a layer, and the cells that say whose tokens they hold. How many pages there are,
-/// and how many a sequence may have, is no part of the code: a launch has both as parameters
-/// ([`Lengths`](crate::vm::Lengths)).
+/// The pools of a layer, and the step inputs that locate the tokens of rows. The code does not
+/// depend on the number of pages, nor on the most pages of a sequence: a launch has both as
+/// parameters ([`Lengths`](crate::vm::Lengths)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KvPools {
     /// Their element type.

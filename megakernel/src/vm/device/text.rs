@@ -82,7 +82,7 @@ impl DeviceMachine {
     /// `each` gets the result of a step while the next one runs, and ends the launch by `Break`.
     /// Returns the number of steps that were delivered.
     ///
-    /// What a rejected token left in the KV pools lies after the last position.
+    /// The keys and values of rejected tokens are after the last position of the KV pools.
     ///
     /// # Errors
     /// If the machine was made without proposals

@@ -21,8 +21,8 @@ pub struct PeerWeights {
     all: Vec<GraphWeights>,
 }
 
-/// A step of many rows on one device or several. Made by [`PeerWeights::machine`]. What either
-/// machine does, this does.
+/// A step of many rows on one device or several. Made by [`PeerWeights::machine`]. It has the
+/// operations of both machines.
 pub enum AnyGraph {
     /// Of one.
     One(Box<GraphMachine>),

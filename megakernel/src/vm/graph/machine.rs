@@ -259,7 +259,7 @@ impl GraphMachine {
             self.send(buffers, values)?;
         }
         if self.page_table != cells.page_table {
-            // What is there is not known where this fails.
+            // If this fails, the contents of the table are unknown.
             self.page_table.clear();
             self.send(&self.cells.page_table, cells.page_table)?;
             self.page_table.extend_from_slice(cells.page_table);

@@ -44,7 +44,7 @@ impl NcclSums {
 
     /// Makes devices end that wait for others.
     fn give_up(&self) {
-        // What fails here is of a device that is lost, which is what the caller says.
+        // A failure here is that of a lost device, which the caller reports.
         let _ = self.nccl.as_ref().map(Collective::abort);
         self.given_up.store(true, Ordering::Release);
     }

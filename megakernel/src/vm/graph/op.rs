@@ -9,6 +9,6 @@ pub trait LaunchOp {
     /// Adds the launches that compute the whole level, whichever part of it this value is.
     ///
     /// # Errors
-    /// What no launch computes.
+    /// If no launch computes the op.
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported>;
 }

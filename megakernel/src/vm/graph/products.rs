@@ -242,7 +242,7 @@ impl GraphPlanner<'_> {
             let most = [self.multiprocessors, MOST_BLOCKS];
             hopper::choose_for(product.rows, product.results, strips.strip, most, fits)
         };
-        // What is added to the residual stream may begin a norm.
+        // A sum that is added to the residual stream may begin a norm.
         let epilogue = Epilogue { residual: true, ..Epilogue::default() };
         let begins = GemvEpilogue { wide: true, normed: Some(Float::F32), ..epilogue.into() };
         let tuning = Some(()).filter(|()| product.added).and_then(|()| choose(&|plan| begins.check(plan).is_ok()));

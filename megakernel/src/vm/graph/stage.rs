@@ -1,7 +1,7 @@
 //! A stage of a pipeline as a graph: the residual stream comes from another stage, or is for one.
 //!
-//! It lies where all launches have it. What the last product leaves to be added is added by the
-//! kernel that adds and normalises; its norm is not read.
+//! The stream is where all launches have it. The pending addition of the last product is made by
+//! the kernel that adds and normalises; its norm is not read.
 
 use tilewright_codegen::device::{Buffer, DeviceError};
 use tilewright_layout::DType;

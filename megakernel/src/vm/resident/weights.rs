@@ -10,8 +10,8 @@ use crate::weights::Weights;
 
 /// A model's weights and the device that they are brought to, once for all its machines.
 ///
-/// What is kept are the packed weights. Programs that stream the same weights in the same order
-/// share one; that depends on the model, the SMs and on
+/// It keeps the packed weights. Programs that stream the same weights in the same order share one;
+/// that depends on the model, the SMs and on
 /// [`DeviceOptions::warps`](crate::vm::device::DeviceOptions::warps),
 /// [`DeviceOptions::stage_bytes`](crate::vm::device::DeviceOptions::stage_bytes) and
 /// [`DeviceOptions::dealing`](crate::vm::device::DeviceOptions::dealing), not on rows, context or

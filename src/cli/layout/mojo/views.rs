@@ -2,7 +2,7 @@
 //! `tile[4,4](i,j).distribute[row_major(2,2)](tid)`, through
 //! [`TensorView`](tilewright_layout::view::TensorView).
 //!
-//! That library's vectors are elements with a layout of their own; here their lanes are the first
+//! A vector of Mojo's library is an element with a layout of its own; here the lanes are the first
 //! modes of the view.
 
 use serde_json::{Value as Json, json};

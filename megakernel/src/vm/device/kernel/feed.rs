@@ -1,8 +1,8 @@
 //! Stages of the ring that device functions fill besides those of weights.
 //!
-//! What the steps before left depends on nothing of this one, and a task finds it in shared memory
-//! when its activations come. What the step itself writes does not come this way: the team reads it
-//! where it lies.
+//! Data of earlier steps does not depend on this step, so a task finds it in shared memory when its
+//! activations arrive. Data that the step itself writes is not streamed: the consumer warps read it
+//! from memory.
 
 use tilewright_codegen::build::{Builder, Val};
 use tilewright_codegen::ir::attr::ProxyFence;

@@ -155,9 +155,9 @@ impl<'k> Proposals<'k> {
         k.when(k.lane().eq(0), || self.best.at(k.warp()).store(best));
     }
 
-    /// Sets the cells of the next step: the last token, and after it what followed the run that was
-    /// found. What reaches the end of the text goes on with what is proposed: a text that repeats
-    /// itself goes round.
+    /// Sets the step inputs of the next step: the last token, followed by the continuation of the
+    /// run that was found. If the continuation reaches the end of the text, it goes on with the
+    /// proposed tokens: a text that repeats itself wraps around.
     fn feed(self, context: KernelContext<'k, '_>, cells: Feedback) {
         let k = context.k;
         k.when(k.tid().lt(context.plan.rows), || {

@@ -4,10 +4,10 @@
 //! After the program's counters lie three of the machine: blocks that finished a step, steps that
 //! may begin, and whether to stop.
 //!
-//! Of several devices each has all counters in its own memory. A task signals those of the devices
-//! on which tasks wait; the blocks of all finish on the first device, whose block 0 opens the next
-//! step on each; a block that stops the launch stops all devices. What another device writes or
-//! reads has scope `.sys`, everything else that of the device.
+//! With several devices, each has all counters in its own memory. A task signals the counters of
+//! the devices on which tasks wait. The blocks of all devices finish on the first device, whose
+//! block 0 opens the next step on each. A block that stops the launch stops all devices. Data that
+//! another device writes or reads has scope `.sys`, all other data that of the device.
 
 mod leave;
 
