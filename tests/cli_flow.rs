@@ -42,7 +42,7 @@ fn flows_are_listed_and_shown() {
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
 }
 
-/// What a flow needs besides its name stands in the list: a size of blocks, a file of parameters.
+/// The list names the requirements of a flow besides its name: a block size, a parameter file.
 #[test]
 fn the_list_says_what_a_flow_needs() {
     let list = success(&["flow", "list"]);

@@ -132,7 +132,7 @@ fn a_picture_has_a_title_axes_a_legend_and_a_dark_page() {
     assert!(row.contains(">index</text>") && !row.contains(">mode 0</text>"), "{row}");
 }
 
-/// One line says what is wrong; where a part of the expression was refused, carets under it follow.
+/// A line describes the error; if a part of the expression was refused, carets under it follow.
 #[test]
 fn carets_stand_under_the_part_that_was_refused() {
     let failed = |expression: &str| {

@@ -1,4 +1,4 @@
-//! What holds for every command: the page in `docs/`, examples, groups, the meaning of flags, the
+//! Properties of every command: the page in `docs/`, examples, groups, the meaning of flags, the
 //! range of numbers.
 
 use std::collections::{BTreeMap, BTreeSet};

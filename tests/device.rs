@@ -20,7 +20,7 @@ use tilewright::engine::{Completion, Device, Engine, EngineError, Finish, Reques
 use tilewright_kernels::naive::{Sampling, sample};
 use tilewright_megakernel::vm::LaunchError;
 
-/// How close the reference's choice is where a device may choose otherwise.
+/// The margin within which a device may choose another token than the reference.
 const MARGIN: f32 = 2.0 / 256.0;
 /// The largest relative L2 error of logits that bf16 operands and pools make.
 const LIMIT: f64 = 2e-2;
@@ -56,7 +56,7 @@ fn gpu() -> Option<Device> {
     std::env::var("TILEWRIGHT_DEVICE").ok().map(|name| name.parse().expect("a device"))
 }
 
-/// What to run on: the GPU that is asked for, or simulators of these seeds.
+/// The devices of a test: the GPU that is asked for, or simulators of these seeds.
 fn devices(seeds: &[u64]) -> Vec<Device> {
     gpu().map_or_else(|| seeds.iter().map(|&seed| Device::Sim { seed }).collect(), |gpu| vec![gpu])
 }

@@ -27,7 +27,7 @@ fn folders() -> Vec<PathBuf> {
 
 struct Reference {
     ids: Vec<u32>,
-    /// Which rows have logits.
+    /// The rows with logits.
     rows: Vec<usize>,
     logits: Vec<f32>,
 }

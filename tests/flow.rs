@@ -23,7 +23,7 @@ fn engine(model: &str, workers: usize) -> Engine {
     Engine::load(&folder(model), Device::Cpu { workers }).expect("the model loads")
 }
 
-/// What a flow asks of a block.
+/// The block size that a flow requires.
 fn block_tokens(name: &str) -> usize {
     match name {
         "h2o-tokens" => 1,
@@ -85,7 +85,7 @@ fn on_device() -> Device {
     named.unwrap_or(Device::Sim { seed: 1 })
 }
 
-/// Where a GPU is named every flow on both models, else two.
+/// On a GPU every flow runs on both models, else two flows.
 #[test]
 fn a_budget_that_covers_the_sequence_gives_the_tokens_of_dense_attention_on_a_device() {
     let device = on_device();

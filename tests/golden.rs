@@ -42,7 +42,7 @@ fn error_cases_are_refused() {
     assert_eq!(run("error_cases.jsonl"), 256);
 }
 
-/// What CuTe refuses without need: each with the result that the law gives, and why.
+/// Cases that CuTe refuses without need: each with the result that the law gives, and the reason.
 #[test]
 fn divergences_have_the_result_of_the_law_and_a_reason() {
     assert_eq!(run("divergence_cases.jsonl"), 15);

@@ -59,7 +59,7 @@ fn samples(size: i64, more: &[i64]) -> Vec<i128> {
     fixed.chain(more.iter().map(|i| i.rem_euclid(size))).filter(|i| (0..size).contains(i)).map(i128::from).collect()
 }
 
-/// What evaluates an expression: the command line's evaluation, or one with a planted bug.
+/// An evaluation of expressions: the command line's, or one with a planted bug.
 type Evaluate = fn(&str) -> Result<LayoutValue, ExpressionRefusal>;
 
 /// The value of an expression, or `None` where it is refused, in one line.
@@ -198,7 +198,7 @@ proptest! {
         exact(&format!("cosize({layout})"), Some(1 + span.sum::<i128>()))?;
     }
 
-    /// What an operation promises of its result, at some coordinates.
+    /// The result of an operation satisfies the operation's law at some coordinates.
     #[test]
     fn layouts_are_right_where_they_are_tried(a in layout(), b in layout(), more in prop::collection::vec(number(), 4), n in number()) {
         for name in ["coalesce", "flatten"] {

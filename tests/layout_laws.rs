@@ -226,10 +226,10 @@ fn modes(layout: &Layout) -> Vec<Layout> {
     (0..layout.rank()).map(|mode| layout.mode(mode).unwrap()).collect()
 }
 
-/// What a law found: `true` where the expression has a value, `false` where it is refused.
+/// The outcome of a law: `true` if the expression has a value, `false` if it is refused.
 type Found = Result<bool, String>;
 
-/// How expressions are evaluated: as the command line does, or with a planted bug.
+/// An evaluation of expressions: the command line's, or one with a planted bug.
 struct Evaluator(fn(&str) -> Result<LayoutValue, ExpressionRefusal>);
 
 impl Evaluator {
@@ -902,7 +902,7 @@ fn swizzle_inverses(random: &mut Random, evaluator: &Evaluator) -> Found {
     Ok(found)
 }
 
-/// How many expressions of each law had a value, and how many were refused.
+/// The numbers of expressions of each law that had a value, and that were refused.
 type Tally = BTreeMap<&'static str, [u64; 2]>;
 
 /// Tries `count` random expressions.

@@ -96,7 +96,7 @@ fn every_operator_has_a_law_its_edge_cases_and_a_picture() {
     assert!(operators >= 70, "{operators} operators found");
 }
 
-/// What the documentation of a function lacks.
+/// The missing parts of a function's documentation.
 fn lacking(text: &str, function: &str) -> Vec<&'static str> {
     let drawn = text.contains("$ tilewright layout show");
     let given = function.rsplit_once("-> ").map_or("", |(_, given)| given);

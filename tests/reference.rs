@@ -90,7 +90,7 @@ fn logits_equal_the_reference() {
     }
 }
 
-/// What rounding to nearest costs; the table of docs/quantization.md is what this prints.
+/// The cost of rounding to nearest; this test prints the table of docs/quantization.md.
 #[test]
 fn quantising_a_model_costs_what_the_page_says() {
     // Scheme, group, and the relative L2 that the logits of both models stay below.

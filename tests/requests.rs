@@ -46,7 +46,7 @@ fn hot(seed: u64) -> Sampling {
     Sampling::default().temperature(0.9).top_k(50).top_p(0.95).seed(seed)
 }
 
-/// What a request gets from the engine alone.
+/// The result of a request on the engine alone.
 fn alone(engine: &Engine, submission: &Submission) -> Completion {
     let request = std::slice::from_ref(&submission.request);
     engine.generate(request, submission.sampling, |_, _| ()).expect("generates").0.remove(0)

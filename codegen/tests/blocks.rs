@@ -21,7 +21,7 @@ fn gives<T: TrialElement>(launch: LaunchBounds, build: impl Fn(&Builder), expect
     }
 }
 
-/// What a launch of a kernel that is at fault reports.
+/// The report of a launch of a faulty kernel.
 fn fault(launch: LaunchBounds, build: impl Fn(&Builder)) -> String {
     let kernel = verify(record("sample", Arch::Sm90a, launch, build)).unwrap_or_else(|errors| panic!("{errors}"));
     Trial::new(kernel, 1).run(&sim::open(0)).expect_err("it is at fault").to_string()

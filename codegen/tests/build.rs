@@ -1,4 +1,4 @@
-//! What the recorder does while it records: merging, folding, scopes, lines.
+//! Behaviour of the recorder: merging, folding, scopes, lines.
 
 use insta::assert_snapshot;
 use std::cell::Cell;
@@ -312,8 +312,8 @@ fn a_value_that_leaves_its_loop_is_named_with_both_lines() {
     assert!(said.contains("`k.var`") && said.contains("`k.carry`"), "{said}");
 }
 
-/// What is not recorded is not found: a constant or a pointer at a constant distance that leaves
-/// its branch in a `Cell` is the same in every thread.
+/// Unrecorded values are not found: a constant or a pointer at a constant distance that leaves its
+/// branch in a `Cell` is the same in every thread.
 #[test]
 fn constants_that_leave_their_branch_are_the_same_everywhere() {
     let kernel = recorded(|k| {

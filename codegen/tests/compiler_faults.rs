@@ -1,5 +1,5 @@
-//! What the PTX back end leaves out because `ptxas` gets it wrong. docs/sim.md has the minimal PTX
-//! of each.
+//! PTX that the back end avoids because `ptxas` compiles it wrongly. docs/sim.md has the minimal
+//! PTX of each case.
 
 use half::f16;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ fn emit(body: impl Fn(&Builder)) -> String {
 /// Two factors of a product.
 type Pair = fn(&Builder) -> [Val<'_, F16x2>; 2];
 
-/// What a kernel does with a value.
+/// A kernel's use of a value.
 type Uses<'a> = &'a dyn Fn(&Builder, Val<'_, u32>);
 
 /// The text of a product of two factors, to which a third number is added.
@@ -652,7 +652,7 @@ fn halves_are_masked_in_32_bits() {
     assert_eq!(text.matches("and.b16").count(), 1, "{text}");
 }
 
-/// What the lines of PTX that permute bytes make of two words.
+/// Evaluates the PTX lines that permute the bytes of two words.
 fn permuted(lines: &[&str], words: [(&str, u32); 2]) -> Option<u32> {
     let mut registers: HashMap<&str, u32> = HashMap::from(words);
     let mut last = None;
@@ -679,9 +679,9 @@ fn parts_of_prmt(line: &str) -> Option<(&str, [&str; 3])> {
     Some((parts.next()?, [parts.next()?, parts.next()?, parts.next()?]))
 }
 
-/// Where only the lowest bytes of a permutation are read, and they hold signs of the first operand
-/// but no byte of it, `ptxas` 13.0 took that operand for unused. The lowest byte in run 260505, the
-/// lower two in run 260801.
+/// `ptxas` 13.0 took the first operand of a permutation for unused if only the lowest bytes are
+/// read, and they hold signs of it but no byte of it. The lowest byte in run 260505, the lower two
+/// in run 260801.
 #[test]
 fn the_lowest_bytes_of_a_permutation_are_never_signs_of_its_first_operand_alone() {
     let selectors: Vec<u32> = (0..0x1_0000).step_by(7).chain([0x3210, 0x3269, 0xbb9c, 0xffff_ffe9]).collect();

@@ -30,7 +30,7 @@ where
     }
 }
 
-/// One warp, a function of each lane's element.
+/// Runs a kernel of one warp that applies a function to each lane's element.
 fn map<A, B>(x: &[A], f: impl for<'k> Fn(&'k Builder, Val<'k, A>) -> Val<'k, B>) -> Vec<B>
 where
     A: MemoryElement + Scalar,

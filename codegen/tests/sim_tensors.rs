@@ -87,8 +87,8 @@ impl Edge {
         self.padding + self.shape.tile[1..].iter().product::<u32>() as usize * self.pitch()
     }
 
-    /// Where elements of the box lie in shared memory, and in the tensor where they are in it; both
-    /// in elements. Stores write 16 bytes at once, and so past the end of a row.
+    /// The places of the box's elements in shared memory, and in the tensor if they are inside;
+    /// both in elements. Stores write 16 bytes at once, and so past the end of a row.
     fn places(&self, store: bool) -> Vec<(usize, Option<usize>)> {
         let TensorShape { dtype, dims, strides, tile, swizzle, .. } = &self.shape;
         let bytes = dtype.bytes();
@@ -350,7 +350,7 @@ fn rows_are_combined_by_several_blocks_at_once() {
     }
 }
 
-/// What the simulator says of a box that begins there; the hardware ends the kernel with an illegal
+/// The simulator's report on a box that begins there; the hardware ends the kernel with an illegal
 /// instruction.
 fn refused(store: bool, at: [i32; 2]) -> String {
     let kernel = kernel(block(32), |k| {

@@ -1,4 +1,4 @@
-//! What the assembler makes of the attention kernels: no spills, no serialised `wgmma`, as the page
+//! The assembler's report of the attention kernels: no spills, no serialised `wgmma`, as the page
 //! records.
 
 use tilewright_codegen::assemble::{Ptxas, Table};

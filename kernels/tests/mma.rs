@@ -59,8 +59,7 @@ impl Number for Tf32 {
     }
 }
 
-/// One product: its extents, whether the contraction index is contiguous, and the vectors that are
-/// promised.
+/// A product: its extents, whether the contraction index is contiguous, and the promised vectors.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     m: usize,
@@ -147,8 +146,8 @@ fn store<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: AtomGrid>(
 type Sum<X> = <<X as Atom>::Input as InputType>::Sum;
 type Stored<X> = <<X as Atom>::Input as InputType>::Stored;
 
-/// How a kernel asks for the product of what is in shared memory; the first time, where it is
-/// false, in place of what was.
+/// Multiplies operands in shared memory; if the flag is false, the first product replaces the
+/// previous sums.
 type Multiply<'k, X, L, R, T> = fn(
     TiledMma<'k, X, L, R, T>,
     LayoutTensor<'k, Stored<X>, L, Shared>,
@@ -156,7 +155,7 @@ type Multiply<'k, X, L, R, T> = fn(
     Val<'k, bool>,
 );
 
-/// One block: the tiles' extent of K at a time.
+/// A kernel of one block, which takes the tiles' extent of K at a time.
 fn kernel<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: AtomGrid>(
     k: &'k Builder,
     case: Case,

@@ -1,4 +1,4 @@
-//! What the documentation states of single functions, where no other test has it: laws on random
+//! Statements of the documentation on single functions that no other test covers: laws on random
 //! layouts, edge cases by example.
 
 use std::collections::BTreeSet;

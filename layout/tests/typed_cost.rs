@@ -1,4 +1,4 @@
-//! What typed layouts cost the compiler: `cargo check` of 500 distinct ones against none.
+//! The compile-time cost of typed layouts: `cargo check` of 500 distinct ones against none.
 //!
 //! A measurement of the machine, so it does not run with the suite:
 //! `cargo test -p tilewright-layout --test typed_cost -- --ignored --nocapture`.

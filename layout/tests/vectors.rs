@@ -5,7 +5,7 @@ use tilewright_layout::analysis::{CopyPlan, MAX_VECTOR_BITS, Vector};
 use tilewright_layout::testing::{any_layout, compact, nesting, signed_layout, swizzle};
 use tilewright_layout::{Layout, Swizzle, Swizzled};
 
-/// How many coordinates the modes before one have.
+/// The number of coordinates of the modes before one.
 fn before(layout: &Layout, mode: usize) -> i64 {
     (0..mode).map(|i| layout.extent(i)).product()
 }

@@ -24,7 +24,7 @@ use tilewright_megakernel::vm::graph::{GraphOptions, GraphPlan, GraphTarget};
 const ROWS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Most rows of a persistent kernel.
 const MOST_PERSISTENT: usize = 16;
-/// One case of this many is made where not all are: coprime to the number of rows.
+/// The interval of sampled cases if not all are made: coprime to the number of rows.
 const SAMPLE: usize = 9;
 
 /// A shape, and its name.

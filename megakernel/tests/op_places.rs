@@ -1,5 +1,5 @@
-//! What an op costs: the files that name it. An op is one row, so these are its own, the list of
-//! ops, and what lowers it.
+//! The cost of an op: the files that name it. An op is one row, so these are its own files, the
+//! list of ops, and its lowering.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -133,8 +133,8 @@ fn a_placed_program_is_not_placed_again_and_a_partial_placement_is_invalid() {
     assert!(rejected.to_string().contains(&format!("{left_out}")), "{rejected}");
 }
 
-/// What a caller prints is one line with the first violation, its task and region, and the number
-/// of violations.
+/// A caller prints one line with the first violation, its task and region, and the number of
+/// violations.
 #[test]
 fn a_refused_program_is_one_line_with_task_region_and_count() {
     let mut program = fan(&[4, 4], 2);

@@ -213,7 +213,7 @@ fn extra_tensors() {
     insta::assert_snapshot!(folder.error(), @"tensors of DIR are not those that config.json describes: tensor model.layers.0.self_attn.q_norm.weight (f32, shape [1]) in DIR/model.safetensors is not part of the model; leaving it out would change the result; and tensor model.layers.4.input_layernorm.weight (f32, shape [1]) in DIR/model.safetensors is not part of the model; leaving it out would change the result; and tensor model.layers.9.self_attn.rotary_emb.inv_freq (f32, shape [0]) in DIR/model.safetensors is not part of the model; leaving it out would change the result");
 }
 
-/// What a known system did: a Qwen3 read as a Llama loses its q and k norms.
+/// A known mistake of another system: a Qwen3 read as a Llama loses its q and k norms.
 #[test]
 fn qwen3_passed_off_as_llama() {
     let folder = Folder::copy_of("tiny-qwen3");
@@ -331,7 +331,7 @@ fn token_id_outside_the_embedding() {
     insta::assert_snapshot!(folder.error(), @r#"tokenizer DIR/tokenizer.json cannot be used: token "<|begin|>" has id 4000000; the embedding has 40 rows, so ids must be less"#);
 }
 
-/// Which of the two tokens the id decodes to would depend on the order of a hash table.
+/// The token that the id decodes to would depend on the order of a hash table.
 #[test]
 fn two_tokens_with_one_id() {
     let folder = Folder::synthetic();

@@ -30,7 +30,7 @@ fn texts(folder: &str) -> BTreeMap<String, String> {
     paths.map(|path| (name(&path), fs::read_to_string(&path).expect("a text"))).collect()
 }
 
-/// What Jinja2 made of a template and a conversation: a text, a refusal, or neither where it
+/// The result of Jinja2 for a template and a conversation: a text, a refusal, or neither if it
 /// failed.
 #[derive(Deserialize)]
 struct Expected {

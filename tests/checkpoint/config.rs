@@ -32,7 +32,7 @@ fn biases(spec: &ModelSpec) -> [bool; 3] {
         .map(|module| tensors.iter().any(|tensor| tensor.name == format!("model.layers.1.{module}.bias")))
 }
 
-/// What every norm adds to the mean square.
+/// The epsilon of every norm.
 fn eps(spec: &ModelSpec) -> Vec<f32> {
     let of = |op: &Op| if let Op::Norm { eps, .. } = op { Some(*eps) } else { None };
     spec.graph().steps().filter_map(|step| of(step.op)).collect()

@@ -11,7 +11,7 @@ use tilewright::checkpoint::{Checkpoint, CheckpointError};
 /// A temporary folder that holds a checkpoint.
 pub struct Folder(TempDir);
 
-/// One tensor in the making: format's name of the element type, shape, bytes.
+/// A tensor in the making: the format's name of the element type, shape, bytes.
 pub type Tensors = BTreeMap<String, (String, Vec<usize>, Vec<u8>)>;
 
 pub fn shipped(model: &str) -> PathBuf {

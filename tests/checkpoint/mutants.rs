@@ -248,8 +248,8 @@ impl Campaign {
     }
 }
 
-/// What opens, the format's own reader reads with the same bytes; what has a bad header, that
-/// reader refuses as well, but for the things that it does not look at.
+/// Checks that the format's own reader reads the same bytes from every file that opens, and refuses
+/// every file with a bad header, except for defects that it does not check.
 fn assert_agrees_with_the_formats_reader(file: &[u8], outcome: &Result<Checkpoint, CheckpointError>) {
     // That reader's sum of offsets may overflow.
     let theirs = catch_unwind(|| SafeTensors::deserialize(file)).ok().and_then(Result::ok);

@@ -20,12 +20,12 @@ pub struct Sizes {
 /// Small extents that every scheme has, K a multiple of the group.
 pub const SMALL: Sizes = Sizes { hidden: 16, head_dim: 8, heads: 2, intermediate: 24, group: 8 };
 
-/// How modules are drawn.
+/// The distribution from which modules are drawn.
 #[derive(Clone, Copy)]
 pub struct Drawing {
     /// The least number that a scale has, and how many there are.
     pub scales: [usize; 2],
-    /// What embeddings are multiplied by.
+    /// The factor of embeddings.
     pub embedding: f32,
     /// Whether matrices of equal K have their columns in groups in one order, as those that share
     /// an input have.

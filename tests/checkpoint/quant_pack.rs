@@ -42,13 +42,13 @@ impl Drawn {
     }
 }
 
-/// How a scheme is drawn, written and meant.
+/// A scheme: how it is drawn and written, and its meaning.
 pub struct Row {
     pub name: &'static str,
     pub bits: usize,
     /// `quantization_config`, for a group size.
     pub config: fn(usize) -> Value,
-    /// What a scale covers, for a group size.
+    /// The extents that a scale covers, for a group size.
     pub cover: fn(usize, usize, usize) -> [usize; 2],
     /// Whether columns are in groups out of order.
     pub ordered: bool,

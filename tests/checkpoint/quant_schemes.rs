@@ -335,7 +335,7 @@ fn keys_that_quantisation_tools_write_and_that_change_nothing_are_read() {
 fn sizes_of_groups_and_blocks_that_tools_do_not_write_are_refused() {
     struct Case {
         scheme: &'static str,
-        /// What tools write, the size that is taken for it, and the columns that both cut.
+        /// The size that tools write, the size that is used for it, and the columns of both.
         sizes: [usize; 3],
         change: fn(&mut Value),
     }

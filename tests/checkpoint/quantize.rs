@@ -18,7 +18,7 @@ fn make(model: &Folder, scheme: Scheme, group: Option<usize>) -> (Folder, Result
     (out, made.map(drop))
 }
 
-/// One tensor of a file: shape and bytes.
+/// A tensor of a file: shape and bytes.
 fn tensor<'f>(header: &Value, data: &'f [u8], name: &str) -> (Vec<usize>, &'f [u8]) {
     let info = &header[name];
     let shape = serde_json::from_value(info["shape"].clone()).unwrap();

@@ -174,7 +174,7 @@ fn a_template_is_taken_from_its_own_file_or_the_tokenizers() {
     assert_eq!(ids, [0, 31]);
 }
 
-/// As transformers chooses: `tool_use` where there are tools, else `default`; without either, only
+/// The choice of transformers: `tool_use` if there are tools, else `default`; without either, only
 /// a conversation fails.
 #[test]
 fn named_templates_are_chosen_by_the_conversation() {

@@ -29,7 +29,7 @@ fn args<'a>(model: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
     if more.contains(&"--max-new-tokens") { all } else { [&all[..], &["--max-new-tokens", "12"]].concat() }
 }
 
-/// As if the checkpoint had been quantised before.
+/// The result equals that of a checkpoint that was quantised before.
 #[test]
 fn weights_are_quantised_while_loading() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -50,7 +50,7 @@ fn huge_batches_contexts_and_pages_of_programs_are_refused() {
     assert!(!out.exists());
 }
 
-/// As many layers as a configuration may have would make a program of three million tasks.
+/// A configuration with the most layers would make a program of three million tasks.
 #[test]
 fn a_program_of_too_many_tasks_is_refused_before_it_is_there() {
     let mut wide: Value = serde_json::from_slice(&fs::read(config()).expect("is there")).expect("JSON");

@@ -138,8 +138,7 @@ fn chunks_of_prompts_that_nothing_feeds_are_refused() {
     assert!(line.contains("with a flow a step on a device has rows for 16"), "{line}");
 }
 
-/// What adds up the parts of several devices is asked for where there are several; the text is the
-/// same by each.
+/// The all-reduce is asked for if there are several devices; each gives the same text.
 #[test]
 fn an_exchange_is_of_several_devices() {
     let model = crate::tiny("");

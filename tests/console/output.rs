@@ -1,5 +1,5 @@
-//! What `--out` and `--svg` do with what is there already: files, links, devices, FIFOs; and what
-//! an interrupt leaves.
+//! The effect of `--out` and `--svg` on existing files, links, devices and FIFOs, and of an
+//! interrupt.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};

@@ -1,5 +1,5 @@
-//! What `plan` says of a model on several devices, and what it refuses; what `compile` makes of
-//! quantised ones.
+//! The output of `plan` for a model on several devices, and its refusals; the output of `compile`
+//! for quantised models.
 
 use std::fs;
 use std::path::Path;

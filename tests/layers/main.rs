@@ -1,5 +1,5 @@
-//! Which source file of the libraries uses which: never in circles, and never across layers that
-//! are closed to each other.
+//! Uses between source files of the libraries: never in circles, and never across layers that are
+//! closed to each other.
 //!
 //! A file uses another where it imports or names an item that the other defines; a re-export is no
 //! use. Tests and doc comments are not read. `circles.txt` and `closed.txt` list what is left to

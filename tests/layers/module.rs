@@ -25,7 +25,7 @@ pub struct Child {
     pub inline: Option<Declared>,
 }
 
-/// What a module declares.
+/// The declarations of a module.
 #[derive(Debug, Default)]
 pub struct Declared {
     pub children: Vec<Child>,

@@ -29,7 +29,7 @@ struct Module {
     declared: Declared,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy)]
 enum Target {
     Module(usize),
@@ -60,7 +60,7 @@ impl SourceTree {
         tree
     }
 
-    /// Which file uses what of which.
+    /// The uses between files, with the names used.
     pub fn arrows(&self) -> Arrows {
         let mut arrows = Arrows::new();
         for (id, module) in self.modules.iter().enumerate() {
@@ -207,7 +207,7 @@ impl SourceTree {
     }
 }
 
-/// How a path names a module by its number.
+/// The prefix of a path that names a module by its number.
 const MODULE: &str = "module#";
 
 #[derive(Clone, Copy)]
@@ -216,7 +216,7 @@ struct Parent {
     root: usize,
 }
 
-/// Where a module is.
+/// The location of a module.
 struct Place<'a> {
     file: usize,
     /// The folder of its file.

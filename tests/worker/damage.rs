@@ -45,7 +45,7 @@ fn engine() -> Engine {
     Engine::load(&model("tiny-qwen3"), Device::Cpu { workers: 1 }).expect("the model loads")
 }
 
-/// What a worker, rank 1 of 2, makes of what a driver says.
+/// The result of a worker, rank 1 of 2, for these messages of a driver.
 fn serve(said: Vec<Message>) -> Result<(), EngineError> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -76,7 +76,7 @@ fn serve(said: Vec<Message>) -> Result<(), EngineError> {
     result
 }
 
-/// What a driver makes of what its only worker says after each step.
+/// The result of a driver if its only worker sends these messages after each step.
 fn drive(said: Vec<Message>) -> Result<(), EngineError> {
     let engine = engine();
     let identity = engine.identity();

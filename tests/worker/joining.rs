@@ -63,7 +63,7 @@ fn rows_from_device_to_device_are_refused_where_there_are_none() {
     assert!(usage.ended().stderr.contains("`ip` is no way for rows; give tcp or nccl"));
 }
 
-/// The same model, whose weights are codes here and bf16 there.
+/// The same model, with codes as weights on one side and bf16 on the other.
 #[test]
 fn other_weights_are_refused_and_those_who_wait_are_told() {
     let (driver, address) = waiting(3, "30");
@@ -154,7 +154,7 @@ fn what_makes_no_sense_is_refused_before_anybody_joins() {
     assert!(worker(&["--rank", "2", "--world", "2", "--join", "127.0.0.1:1"]).contains("rank 2 is no worker's"));
 }
 
-/// What is wrong once the driver has opened its door.
+/// Errors that are found once the driver listens.
 #[test]
 fn a_world_that_cannot_share_the_model_is_refused() {
     let dir = model("tiny-llama");

@@ -22,7 +22,7 @@ fn start(args: &[&str]) -> Child {
     command.spawn().expect("starts")
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug)]
 struct Ended {
     code: Option<i32>,

@@ -1,4 +1,4 @@
-//! What several processes compute is what one does.
+//! Several processes compute the same tokens as one.
 
 use std::fs;
 use std::path::Path;

@@ -60,7 +60,7 @@ fn slot<'k>(from: Val<'k, u32>, [tag, thread, threads]: [Val<'k, u32>; 3], devic
     ((tag % 2) * devices + from) * threads + thread
 }
 
-/// What a device sends in a round.
+/// The number that a device sends in a round.
 fn value<'k>(rank: Val<'k, u32>, tag: Val<'k, u32>, thread: Val<'k, u32>) -> Val<'k, u32> {
     (rank + 1) * 1000 + tag * 7 + thread
 }
@@ -148,7 +148,7 @@ fn what_differs_does_not_run_side_by_side() {
     insta::assert_snapshot!(refused(1, 2), @"kernel `kernel` cannot run side by side: a grid has another shape than the first");
 }
 
-/// What each of some devices adds: small numbers, so that a sum in another order has other bits
+/// The summands of some devices: small numbers, so that a sum in another order has other bits
 /// somewhere.
 fn parts(count: usize, elements: usize) -> Vec<Vec<f32>> {
     let number = |device: usize, at: usize| ((at * 7919 + device * 104_729) % 2003) as f32 / 1001.0 - 1.0;

@@ -17,7 +17,7 @@ pub struct Launched {
     pub params: Vec<u8>,
 }
 
-/// What is left to look at.
+/// The record of a test.
 #[derive(Debug, Default)]
 pub struct Record {
     pub launches: Mutex<Vec<Launched>>,

@@ -10,7 +10,7 @@ pub fn named() -> Option<Device> {
     Some(name.open().unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// It, or simulators of `seeds` seeds.
+/// The named device, or simulators of `seeds` seeds.
 pub fn devices(seeds: u64) -> Vec<Device> {
     named().map_or_else(|| (0..seeds).map(sim::open).collect(), |device| vec![device])
 }

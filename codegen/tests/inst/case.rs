@@ -6,7 +6,7 @@
 use tilewright_codegen::build::{Builder, Global, IntoVal, Ptr, Scalar, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel, LaunchBounds};
 
-/// One kernel, and where it runs.
+/// A kernel with its launch.
 pub struct Case {
     pub name: &'static str,
     pub launch: LaunchBounds,

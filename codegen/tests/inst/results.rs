@@ -1,4 +1,4 @@
-//! What the cases compute: the same on every device and under every interleaving.
+//! The results of the cases: the same on every device and under every interleaving.
 //!
 //! Arguments are by convention: numbers that every type takes for ordinary ones, in buffers that
 //! are long enough. Cases that need others are told by the simulator, which finds a fault with

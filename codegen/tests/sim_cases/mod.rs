@@ -5,8 +5,7 @@ use tilewright_codegen::gallery;
 use tilewright_codegen::ir::{Arch, Const, Kernel};
 use tilewright_codegen::sim::{Arg, Launch, Memory, TensorElem, TensorMapDescriptor, TensorSwizzle};
 
-/// What the memory must hold after a launch: the address of floats, the floats, and by how much
-/// they may differ.
+/// The expected memory after a launch: the address of floats, the floats, and their error bound.
 pub struct Expect {
     pub address: u64,
     pub values: Vec<f32>,
@@ -18,7 +17,7 @@ impl Expect {
         Expect { address, values, tolerance: 0.0 }
     }
 
-    /// Whether the memory holds it.
+    /// Compares the memory with the expectation.
     pub fn check(&self, memory: &Memory) -> Result<(), String> {
         let found = memory.download::<f32>(self.address, self.values.len()).map_err(|error| error.to_string())?;
         for (i, (found, expected)) in found.iter().zip(&self.values).enumerate() {

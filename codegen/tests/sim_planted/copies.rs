@@ -197,7 +197,7 @@ fn cp_async_by_mbarrier(io: &Io<'_>, wrong: bool) {
     k.if_else(k.warp().eq(0), fetch, read);
 }
 
-/// What `cp.async` wrote leaves by a bulk copy.
+/// A bulk copy moves data that `cp.async` wrote.
 fn cp_async_to_bulk(io: &Io<'_>, wrong: bool) {
     let k = io.k;
     let tile = k.shared_aligned::<f32>("tile", 128, 128);
@@ -326,12 +326,12 @@ fn bulk_store(io: &Io<'_>, no_fence: bool, no_wait: bool, reuse: bool) {
     }
 }
 
-/// What a consumer does with its stage.
+/// The use that a consumer makes of its stage.
 #[derive(Clone, Copy, PartialEq)]
 enum Reads {
-    /// It keeps the value in a register, and stores it in the end.
+    /// Keeps the value in a register, and stores it in the end.
     Kept,
-    /// It stores the value before it gives the stage back.
+    /// Stores the value before it releases the stage.
     Stored,
     /// By `ldmatrix`.
     Matrix,

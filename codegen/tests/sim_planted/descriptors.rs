@@ -20,7 +20,7 @@ fn step(wrong: bool) -> u32 {
     if wrong { 16 } else { 0 }
 }
 
-/// One `wgmma` of zeros whose B begins at a number of bytes that the kernel reads, a multiple of
+/// Runs a `wgmma` of zeros whose B begins at a number of bytes that the kernel reads, a multiple of
 /// its swizzle's period or not.
 fn swizzled(io: &Io<'_>, wrong: bool) {
     let k = io.k;
@@ -44,8 +44,8 @@ fn swizzled(io: &Io<'_>, wrong: bool) {
     }
 }
 
-/// One `wgmma` of zeros, bytes too many in the leading and the stride of A and in the address of B.
-/// A lies last in shared memory; past B no thread writes.
+/// Runs a `wgmma` of zeros with too many bytes in the leading and the stride of A and in the
+/// address of B. A is last in shared memory; past B no thread writes.
 fn multiply(io: &Io<'_>, [leading, stride, address]: [u32; 3]) {
     let k = io.k;
     let Some(atom) = WgmmaAtom::new(8, WgmmaKind::F32_BF16_BF16) else { return };

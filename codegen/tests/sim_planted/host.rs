@@ -9,11 +9,11 @@ use tilewright_codegen::sim::HostOrder;
 
 /// Of the 16 words the one that the host acquires.
 const FLAG: u32 = 12;
-/// What a 1 opens.
+/// The word that the flag value 1 opens.
 const FIRST: u32 = 13;
-/// What a 2 or a 32 opens with it.
+/// The word that the flag values 2 and 32 open in addition.
 const SECOND: u32 = 14;
-/// What the host uses at any moment.
+/// The word that the host uses at any moment.
 const ANY: u32 = 15;
 
 /// The host of all planted kernels.
@@ -53,7 +53,7 @@ fn word<'k>(io: &Io<'k>, at: u32) -> Ptr<'k, Global, u32> {
     io.flags.at(at)
 }
 
-/// One thread tells of a word of its own.
+/// A thread publishes a word of its own.
 fn tell(io: &Io<'_>, relaxed: bool, scope: Scope) {
     io.k.when(io.k.tid().eq(0), || {
         word(io, FIRST).store(7u32);
@@ -61,7 +61,7 @@ fn tell(io: &Io<'_>, relaxed: bool, scope: Scope) {
     });
 }
 
-/// One warp tells of a word of the other's.
+/// A warp publishes a word of the other warp.
 fn told_before_the_barrier(io: &Io<'_>, wrong: bool) {
     let k = io.k;
     k.when(k.tid().eq(32), || word(io, FIRST).store(7u32));
@@ -104,7 +104,7 @@ fn read_weakly(io: &Io<'_>, wrong: bool) {
     io.out.at(io.k.tid()).store(seen.cast::<f32>());
 }
 
-/// What the host may read already is written again.
+/// Writes a word again that the host may read already.
 fn written_again(io: &Io<'_>, wrong: bool) {
     io.k.when(io.k.tid().eq(0), || {
         word(io, FIRST).store(7u32);

@@ -1,4 +1,4 @@
-//! One kernel for each kind of fault that no other family has.
+//! A kernel for each kind of fault that no other family has.
 
 use super::{Io, Plant, plant};
 use tilewright_codegen::build::Bulk;

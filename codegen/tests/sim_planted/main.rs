@@ -27,7 +27,7 @@ use tilewright_codegen::verify::{Verified, verify};
 pub struct Plant {
     /// Its name.
     pub name: &'static str,
-    /// How it is launched.
+    /// The launch.
     pub shape: Shape,
     /// Blocks of the grid.
     pub blocks: u32,

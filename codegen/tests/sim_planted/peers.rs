@@ -116,8 +116,8 @@ fn overtaken(io: &Io<'_>, wrong: bool) {
     });
 }
 
-/// What a peer told one thread, this tells the other of its device: of that, the device's scope is
-/// enough.
+/// A thread passes on to the other thread of its device what a peer published: the device's scope
+/// is enough for that.
 fn handed_on(io: &Io<'_>, wrong: bool) {
     let k = io.k;
     let lane = io.k.tid() % 32;

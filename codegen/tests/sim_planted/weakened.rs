@@ -43,7 +43,7 @@ const ROWS: &[(&str, &str, usize, &str, &str)] = &[
     ("specialised", "mbarrier.init", 1, "one arrival fewer", "race with an asynchronous operation"),
 ];
 
-/// What became of a row.
+/// The outcome of a row.
 pub struct Row {
     pub name: String,
     pub expect: &'static str,

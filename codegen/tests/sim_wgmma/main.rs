@@ -20,7 +20,7 @@ use tilewright_codegen::trial::{Bound, Expected, TensorShape, Trial};
 use tilewright_codegen::verify::{ErrorKind, Verified, VerifyErrors, verify};
 use tilewright_layout::DType;
 
-/// One way to multiply: c\[64, 64\] = a·bᵀ.
+/// A form of multiplication: c\[64, 64\] = a·bᵀ.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     kind: WgmmaKind,

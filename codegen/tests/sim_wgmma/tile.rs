@@ -1,5 +1,5 @@
-//! How an operand of `wgmma` lies in shared memory, written down anew from the PTX ISA: nothing
-//! here is the machine's.
+//! The layout of `wgmma` operands in shared memory, written anew from the PTX ISA: independent of
+//! the simulator.
 
 use tilewright_codegen::build::{Descriptor, SwizzleMode};
 use tilewright_codegen::ir::Elem;
@@ -56,7 +56,7 @@ impl Tile {
         self.span() * if self.major == Major::K { ROWS } else { depth }
     }
 
-    /// Where row i's element k lies, in a tile that begins at a multiple of 1024.
+    /// The offset of row i's element k in a tile that begins at a multiple of 1024.
     pub fn lies(self, depth: usize, i: usize, k: usize) -> usize {
         let span = self.span();
         let size = self.size();
@@ -76,7 +76,7 @@ impl Tile {
         Descriptor { swizzle: self.swizzle, leading, stride }
     }
 
-    /// Where the part of an instruction begins, each of which takes 32 bytes of K.
+    /// The start of an instruction's part, each of which takes 32 bytes of K.
     pub fn part(self, depth: usize, step: usize) -> usize {
         match self.major {
             Major::K => 32 * step / self.span() * self.pitch(depth) + 32 * step % self.span(),

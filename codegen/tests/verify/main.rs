@@ -26,7 +26,7 @@ pub fn twins(arch: Arch, launch: LaunchBounds, build: impl Fn(&Builder, bool)) -
     lines(&verify(kernel(true)).expect_err("the faulty twin is accepted"))
 }
 
-/// As [`twins`], the fault made by hand in the recorded kernel.
+/// Compares as [`twins`] does, with the fault made by hand in the recorded kernel.
 pub fn edited(arch: Arch, launch: LaunchBounds, build: impl Fn(&Builder), fault: impl FnOnce(&mut Kernel)) -> String {
     let mut kernel = record("twin", arch, launch, build);
     if let Err(errors) = verify(kernel.clone()) {

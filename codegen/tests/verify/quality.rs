@@ -1,4 +1,4 @@
-//! What the reports look like, and what they never say.
+//! The form of the reports, and words that they never use.
 
 use insta::assert_snapshot;
 use tilewright_codegen::build::{block, record};
@@ -84,7 +84,7 @@ fn longest_literal(text: &str) -> &str {
     text.split(['{', '}', '`']).max_by_key(|piece| piece.len()).unwrap_or_default()
 }
 
-/// What an error says stands in some snapshot: no kind without an invalid twin.
+/// The text of every error is in some snapshot: no kind without an invalid twin.
 #[test]
 fn every_kind_of_error_has_a_twin() {
     let twins = [

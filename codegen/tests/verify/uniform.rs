@@ -98,7 +98,7 @@ fn wgmma_is_for_whole_warpgroups_and_the_same_for_each() {
     ");
 }
 
-/// What is the same for a warp is known from votes, broadcasts and multiples of its size.
+/// Warp uniformity follows from votes, broadcasts and multiples of the warp's size.
 #[test]
 fn what_a_warp_agrees_on_lets_it_meet() {
     use tilewright_codegen::build::record;

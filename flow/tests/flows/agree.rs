@@ -126,7 +126,7 @@ fn select(budget: &Budget, blocks: usize, scores: &[f64]) -> Vec<u32> {
     chosen
 }
 
-/// How much of what a machine found the definitions could judge.
+/// The share of a machine's results that the definitions could judge.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Judged {
     pub known: usize,

@@ -8,7 +8,7 @@ use tilewright_flow::{BindError, ModelShape, Traced, algorithms};
 
 use crate::world::{Rng, World, bind};
 
-/// What a flow asks of a block.
+/// The block size that a flow requires.
 fn block_tokens(name: &str) -> usize {
     match name {
         "lserve" | "lserve-centroid" => 16,

@@ -46,7 +46,7 @@ impl Ball {
     }
 }
 
-/// What a pass reads, for one row: `(source, block of the row)` to an element.
+/// The input of a pass for one row: `(source, block of the row)` to an element.
 pub type Given<'a> = dyn Fn(Source, usize, usize, usize) -> Ball + 'a;
 
 /// A pass of one row.

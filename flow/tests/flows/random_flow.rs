@@ -90,8 +90,7 @@ fn small(shape: InnerShape) -> bool {
     shape.elements().to_string().matches(['G', 'D', 'B']).count() <= 2
 }
 
-/// One more value from those there are, by an op of one row; the same value where the choice does
-/// not fit.
+/// Draws one more value by an op of one row; the same value if the choice does not fit.
 fn inner<'t, P: format::PassKind>(dice: &Dice<'_>, values: &[Any<'t, P>]) -> Any<'t, P> {
     let a = values[dice.below(values.len())];
     let b = values[dice.below(values.len())];

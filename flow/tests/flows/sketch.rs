@@ -12,7 +12,7 @@ pub struct Sketch<C, I> {
     pub indexer: I,
 }
 
-/// What a sketch has declared.
+/// The declarations of a sketch.
 pub struct Handles {
     pub fields: Vec<Field>,
     pub parameters: Vec<FlowParameter>,

@@ -1,4 +1,4 @@
-//! What the check refuses, how it says so, and that no text is too hostile for it.
+//! Refusals of the check, their texts, and its robustness against hostile text.
 
 use crate::checkpoint::{folder, graph};
 use proptest::prelude::*;

@@ -116,7 +116,7 @@ fn passes_keep_logits_of_the_families() {
     }
 }
 
-/// What a layer of each family becomes: the numbers of ops in prologue, core and epilogue of each
+/// The groups of a layer of each family: the numbers of ops in prologue, core and epilogue of each
 /// group, and single ops by name.
 fn layer(path: &str) -> String {
     let fused = fuse(&normalise(&graph(&folder(path))).expect("valid")).expect("valid");

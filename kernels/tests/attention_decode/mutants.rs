@@ -1,4 +1,4 @@
-//! What holds the decode kernel together is found out when it is missing.
+//! Synchronisation of the decode kernel is necessary: its absence is detected.
 
 use super::base;
 use tilewright_codegen::ir::Arch;
@@ -8,7 +8,7 @@ use tilewright_kernels::attention::decode::Decode;
 use tilewright_kernels::attention::trial::{DecodeCase, KvTransport};
 use tilewright_kernels::kv::{CpAsync, KvFamily, Staged, Tma};
 
-/// What the kernel does not need that takes keys and values by tensor maps.
+/// Equivalent mutants of the kernel that reads keys and values by tensor maps.
 const MAPS: &[Equivalent] = &[
     Equivalent::new("ring/threads.rs", "bar.warp", "removed", IN_TURN).times(2),
     Equivalent::new("kv/tma.rs", "fence.proxy.async", "removed", IN_TURN).times(2),

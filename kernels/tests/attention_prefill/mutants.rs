@@ -1,4 +1,4 @@
-//! What holds the prefill kernels together is found out when it is missing.
+//! Synchronisation of the prefill kernels is necessary: its absence is detected.
 
 use super::{PREFILL, case};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 
 const FULL: Prefill = Prefill { causal: false, ..PREFILL };
 
-/// What the kernel for Hopper does not need.
+/// Equivalent mutants of the kernel for Hopper.
 const HOPPER: &[Equivalent] = &[
     Equivalent::new("ring/consumer.rs", "mbarrier.arrive", "removed", "no thread waits for the release of the last values")
         .times(1),
@@ -26,7 +26,7 @@ const HOPPER: &[Equivalent] = &[
     .times(2),
 ];
 
-/// What warps do not need that take keys and values by tensor maps.
+/// Equivalent mutants of warps that read keys and values by tensor maps.
 const WARPS_MAPS: &[Equivalent] = &[
     Equivalent::new("ring/threads.rs", "bar.sync 0 128", "removed", IN_TURN).times(2),
     Equivalent::new("kv/tma.rs", "fence.proxy.async", "removed", IN_TURN).times(2),

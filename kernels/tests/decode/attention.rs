@@ -35,7 +35,7 @@ struct Case {
     q: Float,
     out: Float,
     pool: PoolType,
-    /// What codes of keys and of values are multiplied by.
+    /// The factors of key codes and of value codes.
     scales: [f32; 2],
     /// Whether the result carries its arrival.
     packets: bool,
@@ -45,7 +45,7 @@ struct Case {
     /// Fewest pages of a split.
     least: SplitPages,
     position: Vec<i32>,
-    /// What a stage holds, if tokens come by stages.
+    /// The layout of a stage, if tokens are streamed by stages.
     stage: Option<TokenStage>,
     /// Of each row, how many tokens do at most.
     immutable_prefix: Vec<i32>,
@@ -227,7 +227,7 @@ impl Case {
         1.0 / (self.heads.dim as f32).sqrt()
     }
 
-    /// How splits know of each other.
+    /// The signal between splits.
     fn parts<'k>(&self, k: &'k Builder) -> SplitSignal<'k> {
         if !self.meets {
             return SplitSignal::Counted(k.global("arrivals"));
@@ -522,7 +522,7 @@ fn modifiers_that_mean_nothing_are_refused() {
     assert!(selected.contains("a sliding window of 7 tokens over selected blocks"), "{selected}");
 }
 
-/// What attention alone does not need.
+/// Equivalent mutants of attention alone.
 const LEDGER: &[Equivalent] = &[Equivalent::new("split/merge.rs", "st.relaxed.gpu", "weak", STRONG)];
 
 /// Equivalent mutants where the first split waits for packets, its own among them.

@@ -52,7 +52,7 @@ fn trial(draw: &mut Draw) -> Trial {
     [ids, position, table, out].into_iter().fold(trial, Trial::pass)
 }
 
-/// As a device stores them.
+/// The form in which a device stores the codes.
 fn stored_as(codes: Codes) -> Codes {
     let group = codes.group.map(|group| group as usize);
     Codes::new(codes.code, group, codes.zeros, codes.scale).expect("a form")

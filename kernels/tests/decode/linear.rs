@@ -52,9 +52,9 @@ struct Case {
     stage_bytes: u32,
     /// Strips of a group.
     group: u32,
-    /// Where the A operand lives.
+    /// The storage of the A operand.
     a_operand: AOperand,
-    /// How weights are quantised, where they are.
+    /// The form of quantised weights, if they are quantised.
     codes: Option<Codes>,
     /// Whether their codes have an act-order.
     ordered: bool,
@@ -241,7 +241,7 @@ impl Case {
     }
 }
 
-/// What the activations are, as rows, and the buffers from which they come.
+/// The activations, as rows, and the buffers from which they are computed.
 struct Given {
     x: Vec<f64>,
     weight: Vec<f64>,
@@ -357,12 +357,12 @@ fn capped(case: Case, y: f64) -> f64 {
     case.soft_cap().map_or(y, |cap| naive::soft_cap(y, f64::from(cap.get())))
 }
 
-/// How far logits may be off: sums of whole numbers are exact, capped ones within 2⁻¹⁹.
+/// The error bound of logits: sums of whole numbers are exact, capped ones within 2⁻¹⁹.
 fn of_logits(case: Case) -> Bound {
     Bound { absolute: 0.0, relative: if case.capped { 2f64.powi(-19) } else { 0.0 } }
 }
 
-/// Where the best of each tile goes: value and index.
+/// The buffers of each tile's argmax candidate: value and index.
 fn best(trial: &mut Trial, case: Case, y: &[f64]) -> (BufferId, BufferId) {
     if case.to != To::Logits {
         return (trial.scratch::<f32>("value", 1), trial.scratch::<i32>("index", 1));
@@ -414,7 +414,7 @@ fn every_code_is_exact() {
 struct OneHotRows {
     /// Rows of a product.
     rows: usize,
-    /// Where the A operand lives.
+    /// The storage of the A operand.
     a_operand: AOperand,
     /// Type of the activations.
     float: Float,

@@ -29,7 +29,7 @@ struct Case {
 }
 
 const EPS: f32 = 1e-5;
-/// What packets that are there name.
+/// The generation of flagged words that have arrived.
 const GENERATION: u32 = 7;
 
 impl Case {

@@ -35,7 +35,7 @@ struct Case {
     warps: u32,
     paged: Paged,
     position: Vec<i32>,
-    /// Where the A operand lives.
+    /// The storage of the A operand.
     a_operand: AOperand,
 }
 
@@ -169,7 +169,7 @@ impl Case {
     }
 }
 
-/// What must come out: queries, keys and values; not a number where nothing is written.
+/// The expected results: queries, keys and values; NaN where nothing is written.
 struct Out {
     q: Vec<f64>,
     keys: Vec<f64>,

@@ -14,7 +14,7 @@ use crate::right;
 /// Tokens of a tile.
 const TILE: usize = 16;
 
-/// What a row asks for: greedy, or at random among all, some, or the likely.
+/// The sampling request of a row: greedy, or at random among all tokens, some, or the likely ones.
 fn request(draw: &mut Draw, row: u32) -> Request {
     let temperature = [0.0, 0.5, 1.0, 8.0][draw.between(0..=3) as usize];
     let top_k = [None, Some(1), Some(7), Some(100_000)][draw.between(0..=3) as usize];

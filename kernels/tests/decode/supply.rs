@@ -10,7 +10,7 @@ use tilewright_kernels::gemv::linear::{
 use tilewright_kernels::ring::{AnyStage, Stages};
 use tilewright_kernels::warps::ConsumerWarps;
 
-/// Which stage comes at a place.
+/// The stage at a position of the order.
 type StageAt<'k> = Box<dyn Fn(Val<'k, u32>) -> Val<'k, u32> + 'k>;
 
 /// Most bytes that are held at once.
@@ -26,7 +26,7 @@ pub struct Supply<'k> {
     /// Whether all stages are held from the beginning.
     whole: bool,
     next: Var<'k, u32>,
-    /// Which stage comes at a place, where not strip after strip comes.
+    /// The stage at a position, if the order is not strip by strip.
     order: Option<StageAt<'k>>,
 }
 

@@ -1,4 +1,4 @@
-//! What the simulator counts: no bank conflicts anywhere, and global memory touched by whole
+//! The simulator's counters: no bank conflicts anywhere, and global memory accessed by whole
 //! sectors.
 
 use super::lab::{compare, run, verified};

@@ -85,7 +85,7 @@ pub fn check<F: Drawn, D: Rounded>(problem: &GemmProblem, steps: Vec<PlannedLaun
     }
 }
 
-/// Whether the result is right.
+/// Compares the result with the expectation.
 pub fn compare<F: Drawn, D: Rounded>(problem: &GemmProblem, data: &Data<F, D>, found: &[D]) -> Result<(), String> {
     let columns = problem.n as usize;
     let stride = problem.c_stride as usize;

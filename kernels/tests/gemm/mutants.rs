@@ -14,7 +14,7 @@ use tilewright_kernels::gemm::{
 use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
 
-/// What the kernel of Hopper does not need.
+/// Equivalent mutants of the Hopper kernel.
 const LAST_BARRIER: &[Equivalent] = &[Equivalent::new(
     "",
     "barrier.cluster.arrive.release",

@@ -49,7 +49,7 @@ fn problem(multiple: u32) -> impl Strategy<Value = GemmProblem> {
     })
 }
 
-/// As many shares as there are steps for, up to `most`.
+/// The number of shares, at most one per step and at most `most`.
 fn splits(problem: &GemmProblem, step: u32, most: u32) -> u32 {
     let steps = problem.k.div_ceil(step);
     (1..=most.min(steps)).rev().find(|splits| (splits - 1) * steps.div_ceil(*splits) < steps).unwrap_or(1)

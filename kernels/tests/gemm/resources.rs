@@ -1,4 +1,4 @@
-//! What the assembler makes of the shipped kernels: no spills, no serialised `wgmma`.
+//! The assembler's report of the shipped kernels: no spills, no serialised `wgmma`.
 
 use half::bf16;
 use tilewright_codegen::assemble::{Ptxas, Table};

@@ -1,4 +1,4 @@
-//! How the kernel touches memory: no bank twice, every sector whole.
+//! The kernel's memory accesses: no bank conflicts, whole sectors.
 
 use super::random::SMALL;
 use half::bf16;

@@ -40,7 +40,7 @@ fn blocks(draw: &mut Draw, [n, k]: [usize; 2]) -> QuantMatrix {
     QuantMatrix::new(parts).expect("sound").with_tensor_scale(tensor)
 }
 
-/// What the weight (row, k) of a stage is, read from its bytes as the page says: lane, step, pair,
+/// The weight (row, k) of a stage, decoded from its bytes as the page describes: lane, step, pair,
 /// half.
 fn decoded(strip: Strip, codes: Codes, memory: &[u8], row: usize, k: usize) -> f64 {
     let bits = codes.code.bits();

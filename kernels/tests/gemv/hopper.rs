@@ -15,7 +15,7 @@ use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
 
-/// One warpgroup and small stages.
+/// A tuning with one warpgroup and small stages.
 const SMALL: HopperTuning = HopperTuning {
     warpgroups: 1,
     strips: 8,

@@ -1,4 +1,4 @@
-//! What `ptxas` makes of the kernel: registers and shared memory as the page says, no spills, no
+//! The report of `ptxas` on the kernel: registers and shared memory as on the page, no spills, no
 //! warnings.
 
 use std::path::Path;

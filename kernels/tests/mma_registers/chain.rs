@@ -15,7 +15,7 @@ use tilewright_kernels::tile::{Index, LayoutTensor};
 use tilewright_layout::fragment::{ATOMS, Atom, MmaOperand, WGMMA_FAMILIES, fragment};
 use tilewright_layout::typed::{KMajor, OperandTile, RowMajor, StaticLayout};
 
-/// Where a local copy is possible, every thread's sources hold the elements that it wants.
+/// If a local copy is possible, every thread's sources hold the elements that it needs.
 fn follows(from: &Atom, to: &Atom, column: i64) -> Result<(), LocalCopyError> {
     let c = fragment(from, MmaOperand::C);
     let a = fragment(to, MmaOperand::A);

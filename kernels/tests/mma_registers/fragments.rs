@@ -1,5 +1,5 @@
-//! What `load_a` and `load_b` put into registers is what the host's fragment layouts say, at every
-//! (thread, value); rows reduced across lanes are what plain loops say.
+//! `load_a` and `load_b` fill registers as the host's fragment layouts define, at every (thread,
+//! value); rows reduced across lanes equal those of plain loops.
 
 use crate::{filled, image, recorded, run};
 use half::{bf16, f16};

@@ -1,4 +1,4 @@
-//! What is refused while a kernel is recorded, and in which words.
+//! Refusals while a kernel is recorded, with their texts.
 
 use crate::recorded;
 use half::bf16;

@@ -16,7 +16,7 @@ use tilewright_layout::typed::{
     ColMajor, KMajor, Lowered, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled, TilesOf, Within,
 };
 
-/// How a kernel asks for its product.
+/// Multiplies in a kernel under test.
 trait Multiply: Atom<Input = bf16> {
     fn multiply<'k, A: StaticLayout, B: StaticLayout, G: AtomGrid>(
         product: TiledMma<'k, Self, A, B, G>,
@@ -77,8 +77,8 @@ results! {
     f32: -7e9, |sum| sum;
 }
 
-/// One case: the product stored into tile (1, 1) of a matrix of 2×2 such tiles of layout `D`, or of
-/// as many rows and columns as the launch says, with the strides of `D`.
+/// A case: the product stored into tile (1, 1) of a matrix of 2×2 such tiles of layout `D`, or of a
+/// number of rows and columns given by the launch, with the strides of `D`.
 struct Case<X, A, B, G, T, D>(std::marker::PhantomData<(X, A, B, G, T, D)>);
 
 impl<X: Multiply, A: StaticLayout, B: StaticLayout, G: AtomGrid, T: Cell, D: StaticLayout> Case<X, A, B, G, T, D> {

@@ -90,7 +90,8 @@ proptest! {
     }
 }
 
-/// How the kernel's text reads and writes global memory, each spelling with how often it occurs.
+/// The reads and writes of global memory in the kernel's text, each spelling with its number of
+/// occurrences.
 fn accesses(kernel: Kernel) -> Vec<(String, usize)> {
     let text = ptx::emit(&verify(kernel).unwrap());
     let mut found: Vec<(String, usize)> = Vec::new();

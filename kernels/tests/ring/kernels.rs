@@ -1,4 +1,4 @@
-//! One kernel for each way of using a ring. All compute sums of rows of 128 floats.
+//! A kernel for each way of using a ring. All compute sums of rows of 128 floats.
 
 use tilewright_codegen::build::{Builder, Bulk, Ptr, Shared, Val, block, record};
 use tilewright_codegen::ir::attr::{Eviction, Scope};
@@ -120,7 +120,7 @@ fn begun(k: &Builder) {
     through(k, Shape::stages(4).in_flight(2), 2);
 }
 
-/// As many as there are stages.
+/// A through-copy with as many stages in flight as the ring has.
 fn begun_full(k: &Builder) {
     through(k, Shape::stages(3), 3);
 }

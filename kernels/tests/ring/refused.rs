@@ -1,4 +1,4 @@
-//! What a ring's author asks for in vain is refused while it is recorded.
+//! Invalid requests of a ring's author are refused while they are recorded.
 
 use tilewright_codegen::build::{Bulk, block, record};
 use tilewright_codegen::ir::Arch;

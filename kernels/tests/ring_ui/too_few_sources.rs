@@ -1,4 +1,4 @@
-//! One operand of two has no source.
+//! An operand of two has no source.
 #![allow(unused, reason = "each case uses what it needs")]
 
 use tilewright_codegen::build::{Builder, Global, Ptr};

@@ -1,5 +1,5 @@
-//! What a module of the library keeps to itself: no file outside names it, but for files that are
-//! listed with a reason.
+//! Private parts of the library's modules: no other file names them, except files that are listed
+//! with a reason.
 
 mod mma;
 mod ring;

@@ -2,7 +2,7 @@
 
 use super::tree::sources_outside;
 
-/// How an instruction, or a move of its fragments, is spelled.
+/// The spellings of an instruction, or of a move of its fragments.
 const RAW: [&str; 5] = ["MmaAtom", "WgmmaAtom", ".ldmatrix::<", ".stmatrix::<", ".wgmma_rs("];
 
 /// Files that do it all the same, each with what it spells and why.

@@ -3,7 +3,7 @@
 
 use super::tree::sources_outside;
 
-/// How barriers and such copies are spelled.
+/// The spellings of barriers and such copies.
 const RAW: [&str; 4] = [".mbarriers(", ".bulk_load(", ".tensor_load(", ".arrive_expect_tx("];
 
 /// Files that do it all the same, and why.

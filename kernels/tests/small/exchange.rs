@@ -103,7 +103,7 @@ fn a_device_that_does_not_come_is_named_by_who_waits() {
     }
 }
 
-/// What is wrong with a kernel that [`rounds`] records.
+/// The fault of a kernel that [`rounds`] records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     Nothing,
@@ -111,7 +111,7 @@ enum Planted {
     NoMeetingBefore,
     /// No barrier before the numbers are written again.
     NoMeetingBehind,
-    /// One device leaves a meeting out, and takes the next for it.
+    /// A device skips a barrier, and takes the next one for it.
     OneComesLess,
     /// Meetings are not counted: all have come to the second before it begins.
     NotCounted,
@@ -123,9 +123,9 @@ enum Planted {
 
 const ROUNDS: u32 = 3;
 
-/// What an exchange does, in one launch on each device, so that the simulator's clocks go over
-/// meetings: each writes a number of its own, they meet, each reads the numbers of all, they meet.
-/// Where a meeting is a launch, its end is the barrier of the warp.
+/// An exchange in one launch on each device, so that the simulator's clocks include barriers: each
+/// device writes a number, all reach a barrier, each reads the numbers of all, all reach another
+/// barrier. If a barrier is a launch, its end is the barrier of the warp.
 fn rounds(devices: u32, planted: Planted) -> Kernel {
     let mut kernel = recorded(devices, planted);
     kernel.edit(&mut |block| {
@@ -203,8 +203,8 @@ fn run(met: &Met, kernel: &Verified, come: std::ops::Range<usize>) -> Result<Vec
     met.streams.iter().zip(&found).map(|(stream, found)| stream.read(found)).collect()
 }
 
-/// What is wrong with rounds that all devices come to, and of two devices with those that one waits
-/// for in vain.
+/// The fault of rounds in which all devices arrive and, for two devices, of rounds in which one
+/// waits in vain.
 fn wrong(kernel: &Verified, count: u32, seed: u64) -> Option<String> {
     let first = |error: DeviceError| error.to_string().lines().next().unwrap_or_default().to_owned();
     let met = Met::new(seed, count, PATIENT);

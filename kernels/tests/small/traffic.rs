@@ -1,5 +1,5 @@
-//! What the small kernels ask of memory: every sector once, no bank conflicts; and what they take
-//! of a multiprocessor.
+//! The small kernels' memory accesses and resources: whole sectors, no bank conflicts, and the
+//! share of a multiprocessor.
 
 use std::path::Path;
 

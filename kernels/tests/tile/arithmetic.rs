@@ -9,7 +9,7 @@ use tilewright_layout::typed::{ColMajor, Lowered, MnMajor, OperandTile, RowMajor
 use tilewright_layout::view::{self, Along};
 use tilewright_layout::{Layout, Tiler};
 
-/// One step of index arithmetic.
+/// A step of index arithmetic.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Add(u32),

@@ -9,7 +9,7 @@ use tilewright_kernels::tile::{Index, LayoutTensor, Modes, RegisterTensor};
 use tilewright_layout::typed::{Contiguous, RowMajor, Swizzle, Swizzled};
 use tilewright_layout::{Layout, Tiler};
 
-/// What a kernel under test is given: the number `n` and a buffer of 4096 words.
+/// The parameters of a kernel under test: the number `n` and a buffer of 4096 words.
 #[derive(Clone, Copy)]
 struct Given<'k> {
     k: &'k Builder,

@@ -14,7 +14,7 @@ use tilewright_kernels::tile::{
 use tilewright_layout::typed::{ColMajor, KMajor, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 use tilewright_layout::{Layout, Tiler};
 
-/// How a tensor of `extents` lies in global memory.
+/// The layout of a tensor of `extents` in global memory.
 #[derive(Clone, Copy, Debug)]
 struct Side {
     rows_first: bool,
@@ -127,8 +127,8 @@ fn execute<T: Number>(kernel: Kernel, numbers: &[u32], input: &[T], len: usize) 
     }
 }
 
-/// One case: the tile of `L` at a place among the tiles of a tensor, through shared memory, to the
-/// tile at the same place of another.
+/// Copies a tile of `L` at a place among a tensor's tiles, through shared memory, to the tile at
+/// the same place of another tensor.
 fn through<T: Number, L: StaticLayout>(case: Case) -> Result<(), TestCaseError> {
     let Case { extents, tile, from, to, who, threads, .. } = case;
     let shape = [L::LAYOUT.extent(0) as u32, L::LAYOUT.extent(1) as u32];

@@ -63,8 +63,8 @@ fn expert_weights() {
     assert_eq!(counts(&text, ["shfl.sync.bfly", "ex2.approx"]), [8, 4]);
 }
 
-/// One box in, elements out: a store, a load and a predicate for each of the 256 elements of a
-/// tile, by 128 threads.
+/// Fetches a box and stores its elements: a store, a load and a predicate for each of the 256
+/// elements of a tile, by 128 threads.
 #[test]
 fn channels_first() {
     let text = instructions(recorded("channels_first"));

@@ -16,7 +16,7 @@ use tilewright_codegen::ir::{Const, Kernel};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
 
-/// What memory holds that was not written.
+/// The value of unwritten memory.
 pub const POISON: u32 = 0xdead_beef;
 
 /// Runs a kernel of one block whose one parameter points to `len` words.
@@ -39,7 +39,7 @@ pub fn run(kernel: Kernel, numbers: &[u32], inputs: &[&[u32]], len: usize) -> Ve
     }
 }
 
-/// Where two memories differ: place, found, expected.
+/// The differences of two memories: place, found, expected.
 pub fn differences<T: PartialEq + Copy>(found: &[T], expected: &[T]) -> Vec<(usize, T, T)> {
     assert_eq!(found.len(), expected.len());
     let pairs = found.iter().zip(expected).enumerate();

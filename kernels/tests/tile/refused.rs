@@ -1,4 +1,4 @@
-//! What a tensor refuses while it is recorded: the texts, and the author's line.
+//! Refusals of a tensor while it is recorded: the texts, and the author's line.
 
 use insta::assert_snapshot;
 use tilewright_codegen::build::{Builder, block, record};

@@ -17,7 +17,7 @@ fn bits(float: Float, value: f32) -> Vec<u8> {
     }
 }
 
-/// What a type of storage keeps of a number.
+/// The value of a number after storage in a type.
 fn kept(float: Float, value: f32) -> f32 {
     match float {
         Float::F32 => value,

@@ -8,7 +8,7 @@ use tilewright_kernels::tile::{Index, LayoutTensor, Modes, VectorsOf};
 use tilewright_layout::typed::{ColMajor, KMajor, Lowered, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 use tilewright_layout::view::TensorView;
 
-/// How many stores of `lanes` lanes a kernel has.
+/// The number of stores of `lanes` lanes in a kernel.
 fn stores(kernel: &Kernel, lanes: usize) -> usize {
     let mut count = 0;
     kernel.walk(&mut |stmt| {

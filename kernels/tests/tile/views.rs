@@ -9,7 +9,7 @@ use tilewright_kernels::tile::{Index, LayoutTensor, Modes};
 use tilewright_layout::view::{Split, TensorView};
 use tilewright_layout::{Coord, IntTuple, Layout, Swizzle, Swizzled, Tiler};
 
-/// One step from a tensor to a part of it. Choices are reduced to what the tensor at hand has.
+/// A step from a tensor to a part of it. Choices are reduced to those of the tensor at hand.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Permute,
@@ -185,8 +185,8 @@ proptest! {
     }
 }
 
-/// What a tensor of extents and strides known at run time has to be: host coordinates of what is
-/// inside.
+/// The expected tensor of extents and strides known at run time: the host coordinates of its
+/// elements.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     Tile { extents: [u32; 2], at: u32 },

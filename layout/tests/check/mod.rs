@@ -1,4 +1,4 @@
-//! What a typed layout of a golden vector is compared with.
+//! The reference for typed layouts of golden vectors.
 
 use tilewright_layout::typed::StaticLayout;
 use tilewright_layout::{Layout, Message, Swizzle};

@@ -18,7 +18,7 @@ fn ways() -> [Sampling; 4] {
     [new(1.0, None, 1.0, 1), Sampling::GREEDY, new(0.7, Some(9), 0.9, u64::MAX), new(1.5, None, 0.6, 3)]
 }
 
-/// What rows ask for at a step; the random numbers' rows are not those of the batch.
+/// The sampling requests of a step; the random numbers' rows are not those of the batch.
 fn requests(rows: usize, step: u64) -> Vec<Request> {
     (0..rows).map(|row| Request::new(&ways()[row % 4], step + row as u64, 10 + row as u32)).collect()
 }

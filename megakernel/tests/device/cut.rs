@@ -95,8 +95,8 @@ fn bits(sms: usize, options: DeviceOptions) -> Vec<u32> {
     machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect()
 }
 
-/// Who adds up what does not depend on the SMs, nor on the other rows of a step; nor on how parts
-/// are handed on: whatever the rows they are packets, where there are any.
+/// The order of partial sums does not depend on the SMs, on the other rows of a step, or on the
+/// transport of parts.
 #[test]
 fn bits_of_cut_sums_do_not_depend_on_placement() {
     let expected = bits(2, cutting(16));

@@ -44,7 +44,7 @@ fn suffers_with(rows: usize, fault: impl Fn(&DeviceMachine) -> DeviceFault, expe
     }
 }
 
-/// Whose signals are waited for in a program of one row.
+/// Whether an op's signals are waited for in a program of one row.
 fn logits(op: &Op) -> bool {
     op.get::<Linear>().is_some_and(|op| matches!(op.output, LinearOutput::Logits { .. }))
 }

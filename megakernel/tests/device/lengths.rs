@@ -14,7 +14,7 @@ use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
 
 use super::lab::{normed, options, tiny};
 
-/// What a program decodes in a step.
+/// The step that a program decodes.
 #[derive(Clone, Copy)]
 struct Step {
     /// The number of sequences.

@@ -39,7 +39,8 @@ struct Subject {
     rows: usize,
     options: DeviceOptions,
     right: Vec<u32>,
-    /// How many steps after a loss the host tells the others to end; nothing where it does not.
+    /// The number of steps after a loss at which the host ends the other devices; `None` if it does
+    /// not.
     host: Option<u64>,
     /// Steps of the simulator, about as many as a launch takes.
     longest: u64,

@@ -52,8 +52,8 @@ fn layers_and_steps_merge_in_one_place() {
     }
 }
 
-/// Where no block has two splits of a level the first waits for the packets of the others, and no
-/// bit changes; where one has, splits are counted.
+/// If no block has two splits of a level, the first split waits for the flagged words of the
+/// others, and no bit changes; otherwise splits are counted.
 #[test]
 fn splits_may_wait_for_packets() {
     for (seed, (spec, rows, splits, sms, meets)) in (0..).zip([

@@ -287,7 +287,8 @@ fn mutants_of_sections_are_found_out() {
     ");
 }
 
-/// What queries, keys and values of one row are handed on by: packets, which no other rows have.
+/// Mutants of the flagged words by which one row's queries, keys and values are handed over; with
+/// more rows there are none.
 #[test]
 fn mutants_of_the_newest_token_are_found_out() {
     let packets = |mutant: &Mutant| {
@@ -297,8 +298,8 @@ fn mutants_of_the_newest_token_are_found_out() {
     insta::assert_snapshot!(survivors(&at_once(), packets), @"");
 }
 
-/// How a block leaves packets that do not come: what it looks at, and what its threads tell the
-/// leader.
+/// Mutants of a block's abort polling while it waits for flagged words that do not arrive: the
+/// words that it polls, and the flags from its threads to the leader.
 #[test]
 fn mutants_of_leaving_are_found_out() {
     let leaves = |mutant: &Mutant| mutant.src.file().ends_with("sync/leave.rs");
@@ -318,9 +319,10 @@ fn mutants_of_leaving_are_found_out() {
     ");
 }
 
-/// What devices tell each other: instructions of scope `.sys` that are not the host's. Packets
-/// where activations are these; counters, releases and cells where nothing is. How a launch ends by
-/// a report is the same code as on one device, whose survey has it.
+/// Mutants of the exchange between devices: instructions of scope `.sys` that are not the host's.
+/// Activations are flagged words if possible; otherwise there are counters, releases and step
+/// inputs. The end of a launch by a report is the same code as on one device, whose survey covers
+/// it.
 #[test]
 fn mutants_of_the_exchange_are_found_out() {
     let sys = |mutant: &Mutant| mutant.inst.contains(".sys");

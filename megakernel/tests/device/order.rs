@@ -1,5 +1,5 @@
-//! What loads has no race: programs whose writers are moved to other pools and buffers are ordered
-//! on the device, or refused.
+//! Programs that load have no race: programs whose writers are moved to other pools and buffers are
+//! ordered on the device, or refused.
 
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
@@ -23,7 +23,7 @@ fn spec() -> LlamaSpec {
     LlamaSpec { layers: 2, heads: 4, kv_heads: 2, ..least() }
 }
 
-/// How a program is lowered.
+/// The lowering options of a program.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     rows: usize,
@@ -142,7 +142,8 @@ fn without_packets_the_order_is_the_validators() {
     assert!(seen > 40, "{seen} mutants are valid");
 }
 
-/// What the lowering makes needs no fallback: packets stay wherever a program can have them.
+/// Programs of the lowering need no fallback: flagged words are used wherever a program supports
+/// them.
 #[test]
 fn lowered_programs_keep_their_packets() {
     let keeps = |placed: &Placed, of: &str| {

@@ -21,7 +21,7 @@ use tilewright_codegen::target::Target;
 use super::both::{Both, CONTEXT};
 use super::lab::{device, least, options, tiny};
 
-/// How far logits may be: operands in two parts of bf16, pools of bf16.
+/// The error bound of logits: operands in two parts of bf16, pools of bf16.
 const MOST: f64 = 2e-2;
 
 /// Random codes whose places are shuffled: of some matrices, by a seed.
@@ -110,8 +110,8 @@ fn activations_come_in_the_order_of_codes() {
     }
 }
 
-/// One and two rows are copied by the table; of more, whose rows are whole steps, the writers store
-/// terms by it.
+/// One and two rows are copied by the table; with more rows of whole steps, the writers store split
+/// activations by it.
 #[test]
 fn from_three_rows_on_writers_store_terms_in_the_order() {
     let spec = wider();
@@ -132,7 +132,7 @@ fn from_three_rows_on_writers_store_terms_in_the_order() {
     }
 }
 
-/// One layer's matrix may have an order and another's none.
+/// A layer's matrix may have an act-order and another layer's none.
 #[test]
 fn every_stream_has_its_own_order() {
     let spec = LlamaSpec { layers: 2, ..wider() };

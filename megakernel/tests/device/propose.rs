@@ -76,8 +76,8 @@ fn tokens(gave: &[Accepted]) -> Vec<u32> {
     gave.iter().flat_map(|step| step.tokens.clone()).collect()
 }
 
-/// What a step proposes after a text: what followed the longest run of its last tokens, of four at
-/// most and two at least, where that came last before.
+/// The proposal of a step after a text: the tokens that followed the last earlier occurrence of the
+/// longest run of its last tokens, of two to four tokens.
 fn proposed(text: &[u32], most: usize) -> Vec<u32> {
     let last = text.len() - 1;
     let run = |end: usize| (0..4.min(end + 1)).take_while(|&back| text[end - back] == text[last - back]).count();

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use super::both::{Both, CONTEXT, lowered};
 use super::lab::{device, least, normed, options, tiny};
 
-/// How far logits may be: operands in two parts of bf16, pools of bf16.
+/// The error bound of logits: operands in two parts of bf16, pools of bf16.
 const MOST: f64 = 2e-2;
 
 /// Random codes, some of them changed.
@@ -189,7 +189,7 @@ impl Weights for Tied {
     }
 }
 
-/// As large as the table: a layer's matrix of random codes.
+/// A tied embedding of random codes, as large as the table.
 fn tied(spec: &LlamaSpec, code: Code, group: Option<usize>) -> Tied {
     let shape = LlamaSpec { intermediate: spec.vocab, ..spec.clone() };
     let table = codes(&shape, code, group).quantized("model.layers.0.mlp.up_proj.weight").unwrap();
@@ -251,7 +251,8 @@ impl Weights for Loud {
     }
 }
 
-/// Whether writers make the f16s, or readers: in registers, stage by stage.
+/// The check is made by the code that converts to f16: writers, or readers in registers, stage by
+/// stage.
 #[test]
 fn activations_that_no_f16_holds_are_an_error() {
     for (hidden, rows, held_registers, code) in [

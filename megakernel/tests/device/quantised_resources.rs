@@ -1,5 +1,5 @@
-//! What the assembler makes of the kernel where weights are quantised: nothing warns, and nothing
-//! spills but a few words of kernels of sixteen rows.
+//! The assembler's report of the kernel with quantised weights: no warnings, and no spills but a
+//! few words in kernels of sixteen rows.
 
 use std::path::Path;
 

@@ -15,7 +15,7 @@ use tilewright_megakernel::vm::{LaunchError, NoFeedback, Unsupported};
 
 use super::lab::{least, machine, options, tiny};
 
-/// What differs from a program that runs.
+/// The difference from a program that runs.
 struct Variant {
     what: &'static str,
     spec: LlamaSpec,

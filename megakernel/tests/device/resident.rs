@@ -78,7 +78,7 @@ fn a_model_that_does_not_fit_the_device_is_refused_before_anything_is_sent() {
     assert_eq!(error.to_string(), more.to_string());
 }
 
-/// What a device says reaches the caller, with what to do.
+/// An error of a device reaches the caller, with its remedy.
 #[test]
 fn a_lost_device_and_a_refused_launch_say_what_to_do() {
     let lost = DeviceError::Lost { call: "cuStreamQuery", code: 719, name: "CUDA_ERROR_LAUNCH_FAILED".into() };

@@ -1,5 +1,5 @@
-//! What the assembler makes of the kernel for models that it is meant for: nothing warns, and
-//! nothing spills but a few words of one kernel.
+//! The assembler's report of the kernel for the models that it is meant for: no warnings, and no
+//! spills but a few words in one kernel.
 
 use std::path::Path;
 

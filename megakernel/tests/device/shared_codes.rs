@@ -20,7 +20,7 @@ use super::devices::peers;
 use super::lab::{Cells, PAGES, chain, normed, options, relative, tiny};
 use super::quantised::{Changed, blocks, codes};
 
-/// As for one device.
+/// The bound for one device.
 const MOST: f64 = 2e-2;
 
 /// Four devices have a kv head on two of them each, 32 columns of o and 64 of down.
@@ -51,7 +51,7 @@ fn with_zeros(_: &str, parts: QuantParts) -> QuantParts {
     QuantParts { zeros, ..parts }
 }
 
-/// One scale for blocks of `rows` rows and a group.
+/// Gives blocks of `rows` rows and a group one scale.
 fn with_blocks(rows: usize) -> impl Fn(&str, QuantParts) -> QuantParts {
     move |_, parts| {
         let groups = parts.k.div_ceil(parts.group);
@@ -60,7 +60,7 @@ fn with_blocks(rows: usize) -> impl Fn(&str, QuantParts) -> QuantParts {
     }
 }
 
-/// One scale for the matrix.
+/// Gives the matrix one scale.
 fn of_tensor(_: &str, parts: QuantParts) -> QuantParts {
     QuantParts { scales: vec![parts.scales[0]; parts.scales.len()], ..parts }
 }

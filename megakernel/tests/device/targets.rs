@@ -21,7 +21,7 @@ use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan, reco
 
 use super::lab::{Cells, PAGES, least, options, weights};
 
-/// One GPU of each architecture; the first is what the other tests are placed for.
+/// A GPU of each architecture; the other tests are placed for the first.
 const TARGETS: [&str; 5] = ["h100", "a100", "l4", "b200", "rtx5090"];
 
 fn placed(target: Target, spec: &LlamaSpec, rows: usize) -> Placed {
@@ -74,8 +74,8 @@ fn seen(target: &str, spec: &LlamaSpec, rows: usize, seed: u64) -> (Vec<u32>, [V
     (bits, [whole, ended])
 }
 
-/// Where a warp copies, it decides with all its lanes, and hears with all of them that the team
-/// does not go on.
+/// If a warp copies, it decides with all its lanes, and all lanes see that the consumer warps
+/// stopped.
 #[test]
 fn every_target_computes_the_same_bits() {
     let expected = [1, 2].map(|rows| seen(TARGETS[0], &least(), rows, 0));

@@ -168,8 +168,8 @@ fn rows_of_several_sequences_agree_with_the_reference() {
     }
 }
 
-/// What a prompt does not need is compiled when it is first launched: attention of a row that is
-/// alone.
+/// Kernels that a prompt does not need are compiled when they are first launched: attention of a
+/// single row.
 #[test]
 fn kernels_are_compiled_when_they_are_needed() {
     let spec = LlamaSpec { layers: 1, ..tiny(64) };

@@ -22,7 +22,7 @@ use super::lab::{
     random, step, tiny, worst,
 };
 
-/// As for weights of bf16; what rounding weights to bf16 adds is less than that.
+/// The bound for weights of bf16; rounding weights to bf16 adds less than that.
 const BOUND: f64 = 2e-2;
 
 /// A prompt in two chunks, against the exact meaning of the codes.
@@ -30,7 +30,7 @@ fn agrees(spec: &LlamaSpec, code: Code, group: Option<usize>) {
     agree(spec, form(code, group), 32, false);
 }
 
-/// That of codes with scales of bf16.
+/// The form of codes with scales of bf16.
 fn form(code: Code, group: Option<usize>) -> Quantised {
     Quantised { code, group, zeros: false, scale: DType::BF16, ordered: false }
 }

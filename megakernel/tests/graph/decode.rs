@@ -68,7 +68,7 @@ fn decoding_rows_beside_a_chunk_agree_with_the_reference() {
     agrees(&LlamaSpec { layers: 1, ..tiny(32) }, Arch::Sm90a, 4);
 }
 
-/// What a row computes does not depend on which rows are beside it, bit for bit.
+/// The result of a row does not depend on the other rows, bit for bit.
 #[test]
 fn a_decoding_row_has_the_same_bits_in_any_company() {
     let spec = LlamaSpec { layers: 1, ..tiny(64) };
@@ -86,7 +86,7 @@ fn a_decoding_row_has_the_same_bits_in_any_company() {
     }
 }
 
-/// Where all rows attend together, a token that is generated has the bits of one of a prompt.
+/// If all rows attend together, a generated token has the bits of a prompt token.
 #[test]
 fn rows_that_attend_together_have_the_bits_of_a_prompt() {
     let spec = LlamaSpec { layers: 1, ..tiny(64) };

@@ -66,12 +66,12 @@ pub fn peers_by(
     GraphWeights::peers(&mut weights, planned(spec, [rows, on.len()], sampling), None, &mut |_, _| ()).unwrap()
 }
 
-/// What two devices can share.
+/// A model that two devices can share.
 pub fn small(head_dim: usize) -> LlamaSpec {
     LlamaSpec { vocab: 160, ..tiny(head_dim) }
 }
 
-/// What four devices can share: a kv head is on two of them.
+/// A model that four devices can share: a kv head is on two of them.
 pub fn wide(head_dim: usize) -> LlamaSpec {
     LlamaSpec { heads: 8, ..small(head_dim) }
 }

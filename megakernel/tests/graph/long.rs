@@ -23,7 +23,7 @@ const BOUND: f64 = 2e-2;
 
 const PAGE: usize = 64;
 
-/// One layer, heads of 64, positions for the longest prompt.
+/// A model of one layer, with heads of 64 and positions for the longest prompt.
 fn spec() -> LlamaSpec {
     let inv_freq = (0..32).map(|i| 500_000f32.powf(-(i as f32) / 32.0)).collect();
     let rope = Rope { inv_freq, scale: 1.0 };
@@ -62,7 +62,7 @@ impl Chunk {
     }
 }
 
-/// Where a prompt is cut, by chunks that are taken in turn.
+/// The chunks of a prompt, by chunk sizes that are taken in turn.
 fn cuts(tokens: usize, chunks: &[usize]) -> Vec<(usize, usize)> {
     let mut cuts = Vec::new();
     for &chunk in chunks.iter().cycle() {

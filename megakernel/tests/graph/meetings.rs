@@ -121,8 +121,8 @@ fn a_peer_s_memory_is_touched_between_meetings_alone() {
     }
 }
 
-/// One that is lost in any launch, others waiting for it in a meeting or not: an error that names
-/// it, then and from then on, and what the others have is given back.
+/// A device may be lost in any launch, with others waiting at a barrier or not. The error names it,
+/// then and from then on, and the memory of the others is freed.
 #[test]
 fn a_device_that_is_lost_at_any_launch_is_named() {
     let mut rng = Rng::new(7);

@@ -17,7 +17,7 @@ use super::lab::{
     PAGES, Reference, Rows, TARGET, normed, options, planned_with, program_with, prompt, random, tiny, weights, worst,
 };
 
-/// As that of graphs of whole models.
+/// The bound of graphs of whole models.
 const BOUND: f64 = 2e-2;
 const ROWS: usize = 32;
 const TABLE: [i32; PAGES] = [5, 17, 2, 9, 23, 0, 11, 14];

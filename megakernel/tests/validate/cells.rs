@@ -37,7 +37,7 @@ fn step(qk_norm: bool) -> Program {
     lower(&spec, &|_| DType::BF16, Target::host(2), &options).expect("the model lowers")
 }
 
-/// Such programs were accepted once, and a device followed unchecked indexes.
+/// Regression: these programs were accepted once, and a device followed unchecked indexes.
 #[test]
 fn index_operands_of_every_other_kind_are_refused() {
     let mut refused = 0;

@@ -14,7 +14,7 @@ use crate::mutate::CLASSES;
 const SHORT: usize = 30_000;
 const LONG: usize = 500_000;
 
-/// What the programs of a class were.
+/// The outcomes of a class of programs.
 #[derive(Default)]
 pub struct Row {
     pub accepted: usize,

@@ -16,7 +16,7 @@ use tilewright_megakernel::testing::generate::valid;
 /// Damaged files of each kind of damage in a plain run.
 const TREES: usize = 8_000;
 const BYTES: usize = 2_000;
-/// How many times as many a long run has.
+/// The factor of cases in a long run.
 const LONG: usize = 50;
 
 /// The files of the corpus, by name.
@@ -33,7 +33,7 @@ fn corpus() -> Vec<(String, String)> {
     files
 }
 
-/// What each stored file is: a program that is valid, one that the validator refuses, or not a
+/// The kind of each stored file: a valid program, a program that the validator refuses, or not a
 /// program.
 #[test]
 fn stored_programs_keep_their_verdicts() {

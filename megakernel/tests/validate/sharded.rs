@@ -14,7 +14,7 @@ use tilewright_megakernel::validate::validate;
 use crate::fuzz::{compare, print};
 use crate::mutate::{CLASSES, Mutation, any, replace};
 
-/// What only programs of several devices have.
+/// Mutations that only programs of several devices have.
 const OF_DEVICES: [(&str, Mutation); 8] = [
     ("move_task", move_task),
     ("move_task_and_queue", move_task_and_queue),

@@ -1,4 +1,4 @@
-//! One small valid program, and the ways to break it: every invalid case is a change of the same
+//! A small valid program, and the ways to break it: every invalid case is a change of the same
 //! twin.
 
 use tilewright_codegen::target::Target;

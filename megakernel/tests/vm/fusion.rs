@@ -120,7 +120,7 @@ struct QkvCase {
     seed: u64,
 }
 
-/// What both ways start with.
+/// The common start of both paths.
 struct QkvLab {
     lab: Lab,
     input: LinearInput,

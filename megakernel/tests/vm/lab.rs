@@ -81,13 +81,13 @@ pub struct Lab {
     pub tokens: Vec<i32>,
     pub positions: Vec<i32>,
     pub page_table: Vec<i32>,
-    /// What rows ask for.
+    /// The sampling requests of the rows.
     pub requests: Vec<Request>,
-    /// What the pools hold before the step, by name.
+    /// The contents of the pools before the step, by name.
     pub pools: Vec<(BufferId, Vec<f32>)>,
 }
 
-/// What a run left.
+/// The results of a run.
 pub struct Ran {
     pub floats: HashMap<String, Vec<f32>>,
     pub ints: HashMap<String, Vec<i32>>,

@@ -58,7 +58,7 @@ fn machine(program: Program, weights: &RandomWeights, workers: usize, placement:
     Machine::new(Placed::new(program).unwrap(), weights, workers).unwrap()
 }
 
-/// How a token sequence is fed.
+/// The feeding of a token sequence.
 struct Feeding {
     family: Family,
     kv: DType,

@@ -37,7 +37,7 @@ impl Weights for Noted<'_> {
     }
 }
 
-/// How a model is run.
+/// The parameters of a model's run.
 #[derive(Clone, Debug)]
 struct Run {
     /// Rows of each step, and how many of them are no idle ones.
@@ -47,11 +47,11 @@ struct Run {
     workers: usize,
 }
 
-/// What each step gave: the bits of the logits, and the choices.
+/// The results of each step: the bits of the logits, and the choices.
 type Given = Vec<(Vec<u32>, Vec<i32>)>;
 
-/// One sequence of tokens by the stages that `ends` tells the last layers of; what is handed on
-/// goes through `wire`.
+/// Runs a sequence of tokens on the stages whose last layers are `ends`; `wire` transforms the data
+/// between stages.
 fn run(spec: &LlamaSpec, ends: &[usize], run: &Run, wire: impl Fn(&mut Vec<f32>)) -> Given {
     let weights = RandomWeights::new(spec, DType::BF16, 5).unwrap();
     let layers: Vec<Span> = ends.iter().scan(0, |lo, &hi| Some(Span::new(std::mem::replace(lo, hi), hi))).collect();

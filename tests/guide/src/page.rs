@@ -14,7 +14,7 @@ pub struct Block {
 
 /// A page with its blocks in order.
 pub struct Page {
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
     /// The file's stem: `1-layout`.
     pub name: String,

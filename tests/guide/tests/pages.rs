@@ -10,7 +10,7 @@ use std::fs;
 use std::ops::Range;
 use std::process::Command;
 
-/// What a run prints: standard output, then standard error of a run that failed.
+/// The output of a run: standard output, followed by standard error if the run failed.
 fn run(program: &str, arguments: &[String]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright-guide"));
     command.env("GUIDE_PROGRAM", program).args(arguments).current_dir(page::root());

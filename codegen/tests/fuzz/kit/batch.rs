@@ -9,7 +9,7 @@ use tilewright_codegen::ir::{ArithOp, Block, InstRow, Kernel, Stmt, StmtKind, Ty
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome};
 use tilewright_codegen::verify::{Verified, verify};
 
-/// Which program: one of many instructions, or of one row alone.
+/// The plan of a program: many instructions, or one row alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Plan {
     Mixed(u64),
@@ -96,7 +96,7 @@ impl Batch {
         &results[start..start + THREADS as usize]
     }
 
-    /// Where two machines differ: by bits, or beyond the bound where a row has one.
+    /// The differences of two machines: by bits, or beyond the bound if a row has one.
     pub fn differences(&self, expected_all: &[u64], found: &[u64]) -> Vec<Difference> {
         let mut all = Vec::new();
         for (program, slots) in self.slots.iter().enumerate() {
@@ -154,7 +154,7 @@ impl Batch {
     }
 }
 
-/// One result on which two machines disagree.
+/// A result on which two machines disagree.
 #[derive(Clone, Debug)]
 pub struct Difference {
     pub program: usize,

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use tilewright_codegen::frozen::fnv1a;
 use tilewright_codegen::ir::{InstRow, rows};
 
-/// What to do when a corpus is out of date.
+/// The remedy for an outdated corpus.
 pub const REMEDY: &str = "on a machine with an H100 run `cargo run --release -p tilewright-codegen --example fuzz_device \
                           -- corpus codegen/tests/fuzz/corpus` and commit what it writes";
 
@@ -45,7 +45,7 @@ pub struct Programs {
     pub groups: Vec<Group>,
 }
 
-/// One kernel.
+/// A kernel of the corpus.
 pub struct Group {
     pub plans: Vec<Plan>,
     text: u64,

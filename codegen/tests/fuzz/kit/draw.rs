@@ -12,7 +12,7 @@ use tilewright_codegen::ir::{
 };
 use tilewright_codegen::verify::verify;
 
-/// What fits a drawn instruction into its surroundings.
+/// The operations that fit a drawn instruction into its surroundings.
 pub trait Hands {
     /// An operand that is not zero, made of this one.
     fn nonzero(&mut self, ty: Ty, operand: Operand) -> Operand;
@@ -182,7 +182,7 @@ pub fn legal(row: &'static InstRow, rng: &mut Rng) -> Option<u64> {
 pub struct Drawing<'g, 'r> {
     pub program: &'g mut Gen<'r>,
     choices: Rng,
-    /// Where an address may point.
+    /// The permitted targets of an address.
     site: Site,
     /// Values whose NaNs have any payload may stand here.
     loose: bool,

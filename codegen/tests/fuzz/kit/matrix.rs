@@ -30,7 +30,7 @@ use tilewright_codegen::verify::{Verified, verify};
 const A_WORDS: u32 = 64 * 32;
 const B_WORDS: u32 = 256 * 32;
 
-/// What the numbers of a block are.
+/// The distribution of a block's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Integers whose sums are exact in every accumulator; of integer types, all of them.
@@ -41,7 +41,7 @@ pub enum Class {
     Special,
 }
 
-/// How an operand lies in shared memory.
+/// The layout of an operand in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lie {
     pub major: Major,
@@ -50,14 +50,14 @@ pub struct Lie {
     pub offset: u32,
 }
 
-/// Where A comes from.
+/// The location of A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     Shared(Lie),
     Registers,
 }
 
-/// One multiply.
+/// A multiply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Form {
     Mma(MmaAtom),
@@ -80,7 +80,7 @@ pub struct Case {
     fraction: i32,
 }
 
-/// How results compare.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Verdict {
     pub values: u64,
@@ -126,7 +126,7 @@ fn whole(value: i64, exponent: u32, mantissa: u32) -> u32 {
     sign | (bias + log) << mantissa | rest
 }
 
-/// One element's bits.
+/// Draws the bits of an element.
 fn element(rng: &mut Rng, elem: Elem, class: Class, reach: i64) -> u32 {
     let (exponent, mantissa) = format(elem);
     if exponent == 0 {

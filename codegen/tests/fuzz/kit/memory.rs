@@ -146,7 +146,7 @@ impl Gen<'_> {
         self.meet(within_warp);
     }
 
-    /// One warp hands a value over to the other without waiting for it.
+    /// A warp hands a value over to the other without waiting for it.
     pub fn hand_over(&mut self) {
         self.barrier();
         let tid = self.base.tid;
@@ -239,7 +239,7 @@ impl Gen<'_> {
         self.access("ld", Site::At(at));
     }
 
-    /// What only hints or orders.
+    /// Adds an instruction that only hints or orders.
     pub fn hint(&mut self) {
         let mnemonic = self.rng.pick(&[
             "fence",

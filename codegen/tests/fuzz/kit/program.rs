@@ -27,7 +27,7 @@ pub const SCRATCH_BYTES: u32 = 64 * THREADS;
 /// Bytes of the parameter that is passed by value.
 pub const PARAM_BYTES: usize = 64;
 
-/// Where an address may point.
+/// The permitted targets of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
     /// 16 bytes of this thread's own in global or shared memory, or the parameter.
@@ -40,16 +40,16 @@ pub enum Site {
     Landing(u32),
 }
 
-/// Which threads of the block execute a statement together.
+/// The threads of the block that execute a statement together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Together {
     /// All.
     Block,
-    /// It is not known.
+    /// Unknown.
     Unknown,
 }
 
-/// What a slot holds.
+/// The contents of a slot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
     /// The instruction, with its types and attributes.
@@ -88,7 +88,7 @@ pub struct Gen<'r> {
     pub together: Together,
     pub slots: Vec<Slot>,
     pub input: Vec<u8>,
-    /// How often each row was used.
+    /// The number of uses of each row.
     pub counts: BTreeMap<&'static str, u64>,
     /// Cells, barriers and copies that the program has used.
     pub totals: u32,
@@ -97,7 +97,7 @@ pub struct Gen<'r> {
     pub bulks: u32,
     pub depth: u32,
     pub in_loop: bool,
-    /// How many results of a hundred are observed.
+    /// The number of results in a hundred that are observed.
     pub watch: usize,
     /// Whether the operands of every instruction are observed as well.
     pub operands_too: bool,
@@ -406,7 +406,7 @@ impl<'r> Gen<'r> {
         Const::new(ty, self.rng.bits(ty)).into()
     }
 
-    /// As [`Gen::operand`], sometimes a value whose NaNs have any payload.
+    /// Draws an operand as [`Gen::operand`] does, sometimes a value whose NaNs have any payload.
     pub fn loose_operand(&mut self, ty: Ty) -> Operand {
         let known: Vec<ValueId> = self.loose.iter().filter(|(_, other)| *other == ty).map(|(v, _)| *v).collect();
         if !known.is_empty() && !self.operands_too && self.rng.percent(30) {

@@ -1,4 +1,4 @@
-//! One attention layer of a world as programs: prompts in chunks, decode steps, on the reference
+//! An attention layer of a world as programs: prompts in chunks, decode steps, on the reference
 //! machine.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub fn renamed(mut traced: Traced) -> Traced {
     traced
 }
 
-/// How a world's programs are cut.
+/// The splits and chunks of a world's programs.
 #[derive(Clone, Debug)]
 pub struct Cut {
     /// Splits of the scores, where the flow allows several.
@@ -55,8 +55,8 @@ pub struct Cut {
     pub first_request: i32,
 }
 
-/// What a step left of a request: for each kv head the selected blocks and the index of the last
-/// token; the attention's output `[heads, head_dim]`.
+/// The results of a step for a request: for each kv head the selected blocks and the index of the
+/// last token; the attention's output `[heads, head_dim]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stepped {
     pub blocks: Vec<Vec<u32>>,
@@ -75,7 +75,7 @@ pub struct Layer<'w> {
     most: usize,
 }
 
-/// What the tasks of a step have in common.
+/// The buffers that the tasks of a step share.
 #[derive(Clone)]
 struct Kept {
     at: RowCells,

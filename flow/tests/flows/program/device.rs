@@ -44,7 +44,7 @@ pub(super) fn spec(Cut { group, head_dim, .. }: Cut) -> LlamaSpec {
     }
 }
 
-/// How a case is cut.
+/// The sizes and options of a case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     pub rows: usize,
@@ -72,7 +72,7 @@ pub(super) const CUT: Cut = Cut {
     seed: 1,
 };
 
-/// One program on the reference machine and on a simulated device.
+/// A program on the reference machine and on a simulated device.
 pub(super) struct Both {
     cut: Cut,
     budget: Budget,
@@ -122,7 +122,7 @@ pub(super) fn chain(error: &dyn Error) -> String {
     format!("{error}{cause}")
 }
 
-/// How kernels are cut, so that the simulator runs them in bearable time.
+/// Kernel options with which the simulator runs in bearable time.
 pub(super) fn device_options() -> DeviceOptions {
     let small = DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
     DeviceOptions { split_tokens: 16, single_tokens: 0, ..small }
@@ -444,7 +444,7 @@ fn a_selection_is_exact_for_any_scores() {
     }
 }
 
-/// What lanes cannot compute is refused by its name, before anything runs.
+/// A flow that lanes cannot compute is refused by its name, before anything runs.
 #[test]
 fn what_a_device_cannot_run_is_refused() {
     let refused = |name: &str, cut: Cut| {

@@ -15,7 +15,7 @@ struct Learned {
     products: bool,
 }
 
-/// What is kept of a block, and both weights.
+/// The fields of a block, and both weights.
 #[derive(Clone, Copy, Debug)]
 struct Fields {
     mean: Field,

@@ -20,7 +20,7 @@ use tilewright_graph::op::Op;
 use crate::random_flow::RandomFlow;
 use crate::world::{Rng, World, bind, convert};
 
-/// What the interpreter finds for a world, step by step, in the form of the programs.
+/// The results of the interpreter for a world, step by step, in the form of the programs.
 fn expected(world: &World, machine: &Interpreter<'_>) -> Vec<Vec<Stepped>> {
     let (mut pool, mut requests) = world.fill::<f32>(machine, 1);
     let model = world.model;

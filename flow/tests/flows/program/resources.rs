@@ -1,5 +1,5 @@
-//! What the assembler makes of kernels with flows, for models that they are meant for: nothing
-//! warns and nothing spills.
+//! The assembler's report of kernels with flows, for the models that they are meant for: no
+//! warnings and no spills.
 
 use std::path::Path;
 

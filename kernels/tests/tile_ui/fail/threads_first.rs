@@ -1,4 +1,4 @@
-//! What is dealt element by element has no vectors left.
+//! Elements that are dealt one by one have no vectors left.
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::tile::*;

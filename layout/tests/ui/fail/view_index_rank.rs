@@ -1,4 +1,4 @@
-//! One index for a view of two modes.
+//! A single index for a view of two modes.
 use tilewright_layout::typed::RowMajor;
 use tilewright_layout::view::TensorView;
 

@@ -32,7 +32,7 @@ pub struct Launch {
     pub ends: bool,
     /// Whether all rows are idle.
     pub idle: bool,
-    /// What is wrong with the tables.
+    /// The fault of the tables.
     pub fault: Option<DeviceFault>,
     /// The steps after which the host asks for the end.
     pub abort: Option<u32>,
@@ -41,14 +41,14 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// One that ends well.
+    /// A launch that ends well.
     pub const WELL: Launch = Launch { steps: 2, ends: false, idle: false, fault: None, abort: None, report: None };
-    /// One that ends since its rows do, some before others.
+    /// A launch that ends because its rows do, some before others.
     pub const ENDS: Launch = Launch { steps: 5, ends: true, ..Launch::WELL };
-    /// One whose rows are idle.
+    /// A launch with idle rows.
     pub const IDLE: Launch = Launch { steps: 1, idle: true, ..Launch::WELL };
 
-    /// One with a fault.
+    /// A launch with a fault.
     pub fn fault(fault: DeviceFault) -> Launch {
         let report = match fault {
             DeviceFault::Opcode { .. } => "opcode",
@@ -72,8 +72,8 @@ impl Launch {
     }
 }
 
-/// What a launch leaves: tokens, and the bits of the last logits; or the kind of its report, or, of
-/// the machine itself, the text.
+/// The outcome of a launch: tokens, and the bits of the last logits; or the kind of its report, or
+/// the text of the machine's own error.
 type Outcome = Result<(Vec<u32>, Vec<u32>), String>;
 
 fn report(error: &LaunchError) -> String {
@@ -205,7 +205,7 @@ impl Recording {
         (0..rows).map(|row| last_new(of(row)).unwrap()).collect()
     }
 
-    /// What finds a kernel out.
+    /// Returns the finding against a kernel, if there is one.
     pub fn finds_out(&self, kernel: &Verified) -> Option<String> {
         let mut subject = self.subject();
         if subject.machine.replace_kernel(kernel).is_err() {
@@ -235,9 +235,9 @@ impl fmt::Debug for Recording {
     }
 }
 
-/// How the host looks at a launch: it sets the first of the status words for an abort, acquires the
+/// The host's use of a launch's words: it sets the first status word for an abort, acquires the
 /// eighth, which counts steps, and then reads the tokens of that number of steps, from the
-/// seventeenth on.
+/// seventeenth word on.
 fn host(rows: u64, abort: &Arc<AtomicU32>) -> HostOrder {
     let opens = move |steps| 4 * 16..4 * (16 + steps * rows);
     let abort = Arc::clone(abort);
