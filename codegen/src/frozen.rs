@@ -41,7 +41,7 @@ pub enum FrozenError {
         /// Why.
         error: std::io::Error,
     },
-    /// A line of the file is no name and hash.
+    /// A line of the file is not a name and a hash.
     #[error("{}, line {line}: expected a name and 16 hexadecimal digits", path.display())]
     Line {
         /// The file.

@@ -60,7 +60,7 @@ pub struct Field(pub(crate) FieldId);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowParameter(pub(crate) ParameterId);
 
-/// A state of the flow. It is no `Copy`: loading it takes it, so that it is loaded once.
+/// A state of the flow. It is not `Copy`: loading consumes it, so that it is loaded once.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a state is loaded and saved in forward_indexer"]
 pub struct State(pub(crate) StateId);

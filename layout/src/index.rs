@@ -71,7 +71,7 @@ impl Layout {
     /// [`at`](Layout::at).
     ///
     /// Edge cases: parts are not checked against their extents; beyond an extent they walk on along
-    /// the stride. `(3)` is no coordinate of an integer mode.
+    /// the stride. `(3)` is not a coordinate of an integer mode.
     ///
     /// ```console
     /// $ tilewright layout show "((2,3),4):((1,2),6)"

@@ -104,7 +104,7 @@ impl fmt::Display for Hint {
 }
 
 impl Hint {
-    /// For a path that is no folder.
+    /// For a path that is not a folder.
     pub(super) fn for_no_folder(path: &Path) -> Hint {
         if let Some(format) = UnsupportedFormat::of(path) {
             return Hint::File { format };

@@ -35,8 +35,8 @@ impl Tokenizer {
     /// caller, not of the model.
     ///
     /// # Errors
-    /// The text is no tokenizer, encodes at random, or has an id that is not less than `rows` or
-    /// not the one it lists.
+    /// If the text is not a tokenizer, encodes at random, or has an id that is not less than `rows`
+    /// or differs from the listed id.
     pub fn from_json(text: &[u8], rows: usize) -> Result<Tokenizer, TokenizerError> {
         bounds::check(text)?;
         let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(text).map_err(TokenizerError::Broken))?;

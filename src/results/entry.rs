@@ -76,7 +76,7 @@ impl<'r> ResultEntry<'r> {
         same.next()
     }
 
-    /// Whether it has the width and depth of Gemma 2 2B, whose sizes are no [`LlamaSpec`].
+    /// Whether it has the width and depth of Gemma 2 2B, whose sizes are not a [`LlamaSpec`].
     fn is_gemma_2_2b(&self) -> bool {
         ["hidden", "layers"].map(|name| self.extent(name)) == [Some(2304), Some(26)]
     }

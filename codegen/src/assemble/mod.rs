@@ -53,7 +53,7 @@ pub enum AssembleError {
         /// The error of the operating system.
         error: std::io::Error,
     },
-    /// The file runs, and is no assembler that we know.
+    /// The file runs, and is not a known assembler.
     #[error("{} --version names no release of ptxas: {said}", path.display())]
     NotPtxas {
         /// The file.

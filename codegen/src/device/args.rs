@@ -11,8 +11,8 @@ use std::fmt;
 
 /// An argument: what a launch passes for a parameter.
 ///
-/// Its type is exact: a `u32` is no `s32`. Numbers, buffers, mapped words and tensor maps convert
-/// by `into()`.
+/// Its type is exact: a `u32` is not an `s32`. Numbers, buffers, mapped words and tensor maps
+/// convert by `into()`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Arg<'a> {

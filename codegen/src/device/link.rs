@@ -49,7 +49,7 @@ impl DeviceLink {
     /// it, so that later words are waited for on the stream alone.
     ///
     /// # Errors
-    /// As [`DeviceLink::check`]; if the number is none, or NCCL fails.
+    /// As [`DeviceLink::check`]; if the id is invalid, or NCCL fails.
     pub fn open(device: &Device, id: &[u8], end: End) -> Result<DeviceLink, DeviceError> {
         let stream = device.stream()?;
         let handle = device.backend().open_link(stream.handle(), id, end)?;

@@ -67,7 +67,7 @@ impl fmt::Display for Name {
 /// The device of that name.
 ///
 /// # Errors
-/// [`DeviceError::Name`] for a name that is none; as [`Name::open`].
+/// [`DeviceError::Name`] for an invalid name; as [`Name::open`].
 ///
 /// ```
 /// use tilewright_codegen::device;

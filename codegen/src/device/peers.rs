@@ -59,8 +59,7 @@ pub fn launch_side_by_side(launches: &[(&Stream, Work)]) -> Result<(), DeviceErr
 /// ```
 ///
 /// # Errors
-/// [`DeviceError::Name`] for a name that is none, [`DeviceError::NoPeer`]; as
-/// [`open`](super::open).
+/// [`DeviceError::Name`] for an invalid name, [`DeviceError::NoPeer`]; as [`open`](super::open).
 pub fn open_peers(name: &str) -> Result<Vec<Device>, DeviceError> {
     let unknown = || DeviceError::Name { found: name.into() };
     let number = |text: &str| text.parse::<u32>().map_err(|_| unknown());

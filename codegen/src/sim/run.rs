@@ -108,7 +108,8 @@ pub enum SimError {
 /// Runs a kernel on the machine, with the interleaving of a seed.
 ///
 /// # Errors
-/// [`SimError`] if the launch cannot be made. A fault of the kernel is no error but an [`Outcome`].
+/// [`SimError`] if the launch cannot be made. A fault of the kernel is not an error but an
+/// [`Outcome`].
 pub fn run(kernel: &Verified, launch: &Launch, memory: &mut Memory, seed: u64) -> Result<Outcome, SimError> {
     run_unverified(kernel.kernel(), launch, memory, seed)
 }

@@ -58,8 +58,8 @@ impl Expected {
         Expected::new::<T>(elements.len(), Law::Exact(bytemuck::cast_slice(elements).to_vec()))
     }
 
-    /// Elements of type `T` within a bound of these values. An element that is not a number is
-    /// right only where the value is none either.
+    /// Elements of type `T` within a bound of these values. NaN is right only where the expected
+    /// value is NaN too.
     pub fn near<T: TrialElement>(values: &[f64], bound: Bound) -> Expected {
         Expected::new::<T>(values.len(), Law::Near(values.to_vec(), bound))
     }

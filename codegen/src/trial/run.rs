@@ -60,7 +60,7 @@ impl Trial {
     ///
     /// # Errors
     /// When the device refuses the kernel, an argument or the launch, or fails; on the simulator,
-    /// also [`DeviceError::Fault`]. Wrong numbers are no error but in the [`TrialOutcome`].
+    /// also [`DeviceError::Fault`]. Wrong numbers are not an error; the [`TrialOutcome`] has them.
     pub fn run(&self, device: &Device) -> Result<TrialOutcome, DeviceError> {
         self.run_loaded(&device.load(&*self.kernel)?, &device.stream()?)
     }

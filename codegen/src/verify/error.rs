@@ -84,7 +84,7 @@ pub enum ErrorKind {
         /// The number.
         id: StmtId,
     },
-    /// A kernel whose name is no entry point.
+    /// A kernel whose name is not a valid entry point.
     #[error("name `{name}` cannot name an entry point: use letters, digits and underscores, a letter first")]
     IllegalName {
         /// The name.

@@ -144,6 +144,6 @@ fn windows(keys: &mut Keys, model_type: &str, decoder: &Decoder) -> Vec<Option<u
         }
         Window::None => decoder::windows(keys, layers, None, |_| false),
     };
-    // A window that covers the longest sequence is none.
+    // A window that covers the longest sequence has no effect.
     windows.into_iter().map(|window| window.filter(|&window| (window as usize) < max_positions)).collect()
 }

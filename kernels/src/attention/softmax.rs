@@ -72,7 +72,7 @@ impl<'k> RowUpdate<'k> {
                 chains.chunks(2).map(|pair| pair.iter().copied().reduce(|a, b| a.max(b)).unwrap_or(pair[0])).collect();
         }
         let most = over_lanes(chains[0]);
-        // Not so where both are −∞: their difference is no number.
+        // Not where both are −∞: their difference is not a number.
         let grown = match self.rescaling {
             Rescaling::EveryTile => k.lit(true),
             Rescaling::Lazy => scaled(most - old).gt(THRESHOLD),

@@ -26,9 +26,9 @@ pub fn b_fragments<'k>(tile: &[[Val<'k, u32>; 2]]) -> Vec<RegisterTensor<'k, u32
     tile.iter().map(|&words| words.into()).collect()
 }
 
-/// The queries of a warp, `depth` columns each, as A operands of the steps of 16 columns. Of this
-/// lane's row of each of `halves` eights `exists` says whether it is a query, and `at` where a
-/// column of it lies; rows that are none are zeros.
+/// The queries of a warp, `depth` columns each, as A operands of the steps of 16 columns. For this
+/// lane's row of each of `halves` eights, `exists` tells whether it is a query, and `at` gives the
+/// place of a column; rows that are not queries are zeros.
 pub(super) fn query_fragments<'k>(
     k: &'k Builder,
     [depth, halves]: [u32; 2],

@@ -12,7 +12,7 @@
 //! | `u8`, `i8` | unsigned, `i8` plus 128 | 4 | element e at byte `2·(e mod 2) + e/2` |
 //! | `e4m3` | as it is | 4 | element e at byte e |
 //!
-//! Of groups that are no whole number of steps, such as groups of 16, a step's halves are the k of
+//! If groups are not a whole number of steps, such as groups of 16, a step's halves are the k of
 //! its two instructions: element e of lane l is the step's k 4·l + e, or 16 + 4·l + e − 4 from e =
 //! 4 on. The activations have the same order ([`columns`](super::linear::columns)), and each
 //! instruction has sums of its own.
@@ -64,7 +64,7 @@ pub struct Codes {
 /// Why a device has no form for a quantised matrix; each names what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodesError {
-    /// A group that is no whole number of half steps.
+    /// A group that is not a whole number of half steps.
     #[error("has groups of {0}, no multiple of 16")]
     Group(usize),
     /// Scales of a type that a device does not read.

@@ -87,7 +87,7 @@ pub enum StripError {
         /// Warps that multiply.
         warps: u32,
     },
-    /// Groups that are no whole number of half steps.
+    /// Groups that are not a whole number of half steps.
     #[error("groups of {group} weights cannot be streamed: multiples of 16 are supported")]
     Group {
         /// Weights of a group.
@@ -150,7 +150,7 @@ impl Strip {
     /// least padding, where a stage counts as half a round of tiles.
     ///
     /// # Errors
-    /// As [`Strip::new`]; if a group is no multiple of 16, or none of 32 and a row ends within a
+    /// As [`Strip::new`]; if a group is not a multiple of 16, or not of 32 and a row ends within a
     /// step.
     pub fn of_codes(k: u32, warps: u32, stage_bytes: u32, codes: Codes) -> Result<Strip, StripError> {
         let most = stage_bytes / BYTES / warps.max(1);

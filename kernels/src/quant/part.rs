@@ -6,8 +6,8 @@
 //! group around them: no number changes.
 //!
 //! With an act-order the columns of a part lie anywhere among the places. The part has them in the
-//! order of places. A group's places must then be all there, or none: runs of several lengths are
-//! no groups.
+//! order of places. A group's places must then be all in the part, or none of them: runs of several
+//! lengths are not groups.
 
 use std::ops::Range;
 

@@ -25,7 +25,7 @@ const BOX_ALIGN: u32 = 128;
 /// assert_eq!(box_extents::<f32, Voxels>(), [4, 8, 4, 2, 1]);
 /// ```
 ///
-/// A tile that is no box does not compile:
+/// A tile that is not a box does not compile:
 /// ```compile_fail
 /// use tilewright_kernels::tile::box_extents;
 /// use tilewright_layout::typed::ColMajor;
@@ -104,7 +104,7 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
     }
 
     /// The tensor in shared memory of its own, aligned as a box of a tensor map is. A tile that is
-    /// no box does not compile.
+    /// not a box does not compile.
     #[track_caller]
     pub fn shared_box(k: &'k Builder, name: &str) -> Self {
         const { one_box::<T, L>() };

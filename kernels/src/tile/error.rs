@@ -54,7 +54,7 @@ pub enum TileError {
     /// A slice of another rank than modes stay open.
     #[error("slice of {wanted} modes: {open} stay open; give an index for each of the others")]
     Slice { wanted: usize, open: usize },
-    /// A thread layout that is no numbering.
+    /// A thread layout that is not a numbering.
     #[error("thread layout {threads}: it does not number its {count} places from 0; take a compact layout")]
     NoNumbering { threads: String, count: i64 },
     /// Vectors that one instruction cannot move.

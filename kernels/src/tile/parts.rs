@@ -204,8 +204,8 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         self.seen(self.base(), whole.part(mode, start, extent.into()))
     }
 
-    /// Divides a mode into parts as the host does and takes one: the last has what is left, and
-    /// there may be none.
+    /// Divides a mode into parts as the host does and takes one: the last has what is left, and may
+    /// be empty.
     #[track_caller]
     pub fn split(self, split: Split, part: Index<'k>) -> Self {
         let Split { mode, parts, multiple } = split;

@@ -46,7 +46,7 @@ impl Wavefronts {
 /// ```
 ///
 /// # Errors
-/// [`LayoutError::Argument`] where `bytes` is none of 1, 2, 4, 8, 16, an offset is negative or not
+/// [`LayoutError::Argument`] if `bytes` is not 1, 2, 4, 8 or 16, an offset is negative or not
 /// aligned to `bytes`, or an element has no bytes.
 pub const fn wavefronts(access: &Composed, element_bytes: i64, bytes: i64) -> Result<Wavefronts, LayoutError> {
     if !matches!(bytes, 1 | 2 | 4 | 8 | 16) {

@@ -81,8 +81,7 @@ impl Layout {
                 Ok(if common.stride[0] == 1 { common.shape[0] } else { 1 })
             }
             Err(LayoutError::Overflow { what, left, right }) => Err(LayoutError::Overflow { what, left, right }),
-            // The two together are no layout, and still share the elements from 0 on that a walk
-            // finds.
+            // The composition is not a layout; a walk still finds the shared elements from 0 on.
             Err(_) => Ok(whole_modes(inverse, walk_together(self, inverse))),
         }
     }

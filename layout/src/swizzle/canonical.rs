@@ -119,7 +119,7 @@ impl CanonicalAtom {
     ///
     /// Law: [`of_bits`](CanonicalAtom::of_bits) in larger elements: bit offsets divided by `bits`.
     ///
-    /// Edge cases: elements of more than 16 bytes swallow bits of the swizzle; rows that are no
+    /// Edge cases: elements of more than 16 bytes swallow bits of the swizzle; rows that are not a
     /// whole number of elements are refused.
     ///
     /// ```console
@@ -149,7 +149,7 @@ impl CanonicalAtom {
     /// Law: [`Layout::tile_to_shape`] of the atom, followed by the atom's swizzle: every copy
     /// begins at a multiple of the swizzle's period.
     ///
-    /// Edge cases: a shape that is no whole number of atoms is refused.
+    /// Edge cases: a shape that is not a whole number of atoms is refused.
     ///
     /// ```console
     /// $ tilewright layout eval "gmma_smem_layout(K_SW32, 32, (16,8))"

@@ -60,7 +60,7 @@ impl Swizzled {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Swizzle`] where the layout is none of the swizzled canonical ones.
+    /// [`LayoutError::Swizzle`] if the layout is not one of the swizzled canonical ones.
     pub const fn matrix_descriptor(&self, bits: i64) -> Result<MatrixDescriptor, LayoutError> {
         let width = tri!(self.width_of(bits));
         let across = width.bytes() * 8 / bits;

@@ -105,7 +105,7 @@ impl Swizzle {
     /// Law: the result has these masks as [`source_mask`](Swizzle::source_mask) and
     /// [`target_mask`](Swizzle::target_mask).
     ///
-    /// Edge cases: two empty masks give the identity. Masks that overlap, or that are no single
+    /// Edge cases: two empty masks give the identity. Masks that overlap, or that are not a single
     /// run, have no swizzle.
     ///
     /// ```console

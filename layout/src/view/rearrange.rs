@@ -53,7 +53,7 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     ///
     /// # Errors
     /// [`ViewError::NegativeStride`]; [`ViewError::TooShort`] where `order` reaches beyond the last
-    /// element; [`ViewError::Layout`] where the composition is no layout.
+    /// element; [`ViewError::Layout`] if the composition is not a layout.
     pub fn compose(&self, order: &Layout) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         if let Some(&stride) = order.strides().iter().find(|stride| **stride < 0) {
             return Err(ViewError::NegativeStride { stride });

@@ -51,7 +51,7 @@ impl RowCells {
     /// The roles of both step inputs, if the page table indexes the pages of these pools.
     ///
     /// # Errors
-    /// If a pool is none.
+    /// If a buffer is not a pool.
     pub fn cells(&self, ops: &Operands, pools: &[BufferId]) -> Check<Vec<(BufferId, CellUse)>> {
         let mut cells = vec![(self.position, CellUse::Position)];
         for &pool in pools {

@@ -44,7 +44,7 @@ pub enum RegisterError {
 /// the same op again does nothing.
 ///
 /// # Errors
-/// If the name belongs to another op, or is none.
+/// If the name belongs to another op, or is invalid.
 pub fn register<T: TaskOp + DeserializeOwned>() -> Result<(), RegisterError> {
     let name = T::name();
     let id = TypeId::of::<T>();

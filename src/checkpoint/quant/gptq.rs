@@ -116,7 +116,7 @@ impl Settings {
             (_, true) => &GPTQ_V1_U8,
             (_, false) => &GPTQ_V2_U8,
         };
-        // Activation order of one group is no order; writers may leave an order out that is none.
+        // A group index of one group has no effect; writers may omit a trivial index.
         let ordered = self.desc_act && self.scales != Scales::Channel;
         let order = if ordered { Presence::Required } else { Presence::Optional };
         StoredModule { scheme, scales: self.scales, zeros: Presence::Required, symmetric: self.sym, order }

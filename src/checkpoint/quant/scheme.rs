@@ -82,7 +82,7 @@ pub(super) struct Scheme {
     pub order: Option<&'static str>,
     /// N and K, I64 `[2]`.
     pub shape: Option<&'static str>,
-    /// Whether N may be no multiple of a word's codes and K none of the group.
+    /// Whether N may not be a multiple of a word's codes, nor K of the group.
     pub ragged: bool,
     /// Scales of activations, which are not quantised here.
     pub unused: &'static [&'static str],

@@ -37,7 +37,8 @@ pub struct QuantizeReport {
     pub modules: usize,
     /// Bytes of the weights before and after.
     pub bytes: [u64; 2],
-    /// Groups of other sizes than asked for, since K is no multiple: columns and modules of each.
+    /// Groups of other sizes than asked for, since K is not a multiple: columns and modules of
+    /// each.
     pub smaller: Vec<(usize, usize)>,
 }
 
@@ -58,9 +59,9 @@ const COPIED: [&str; 10] = [
 /// Quantises the folder `dir` into the new folder `out`; `progress` gets the bytes read, and stops
 /// the work by returning `Break`.
 ///
-/// `group` is the number of columns that share a scale. Where K is no multiple of it, the largest
-/// common divisor is the group, in a `config_groups` entry of its own, since other readers know no
-/// ragged groups.
+/// `group` is the number of columns that share a scale. If K is not a multiple of it, the largest
+/// common divisor is the group, in a `config_groups` entry of its own, since other readers do not
+/// support ragged groups.
 ///
 /// ```no_run
 /// use std::ops::ControlFlow::Continue;

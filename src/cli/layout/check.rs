@@ -101,7 +101,7 @@ impl fmt::Display for Tally {
 /// Runs every case of a file.
 ///
 /// # Errors
-/// [`CheckError`] where the file cannot be read or a line is no case.
+/// [`CheckError`] if the file cannot be read or a line is not a case.
 pub fn run(path: &Path) -> Result<Tally, CheckError> {
     let name = path.display().to_string();
     let io = |source| CheckError::Io { path: name.clone(), source };
@@ -171,7 +171,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// Judges one case, or `None` where the object is no case.
+/// Judges one case; `None` if the object is not a case.
 pub fn verdict(case: &Json) -> Option<Verdict> {
     if case.get("fn").is_some() && case.get("expected").is_some() {
         return Some(mojo::verdict(case));

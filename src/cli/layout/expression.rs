@@ -370,7 +370,7 @@ impl fmt::Display for Expression {
 /// The value of an expression.
 ///
 /// # Errors
-/// A text that is no expression, or an operation that is refused.
+/// If the text is not an expression, or an operation is refused.
 pub fn evaluate(text: &str) -> Result<LayoutValue, ExpressionRefusal> {
     locate(text).map_err(|mistake| mistake.refusal)
 }

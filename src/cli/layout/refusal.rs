@@ -67,7 +67,7 @@ pub enum ExpressionRefusal {
         /// The JSON.
         text: String,
     },
-    /// Text that is no expression.
+    /// Text that is not an expression.
     #[error("column {column}: expected {expected}, found {found}")]
     Syntax {
         /// The column, counted from 1.

@@ -52,7 +52,7 @@ fn threads(text: &str) -> Result<Layout, Failure> {
 /// Draws the layout.
 ///
 /// # Errors
-/// A layout too large to draw, a thread layout that is none, or a file that cannot be written.
+/// For a layout too large to draw, an invalid thread layout, or a file that cannot be written.
 pub(super) fn run(layout: &Composed, svg: Option<&Path>, colours: &Colours) -> Result<(), Failure> {
     if layout.size() > MAX_CELLS {
         return Err(ExpressionRefusal::TooLong { operation: "show", size: layout.size(), limit: MAX_CELLS }.into());

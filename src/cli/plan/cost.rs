@@ -232,8 +232,8 @@ mod tests {
     fn bytes_are_those_that_the_bench_counts() {
         let spec = ModelSpec::named("llama-3.2-1b").expect("known");
         let target = Target::named("h100").expect("known");
-        // The frequencies of the rotation are no tensor; the bench counts the same to a part in ten
-        // thousand.
+        // The frequencies of the rotation are not a tensor; the bench counts the same to a part in
+        // ten thousand.
         let counted = 2_474_905_728f64;
         let step = StepCost::of(&spec, &target, StepLoad { rows: 1, devices: 1, context: 100 });
         assert!((step.bytes() as f64 / counted - 1.0).abs() < 1e-4, "{}", step.bytes());

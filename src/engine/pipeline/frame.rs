@@ -47,7 +47,7 @@ pub struct Frame {
     pub words: Vec<u32>,
 }
 
-/// Why bytes are no frame.
+/// The reason why bytes are not a frame.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 #[non_exhaustive]

@@ -382,7 +382,7 @@ impl Neighbours {
     }
 }
 
-/// Refuses what is no world.
+/// Refuses an invalid process group.
 fn check(world: usize, patience: Duration) -> Result<(), PipelineError> {
     if !(2..=MOST_RANKS).contains(&world) {
         return Err(PipelineError::World { found: world });

@@ -141,7 +141,7 @@ impl Shape {
     /// The options of a stage's programs; the lowering checks them.
     ///
     /// # Errors
-    /// If the type of keys and values is none.
+    /// If the type of keys and values is unknown.
     pub fn options(&self, layers: Span) -> Result<LowerOptions, MessageError> {
         let kv = DType::from_name(&self.kv).ok_or_else(|| MessageError::Kv { found: self.kv.clone() })?;
         let Shape { page_tokens, pages, splits, .. } = *self;
@@ -191,7 +191,7 @@ impl Message {
     /// Decodes a frame.
     ///
     /// # Errors
-    /// If its head is none.
+    /// If its head is invalid.
     pub fn of(frame: Frame) -> Result<Message, MessageError> {
         Ok(Message { head: serde_json::from_slice(&frame.head)?, words: frame.words })
     }

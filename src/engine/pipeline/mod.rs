@@ -86,8 +86,8 @@ impl Engine {
     /// Sets the transport of rows between ranks.
     ///
     /// # Errors
-    /// If the device has no such way: it is no NVIDIA GPU, shares its stage with others, or NCCL is
-    /// not there.
+    /// If the device does not support NCCL links: it is not an NVIDIA GPU, shares its stage with
+    /// others, or NCCL is missing.
     pub fn with_rows(self, rows: Rows) -> Result<Engine, EngineError> {
         let engine = Engine { rows, ..self };
         if let Some(device) = engine.row_device()? {

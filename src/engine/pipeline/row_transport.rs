@@ -17,7 +17,7 @@ pub enum Rows {
     Nccl,
 }
 
-/// A name that is none of [`Rows`].
+/// A name that is not one of [`Rows`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{found}` is no way for rows; give tcp or nccl")]
 pub struct NoRows {

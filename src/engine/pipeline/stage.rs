@@ -164,7 +164,7 @@ impl StageMachines {
     /// device has no room for it.
     ///
     /// # Errors
-    /// If there can be none.
+    /// If no such width is possible.
     pub fn width(&mut self, widths: &Widths, rows: usize) -> Result<usize, EngineError> {
         let is_wide = self.most < usize::MAX && (rows > self.most || widths.only);
         if let Some(width) = widths.of_chunk(rows).filter(|_| is_wide) {

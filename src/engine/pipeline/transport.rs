@@ -47,8 +47,7 @@ pub trait Transport: Send + Sync {
     /// The next message.
     ///
     /// # Errors
-    /// If the other is gone, says nothing for as long as the patience is, or sends what is no
-    /// message.
+    /// If the other rank is gone, is silent for the timeout, or sends an invalid message.
     fn receive(&self) -> Result<Message, LinkError>;
 
     /// Closes the connection: a `receive` that waits at either end returns an error.

@@ -179,8 +179,8 @@ impl Function {
     }
 
     /// Compares the signature with the compiled code, by whose sizes the driver reads arguments.
-    /// Offsets say nothing: those of the compiled code count from where the device keeps
-    /// parameters, which is no multiple of 64.
+    /// Offsets are not compared: those of the compiled code count from the device's parameter
+    /// space, which does not begin at a multiple of 64.
     ///
     /// Compares the number of parameters with the text of the module. The driver would report a
     /// mismatch as a failed call, which tools that watch its calls report.

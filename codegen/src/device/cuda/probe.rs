@@ -28,7 +28,7 @@ pub(super) fn driver() -> Result<u32, DeviceError> {
     }
     // SAFETY: the library is present; the call may be repeated.
     match unsafe { sys::cuInit(0) } {
-        // A driver without a device is no failure: the count is zero.
+        // A driver without a device is not a failure: the count is zero.
         CUresult::CUDA_ERROR_NO_DEVICE => Ok(found),
         result => check("cuInit", result).map(|()| found),
     }

@@ -2,7 +2,7 @@
 
 use super::{Region, Shadow};
 
-/// The first address; small integers are no addresses.
+/// The first address; small integers are not addresses.
 const BASE: u64 = 0x10_0000_0000;
 /// Buffers begin at multiples of this, as those of the driver do.
 const ALIGN: u64 = 512;

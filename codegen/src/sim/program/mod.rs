@@ -167,7 +167,7 @@ pub(crate) struct Program {
     pub bounds: IndexBounds,
 }
 
-/// Shared memory begins at this address, so that address zero is no place.
+/// Shared memory begins at this address, so that address zero is invalid.
 pub(crate) const SHARED_BASE: u32 = 1024;
 
 impl Program {

@@ -37,7 +37,7 @@ pub(super) fn join<'k>(reduce: Reduce, a: Val<'k, f32>, b: Val<'k, f32>) -> Val<
 /// A result from the partial results of `count` elements.
 pub(super) fn finish(reduce: Reduce, count: u32, all: Val<'_, f32>) -> Val<'_, f32> {
     match reduce {
-        // A NaN that nothing joined is no number to pass over.
+        // A NaN without other elements is skipped too: the result is ∓∞.
         Reduce::Max => all.max(f32::NEG_INFINITY),
         Reduce::Min => all.min(f32::INFINITY),
         Reduce::Sum => all,

@@ -249,7 +249,7 @@ impl<'k> CandidateSearch<'k> {
     }
 }
 
-/// The keys that reach a cut, in any order: after the last of them zeros, which are no key.
+/// The keys that reach a cut, in any order, followed by zeros, which are not keys.
 #[derive(Clone, Copy)]
 pub(super) struct List<'k> {
     pub k: &'k Builder,

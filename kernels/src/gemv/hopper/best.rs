@@ -50,8 +50,8 @@ impl<'k> Bests<'k> {
         let k = from.builder();
         let runs = plan.rows() / RUN as u32;
         let mine = k.lane() * RUN as u32;
-        // Rows of a lane ascend: the first of equals stays. All that are no number count as −∞, of
-        // which the first has the lowest number.
+        // Rows of a lane ascend: the first of equals is kept. NaNs count as −∞, of which the first
+        // has the lowest number.
         let value = k.var(f32::NEG_INFINITY);
         let number = k.var(from + mine);
         for start in (0..runs).step_by(32) {

@@ -26,8 +26,8 @@ impl GemvEpilogue {
     /// Fails where a plan's threads do not meet as this wants it.
     ///
     /// # Errors
-    /// Results that begin a norm and are no whole number of slots in every block; heads of rows
-    /// that are none.
+    /// If results begin a norm and are not a whole number of slots in every block, or rows other
+    /// than heads are appended as heads.
     pub fn check(&self, plan: &HopperPlan) -> Result<(), PlanError> {
         let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
         let n = plan.results.results();
@@ -301,7 +301,7 @@ impl<'k> HeadPairs<'k> {
     fn of(rows: WeightRows, row: Val<'k, u32>) -> HeadPairs<'k> {
         let (group, kv_heads, dim) = match rows {
             WeightRows::Groups { group, kv_heads, dim } => (group, kv_heads, dim),
-            // Refused: these are no heads.
+            // Refused: these are not heads.
             WeightRows::InOrder(_) | WeightRows::Gated(_) => (1, 1, Strip::ROWS),
         };
         let per_head = dim / Strip::ROWS;

@@ -74,8 +74,7 @@ impl<'k> Infinite<'k> {
     }
 }
 
-/// The bits of a number without its sign: larger where the number is, and largest of those that are
-/// none.
+/// The bits of a number without its sign: larger for larger numbers, and largest for NaN.
 #[track_caller]
 pub(super) fn size<'k>(x: Val<'k, f32>) -> Val<'k, u32> {
     x.bits::<u32>() & 0x7fff_ffffu32

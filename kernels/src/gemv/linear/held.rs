@@ -25,8 +25,8 @@ impl HeldForm {
     /// Bits of a form.
     pub const BITS: u32 = 8;
 
-    /// The form of a strip's stages; `None` where they cannot be held: where a tile has several
-    /// groups, scales are of f32, or tiles of a group are no power of two.
+    /// The form of a strip's stages; `None` if they cannot be prefetched: if a tile has several
+    /// groups, scales are of f32, or tiles of a group are not a power of two.
     ///
     /// ```
     /// use tilewright_kernels::gemv::{Codes, Strip, linear::HeldForm};

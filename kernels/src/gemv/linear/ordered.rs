@@ -76,7 +76,7 @@ impl Reordering {
     /// ```
     ///
     /// # Panics
-    /// If the order is no permutation.
+    /// If the order is not a permutation.
     pub fn indexes(self, order: &[u32]) -> Vec<u32> {
         match self {
             Reordering::Gathered => order.to_vec(),

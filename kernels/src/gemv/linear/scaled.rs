@@ -64,8 +64,8 @@ pub struct ScaledForm {
 }
 
 impl ScaledForm {
-    /// The form that a strip's products take, for a normalised stream of `rows` rows. `None` where
-    /// rows are no whole steps of 32.
+    /// The form that a strip's products take, for a normalised stream of `rows` rows. `None` if
+    /// rows are not whole steps of 32.
     pub fn of(strip: Strip, packing: Packing, rows: u32) -> Option<ScaledForm> {
         let exact = if packing.parts() == 1 { Float::Bf16 } else { Float::F32 };
         let packing = packing.meeting(strip);

@@ -100,8 +100,8 @@ pub(in crate::vm) struct CellLimits {
 }
 
 impl CellLimits {
-    /// Checks which slot each row has: those there are, no two rows the same. A negative one is
-    /// none, for an idle row.
+    /// Checks the slot of each row: it must exist, and no two rows may share one. A negative slot
+    /// means none, for an idle row.
     pub fn check_slots(&self, slots: &[RequestSlot]) -> Result<(), CellError> {
         let expected = self.rows_with_slots;
         let found = slots.len();
@@ -143,7 +143,8 @@ impl StepCells<'_> {
     }
 
     /// Checks every entry that a launch of `steps` steps reads; all positions advance by one per
-    /// step. A page that a row appends to in some step is no page of another sequence in any.
+    /// step. A page that a row appends to in some step must not be a page of another sequence in
+    /// any step.
     pub(in crate::vm) fn check_steps(&self, limits: &CellLimits, steps: usize) -> Result<(), CellError> {
         let lengths = [
             ("token", self.tokens.len(), limits.tokens),

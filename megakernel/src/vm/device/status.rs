@@ -21,7 +21,7 @@ pub(super) const TOKENS: u32 = 16;
 
 /// A task waited too long.
 pub(super) const STUCK: u32 = 1;
-/// A task's opcode is none of the kernel's.
+/// A task's opcode is unknown to the kernel.
 pub(super) const OPCODE: u32 = 2;
 /// The host asked for the end.
 pub(super) const ABORTED: u32 = 3;

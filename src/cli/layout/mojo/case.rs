@@ -68,7 +68,7 @@ pub(super) fn indices(tuple: &IntTuple) -> Result<Vec<usize>, ExpressionRefusal>
     tuple.values().iter().map(index).collect()
 }
 
-/// The integers in a text such as `4,4`; what is no integer is passed over.
+/// The integers in a text such as `4,4`; other parts are skipped.
 pub(super) fn numbers(text: &str) -> Vec<usize> {
     text.split(',').filter_map(|number| number.trim().parse().ok()).collect()
 }

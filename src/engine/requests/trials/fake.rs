@@ -248,7 +248,7 @@ impl Fake {
         }
     }
 
-    /// Logits by what a row's pages hold; others where that is no sequence of tokens.
+    /// Logits by what a row's pages hold; other logits if that is not a sequence of tokens.
     fn read(&mut self, row: &FakeRow) -> Vec<f32> {
         let mut tokens = Vec::new();
         let mut before = 0;

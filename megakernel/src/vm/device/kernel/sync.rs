@@ -115,7 +115,7 @@ impl<'k> Sync<'k> {
         self.stop.load().ne(0)
     }
 
-    /// Reports a task that is none of the kernel's; by one thread.
+    /// Reports a task whose opcode is unknown to the kernel; by one thread.
     pub fn check(self, task: TaskView<'k>, classes: u32) {
         let opcode = task.opcode();
         self.k.when(opcode.ge(classes), || {
