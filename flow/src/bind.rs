@@ -20,20 +20,20 @@ use crate::flow::{FlowPass, Traced};
 pub struct FlowExtents {
     /// The model.
     pub model: ModelShape,
-    /// Of the values of the cache pass.
+    /// The shapes of the cache pass's values.
     pub cache: Vec<[usize; 2]>,
-    /// Of the values of the indexer.
+    /// The shapes of the indexer's values.
     pub indexer: Vec<[usize; 2]>,
-    /// Of the fields.
+    /// The shapes of the fields.
     pub fields: Vec<[usize; 2]>,
-    /// Of the states.
+    /// The shapes of the states.
     pub states: Vec<[usize; 2]>,
-    /// Of the parameters.
+    /// The shapes of the parameters.
     pub parameters: Vec<[usize; 2]>,
 }
 
 impl FlowExtents {
-    /// Of the values of a pass.
+    /// The shapes of a pass's values.
     pub fn of(&self, pass: FlowPass) -> &[[usize; 2]] {
         match pass {
             FlowPass::Cache => &self.cache,

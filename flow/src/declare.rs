@@ -41,7 +41,7 @@ pub struct ParameterDecl {
     pub shape: InnerShape,
 }
 
-/// Everything that a flow declares.
+/// The declarations of a flow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Declarations {
     /// Fields, by [`FieldId`].
@@ -68,14 +68,14 @@ pub struct State(pub(crate) StateId);
 /// Names that the framework uses itself.
 const RESERVED: [&str; 4] = ["q", "k", "v", "o"];
 
-/// Takes the declarations of fields and parameters.
+/// A recorder of the declarations of fields and parameters.
 #[derive(Debug, Default)]
 pub struct Declare {
     pub(crate) declared: Declarations,
     pub(crate) errors: Vec<TraceError>,
 }
 
-/// Takes the declarations of states.
+/// A recorder of the declarations of states.
 #[derive(Debug)]
 pub struct DeclareState {
     pub(crate) declare: Declare,

@@ -75,7 +75,7 @@ pub struct TraceError {
     pub at: &'static Location<'static>,
 }
 
-/// Everything that tracing found wrong with a flow.
+/// All errors that tracing found in a flow.
 #[derive(Clone, Debug)]
 pub struct FlowErrors {
     /// The flow.

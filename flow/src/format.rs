@@ -72,8 +72,8 @@ impl KnownFormat for Parameter {
     type Out = Parameter;
 }
 
-/// Two formats, and the format of what an op of both gives. All pairs have one; which ops take them
-/// is for [`Join`] and [`GemmBy`] to say.
+/// The result format of an op on two formats. All pairs have one; [`Join`] and [`GemmBy`] define
+/// which ops accept them.
 pub trait FormatPair<R>: KnownFormat {
     /// `Batched` where nothing has a row for each block, else `Ragged`.
     type Out: KnownFormat;

@@ -517,7 +517,7 @@ impl<'b> Block<'b> {
         self.binary(BinaryKind::Add, a, b)
     }
 
-    /// Two values, elementwise.
+    /// Adds an elementwise op on two values.
     pub fn binary(&self, kind: BinaryKind, a: impl Into<Value<'b>>, b: impl Into<Value<'b>>) -> Value<'b> {
         self.one(a.into().id.zip(b.into().id).map(|(a, b)| Op::Binary { a, b, kind }))
     }

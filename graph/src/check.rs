@@ -15,7 +15,7 @@ use crate::text::OpText;
 /// Most experts of a weight that has a tensor for each.
 const MOST_EXPERTS: u64 = 1 << 16;
 
-/// Everything that is wrong with the parts of a graph.
+/// Lists all errors of the parts of a graph.
 pub(crate) fn check(parts: &Parts) -> Vec<GraphError> {
     let mut errors = Vec::new();
     let mut note = |at: String, result: Result<(), Problem>| {

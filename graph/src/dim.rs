@@ -193,7 +193,7 @@ pub enum Relation {
     AtLeast,
 }
 
-/// Two extents and how they must be related in a model: what types alone could not decide.
+/// Two extents and their required relation in a model, which types alone could not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     /// The extent on the left.

@@ -112,7 +112,7 @@ pub struct GraphError {
     pub problem: Problem,
 }
 
-/// Everything that is wrong with a graph.
+/// All errors of a graph.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct GraphErrors {
     /// The graph's name.

@@ -186,7 +186,7 @@ impl SoftCap {
         soft_cap(x, self.cap)
     }
 
-    /// By how much [`SoftCap::apply`] may differ from a capped value.
+    /// The error bound of [`SoftCap::apply`] for a capped value.
     pub(crate) fn error(capped: f64) -> f64 {
         capped.abs() * SOFT_CAP_ERROR
     }

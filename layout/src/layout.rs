@@ -125,12 +125,12 @@ impl Layout {
         self.profile
     }
 
-    /// Every extent, in reading order.
+    /// The extents, in reading order.
     pub const fn extents(&self) -> &[i64] {
         self.profile.used(&self.shape)
     }
 
-    /// Every stride, in reading order.
+    /// The strides, in reading order.
     pub const fn strides(&self) -> &[i64] {
         self.profile.used(&self.stride)
     }

@@ -128,7 +128,7 @@ pub struct ModelSizes {
     pub max_positions: usize,
     /// The output projection is the embedding table.
     pub tied_embeddings: bool,
-    /// Each head of q and k is normalised before the rotation.
+    /// Whether each head of q and k is normalised before the rotation.
     pub head_norms: bool,
 }
 

@@ -24,7 +24,7 @@ pub use random_codes::RandomCodes;
 
 use crate::model::SpecError;
 
-/// Something that holds the weights of a model.
+/// A source of the weights of a model.
 pub trait Weights {
     /// The tensor of that name, or `None` where there is no such tensor.
     fn tensor(&self, name: &str) -> Option<WeightTensor>;

@@ -104,7 +104,7 @@ pub enum CheckpointError {
     Config {
         /// The file.
         path: PathBuf,
-        /// Everything that is wrong.
+        /// All faults.
         faults: Faults<ConfigFault>,
     },
     /// A safetensors file is malformed.
@@ -120,7 +120,7 @@ pub enum CheckpointError {
     Index {
         /// The file.
         path: PathBuf,
-        /// Everything that is wrong.
+        /// All faults.
         faults: Faults<IndexFault>,
     },
     /// The tensors are not those of the model.
@@ -128,7 +128,7 @@ pub enum CheckpointError {
     Tensors {
         /// The folder.
         path: PathBuf,
-        /// Everything that is wrong.
+        /// All faults.
         faults: Faults<TensorFault>,
     },
     /// The tensors are those of a larger model that has a language model as a part.
@@ -161,7 +161,7 @@ impl<T> Faults<T> {
     /// The number of faults that are printed.
     const SHOWN: usize = 5;
 
-    /// Each fault.
+    /// Iterates over the faults.
     pub fn iter(&self) -> std::slice::Iter<'_, T> {
         self.0.iter()
     }

@@ -31,7 +31,7 @@ pub struct GenerationSettings {
 }
 
 impl GenerationSettings {
-    /// Takes the value of a key; whether it is one of these, and fits.
+    /// Reads the value of a key; returns whether it is one of these keys, and has a valid value.
     fn take(&mut self, key: &str, value: &Value) -> bool {
         match key {
             "repetition_penalty" => {

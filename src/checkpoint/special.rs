@@ -56,7 +56,7 @@ pub(super) struct NamedToken {
 /// The special tokens and the chat template of a folder's files.
 #[derive(Debug, Default)]
 pub(super) struct Special {
-    /// By their ids.
+    /// The tokens with their ids.
     pub listed: Vec<Listed>,
     pub named: Vec<NamedToken>,
     pub chat: Option<ChatTemplate>,

@@ -52,7 +52,7 @@ struct ByteRun {
 }
 
 impl ByteRun {
-    /// Takes a byte; whether the run ends with a complete character.
+    /// Takes a byte; returns whether the run ends with a complete character.
     fn push(&mut self, byte: u8) -> bool {
         if self.is_broken {
             return false;

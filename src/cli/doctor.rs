@@ -47,7 +47,7 @@ struct DoctorReport {
     runs: Vec<FeatureSupport>,
 }
 
-/// Something that is there, or why it is not.
+/// A component that was found, or the reason why not.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Finding {

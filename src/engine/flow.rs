@@ -71,8 +71,8 @@ impl SessionFlow {
         self.observer.is_some()
     }
 
-    /// Tells the observer what the rows of a step attended to, which are those of these requests;
-    /// `output` gives the outputs by name.
+    /// Passes the selections of a step's rows, which belong to these requests, to the observer;
+    /// `output` returns outputs by name.
     pub fn observe(
         &self,
         shape: ObservedShape,

@@ -47,12 +47,12 @@ pub(super) trait Machines: Send {
     /// they are a prompt's chunk.
     fn set_phase(&mut self, _phase: Phase, _feeds: bool) {}
 
-    /// Says which request's states each row of that width goes on with, where a flow keeps states.
+    /// Sets the request whose states each row of that width continues with, if a flow keeps states.
     fn set_slots(&mut self, _width: usize, _slots: &[RequestSlot]) -> Result<(), EngineError> {
         Ok(())
     }
 
-    /// Says whose token each row has, by the request's number; an observer is told of it.
+    /// Sets the request of each row by number, for the observer.
     fn set_requests(&mut self, _requests: &[u64]) {}
 
     /// Most rows of a step.
@@ -131,7 +131,7 @@ pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 /// The numbers of rows that programs are made with.
 #[derive(Clone)]
 pub(super) struct Widths {
-    /// Each of them, in any order; a device has one for as many rows as it can hold besides.
+    /// The widths, in any order; a device has one for the most rows that it can hold in addition.
     pub(super) rows: Vec<usize>,
     /// Most rows of a program whose tokens may be chosen at random. Wider ones only feed prompts,
     /// and code that chooses at random takes a driver a second to compile.

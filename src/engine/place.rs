@@ -285,7 +285,7 @@ impl Gpu {
         self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells how far the weights are.
+    /// Reports the progress of sending the weights.
     pub fn progress(&self, done: u64, total: u64) {
         (self.on_progress)(Progress { done, total });
     }

@@ -175,8 +175,8 @@ mod tests {
     }
 
     proptest! {
-        /// With enough time all of a space is searched whatever is predicted, and nothing is
-        /// measured twice.
+        /// With enough time, all of a space is searched, whatever the predictions are, and nothing
+        /// is measured twice.
         #[test]
         fn with_time_enough_the_fastest_of_all_is_found(
             (space, axes) in surface(), seed: u64, wrong in any::<bool>(), broken in 0u32..4,

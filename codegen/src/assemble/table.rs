@@ -192,8 +192,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// By how much a quantity may differ: not at all under the release that wrote the page, else by an
-/// eighth and eight.
+/// The tolerance of a quantity: none under the release that wrote the page, else an eighth plus
+/// eight.
 fn slack(known: bool, was: u32) -> u32 {
     if known { 0 } else { was / 8 + 8 }
 }

@@ -407,7 +407,7 @@ impl Builder {
         self.emit(ControlOp::SetMaxNReg { change: RegChange::Inc, count: RegCount(count) });
     }
 
-    /// Gives registers back, for the whole warpgroup.
+    /// Releases registers, for the whole warpgroup.
     #[track_caller]
     pub fn registers_down(&self, count: u32) {
         self.emit(ControlOp::SetMaxNReg { change: RegChange::Dec, count: RegCount(count) });

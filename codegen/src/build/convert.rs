@@ -66,7 +66,7 @@ impl<'k, T: Real> Val<'k, T> {
 }
 
 impl<'k> Val<'k, f32> {
-    /// This in the low half and `hi` in the high half of a pair, rounded to nearest even.
+    /// Packs this in the low half and `hi` in the high half of a pair, rounded to nearest even.
     #[track_caller]
     pub fn pair<P: Pair>(self, hi: impl IntoVal<'k, f32>) -> Val<'k, P> {
         self.pair_as(hi, Relu::No)
@@ -80,7 +80,7 @@ impl<'k> Val<'k, f32> {
         Val::new(self.k, self.k.value(P::TY, |d| ConvertOp::CvtPair { ty: P::TY, d, lo, hi, relu }))
     }
 
-    /// This and `hi` as 8-bit floats in the low and the high byte.
+    /// Packs this and `hi` as 8-bit floats in the low and the high byte.
     #[track_caller]
     pub fn pair_fp8(self, hi: impl IntoVal<'k, f32>, fp8: Fp8) -> Val<'k, u16> {
         let lo = self.op;
@@ -96,7 +96,7 @@ impl<'k> Val<'k, f32> {
 }
 
 impl<'k> Val<'k, u16> {
-    /// Two 8-bit floats as a pair of `f16`.
+    /// Converts two 8-bit floats to a pair of `f16`.
     #[track_caller]
     pub fn halves_of_fp8(self, fp8: Fp8) -> Val<'k, F16x2> {
         Val::new(self.k, self.k.value(Ty::F16x2, |d| ConvertOp::Fp8ToHalf { d, a: self.op, fp8 }))

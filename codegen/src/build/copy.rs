@@ -15,12 +15,12 @@ pub struct Bulk<'k> {
 }
 
 impl<'k> Bulk<'k> {
-    /// To every block whose rank is in the mask.
+    /// Sends the copy to every block whose rank is in the mask.
     pub fn multicast(self, mask: Val<'k, u16>) -> Bulk<'k> {
         Bulk { multicast: Some(mask), ..self }
     }
 
-    /// With an access policy.
+    /// Sets an access policy.
     pub fn policy(self, policy: Val<'k, u64>) -> Bulk<'k> {
         Bulk { policy: Some(policy), ..self }
     }

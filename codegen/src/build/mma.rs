@@ -33,7 +33,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Everything of the descriptor but the address.
+    /// The bits of the descriptor without the address.
     ///
     /// ```
     /// use tilewright_codegen::build::{Descriptor, SwizzleMode};
@@ -67,7 +67,7 @@ pub struct WgmmaOperands {
 }
 
 impl WgmmaOperands {
-    /// Both as they are, both K-major.
+    /// Operands without negation, both K-major.
     pub const K_MAJOR: WgmmaOperands =
         WgmmaOperands { sign_a: Sign::Plus, sign_b: Sign::Plus, major_a: Major::K, major_b: Major::K };
 }

@@ -49,8 +49,7 @@ impl Builder {
         self.emit(SyncOp::FenceMbarInit {});
     }
 
-    /// Every thread of the cluster waits for every other; accesses before are ordered before those
-    /// after.
+    /// Synchronises all threads of the cluster; accesses before are ordered before those after.
     #[track_caller]
     pub fn cluster_sync(&self) {
         self.cluster_arrive(ClusterArriveOrder::Release);

@@ -57,7 +57,8 @@ impl Arg<'_> {
         Arg::Memory(MemoryArg { address, owner, device: None, element: element_of::<W>() })
     }
 
-    /// Nothing but an address that is never accessed: of a parameter that a launch does not use.
+    /// A null argument, for a parameter that the launch does not use: an address that is never
+    /// accessed.
     pub fn null() -> Self {
         Arg::Null
     }

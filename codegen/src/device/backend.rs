@@ -234,7 +234,7 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
     }
 }
 
-/// Something of a back end's own, shared; dropped with its last clone.
+/// An object of a back end, shared; dropped with its last clone.
 #[derive(Clone)]
 pub struct Handle(Arc<dyn Any + Send + Sync>);
 

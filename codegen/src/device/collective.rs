@@ -80,9 +80,9 @@ impl Collective {
         Ok(graphs.map(|((handle, device), work)| Graph::of(device, handle, work)).collect())
     }
 
-    /// Gives up sums under way, whose results are anything, so that a device that waits for another
-    /// ends. Nothing else can be done with the collective and its graphs from then on; they are
-    /// dropped before another is opened.
+    /// Aborts sums in flight, whose results are then undefined, so that a device that waits for
+    /// another ends. The collective and its graphs cannot be used afterwards; they are dropped
+    /// before another is opened.
     ///
     /// # Errors
     /// [`DeviceError::Foreign`].

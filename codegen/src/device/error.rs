@@ -346,7 +346,7 @@ pub enum DeviceError {
         /// Elements that are written.
         to: usize,
     },
-    /// Something that another device made.
+    /// An object of another device.
     #[error("a {what} of another device was given to {device}")]
     Foreign {
         /// The kind of object.

@@ -75,8 +75,8 @@ impl DeviceLink {
         device.backend().pass(&self.handle, self.stream.handle(), &buffer.span())
     }
 
-    /// Gives the way up: what is under way at this end ends, with any bytes. The other end is not
-    /// told.
+    /// Aborts the link: operations in flight at this end finish, with undefined bytes. The other
+    /// end is not notified.
     pub fn abort(&self) {
         self.stream.device().backend().abort_link(&self.handle);
     }

@@ -11,8 +11,8 @@ pub(super) struct StageCursor<'k> {
 }
 
 impl<'k> StageCursor<'k> {
-    /// At the first stage. A consumer waits for phase 0 of "full"; a producer passes its first
-    /// round of "empty" at once, by waiting for the phase before the first.
+    /// Creates a cursor at the first stage. A consumer waits for phase 0 of "full"; a producer
+    /// passes its first round of "empty" at once, by waiting for the phase before the first.
     pub fn new(k: &'k Builder, stages: u32, first_parity: u32) -> StageCursor<'k> {
         StageCursor { stage: k.var(0u32), parity: k.var(first_parity), stages }
     }
@@ -22,7 +22,7 @@ impl<'k> StageCursor<'k> {
         (self.stage.get(), self.parity.get())
     }
 
-    /// To the next stage; past the last, to the first and the other parity.
+    /// Advances to the next stage; past the last, to the first and the other parity.
     pub fn advance(self) {
         let next = self.stage.get() + 1;
         let wraps = next.eq(self.stages);

@@ -21,7 +21,7 @@ pub struct IndexBound {
     pub extent: u32,
     /// The line that computed the address.
     pub src: Src,
-    /// Another bound of the same access.
+    /// The next bound of the same access.
     pub next: Option<BoundId>,
 }
 
@@ -33,7 +33,7 @@ pub struct BoundId(pub u32);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IndexBounds {
     all: Vec<IndexBound>,
-    /// In the order of recording: a statement, and the first of its bounds.
+    /// The accesses in the order of recording: a statement, and the first of its bounds.
     accesses: Vec<(StmtId, BoundId)>,
 }
 

@@ -68,7 +68,7 @@ impl Counters {
         sums
     }
 
-    /// Each instruction: its number, its text, its line, what it did.
+    /// Iterates over the instructions: number, text, line, counters.
     pub fn each(&self) -> impl Iterator<Item = (StmtId, &str, Src, &SiteCounts)> {
         self.sites.iter().zip(&self.named).map(|(counts, named)| (named.stmt, named.text.as_str(), named.src, counts))
     }

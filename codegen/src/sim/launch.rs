@@ -55,7 +55,7 @@ impl Interrupt {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Takes a request back; whether there was one.
+    /// Withdraws a request; returns whether there was one.
     pub fn take(&self) -> bool {
         self.0.swap(false, Ordering::AcqRel)
     }

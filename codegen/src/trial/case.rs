@@ -124,7 +124,7 @@ impl Trial {
         Trial { kernel: kernel.into(), ..self }
     }
 
-    /// Says what is particular about this case, for reports: its sizes.
+    /// Sets the note on the particulars of this case, for reports: its sizes.
     #[must_use]
     pub fn note(self, note: impl Into<String>) -> Trial {
         Trial { note: note.into(), ..self }

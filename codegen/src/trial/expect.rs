@@ -4,7 +4,7 @@ use super::element::{ReadElement, TrialElement, float, reader};
 use crate::ir::Ty;
 use std::fmt;
 
-/// By how much an element may differ from its expected value e: `absolute + relative · |e|`.
+/// The largest difference of an element from its expected value e: `absolute + relative · |e|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// The part that does not depend on the value.
@@ -53,7 +53,7 @@ impl Expected {
         Expected { len, size, floating, float: float(T::DTYPE), read: reader::<T>(), law }
     }
 
-    /// These elements, bit for bit.
+    /// Expects these elements, bit for bit.
     pub fn exact<T: TrialElement>(elements: &[T]) -> Expected {
         Expected::new::<T>(elements.len(), Law::Exact(bytemuck::cast_slice(elements).to_vec()))
     }

@@ -65,7 +65,7 @@ impl Trial {
         self.run_loaded(&device.load(&*self.kernel)?, &device.stream()?)
     }
 
-    /// Each buffer is passed, and first of all for the parameter of its name.
+    /// Checks that each buffer is passed, first of all for the parameter of its name.
     fn check_names(&self) -> Result<(), DeviceError> {
         let kernel = self.kernel.kernel();
         for (at, memory) in self.buffers.iter().enumerate() {

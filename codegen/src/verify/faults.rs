@@ -28,7 +28,7 @@ impl<'a> Faults<'a> {
         }
     }
 
-    /// Every statement, in the order of the text.
+    /// The statements, in the order of the text.
     pub(super) fn statements(&self) -> Vec<&'a Stmt> {
         let mut all = Vec::new();
         self.kernel.walk(&mut |stmt| all.push(stmt));

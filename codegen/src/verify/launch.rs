@@ -59,8 +59,8 @@ fn verify_params(faults: &mut Faults<'_>) {
     }
 }
 
-/// Every parameter has a name of its own: launches are checked by it. The error stands at the
-/// second declaration.
+/// Checks that every parameter has a name of its own: launches are checked by it. The error stands
+/// at the second declaration.
 fn verify_param_names(faults: &mut Faults<'_>) {
     let params = &faults.kernel.params;
     for (index, param) in params.iter().enumerate() {

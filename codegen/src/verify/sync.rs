@@ -64,7 +64,7 @@ fn arrivals(faults: &mut Faults<'_>, stmt: &Stmt, count: Operand) {
     }
 }
 
-/// Another block's mbarrier is operated at cluster scope, which needs sm_90.
+/// Checks that operations on another block's mbarrier have cluster scope, which needs sm_90.
 fn reach(faults: &mut Faults<'_>, stmt: &Stmt, bar: Addr, scope: BarScope) {
     let remote = faults.kernel.type_of(bar.base) == Some(Ty::Ptr(Space::Cluster));
     if remote && scope == BarScope::Cta {
@@ -86,7 +86,7 @@ fn arrives(faults: &mut Faults<'_>, stmt: &Stmt, scope: BarScope) {
     }
 }
 
-/// Every mbarrier that is used is initialised somewhere, and is an mbarrier.
+/// Checks that every mbarrier that is used is initialised somewhere, and is an mbarrier.
 pub(super) fn verify_mbarriers(faults: &mut Faults<'_>) {
     let known = Knowledge::of(faults.kernel);
     let mut initialised = BTreeSet::<SharedId>::new();

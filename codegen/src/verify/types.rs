@@ -8,7 +8,8 @@ use crate::ir::{
 };
 use std::collections::BTreeSet;
 
-/// Every operand has the type or space that its row says, is visible where it is read, and exists.
+/// Checks that every operand has the type or space of its row, is visible where it is read, and
+/// exists.
 pub(super) fn verify_types(faults: &mut Faults<'_>) {
     let body = &faults.kernel.body;
     let values = faults.kernel.values.len();

@@ -181,7 +181,7 @@ mod tests {
     use super::super::named;
     use super::*;
 
-    /// Two key heads of two query heads each.
+    /// A model with two key heads of two query heads each.
     const MODEL: ModelShape = ModelShape { kv_heads: 2, group: 2, head_dim: 24, block_tokens: 16 };
 
     /// A linear congruence's numbers from -1 to 1.

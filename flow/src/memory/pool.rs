@@ -43,7 +43,7 @@ pub struct FlowPool<T> {
     flow: String,
     pub(crate) keys: Vec<T>,
     pub(crate) values: Vec<T>,
-    /// By field, then by block.
+    /// The fields, by field, then by block.
     pub(crate) fields: Vec<Vec<T>>,
 }
 
@@ -54,7 +54,7 @@ pub struct FlowRequest<T> {
     pages: Vec<usize>,
     /// Tokens that it has.
     tokens: usize,
-    /// By state, then by key head: a row for each block so far.
+    /// The states, by state, then by key head: a row for each block so far.
     pub(crate) states: Vec<Vec<Vec<T>>>,
 }
 

@@ -276,7 +276,7 @@ impl TaskOp for Score {
         Some(self)
     }
 
-    /// Of what lies in pools the split's share of the blocks, for each row.
+    /// For pools: the split's share of the blocks, for each row.
     fn drawn(&self, region: &Region, ops: &Operands, context: usize) -> usize {
         let Some(&[_, _, inner, elements]) = region.spans().first_chunk::<4>() else { return region.elements() };
         let splits = ops.shape::<4>("scores", self.scores).map_or(1, |[_, _, splits, _]| splits.max(1));

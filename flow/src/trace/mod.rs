@@ -107,7 +107,7 @@ pub struct Recording {
     pub requirements: Vec<(ValueId, Requirement)>,
 }
 
-/// Takes down the ops of one pass.
+/// A recorder of the ops of one pass.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub declared: Declarations,

@@ -30,7 +30,7 @@ impl<'t, F: KnownFormat, P: PassKind> Value<'t, F, P> {
         self.record(Op::OverBlocks { x: self.id, over: RowOp::Softmax(scale.into()) }, Location::caller())
     }
 
-    /// Each element over its norm along the candidate blocks.
+    /// Divides each element by its norm along the candidate blocks.
     #[track_caller]
     pub fn normalize(self, norm: Norm) -> Value<'t, Ragged, P>
     where

@@ -14,7 +14,7 @@ pub struct CheckpointTensor {
     pub data: Vec<f64>,
 }
 
-/// Gives tensors by name. Closures from a name to an optional tensor implement it.
+/// A source of tensors by name. Closures from a name to an optional tensor implement it.
 pub trait Weights {
     /// The tensor with that name.
     ///

@@ -89,7 +89,7 @@ pub struct Accept {
 }
 
 impl Accept {
-    /// Everything that a graph can express.
+    /// Accepts everything that a graph can express.
     pub const ALL: Accept = Accept { family: |_| true, max_context: None };
 
     fn families(&self) -> impl Iterator<Item = &'static Family> {

@@ -43,7 +43,7 @@ impl Rewritten {
         self.map.get(id.index()).copied().flatten().unwrap_or(id)
     }
 
-    /// Gives the results of an op their places, and reads its operands from here.
+    /// Assigns values to the results of an op, and replaces its operands.
     fn take(&mut self, op: &Op, first: ValueId, results: usize) -> Op {
         let mut op = op.clone();
         op.map_operands(|id| self.of(id));

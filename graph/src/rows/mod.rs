@@ -139,11 +139,11 @@ impl Source {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// Of the fields, by [`FieldId`].
+    /// The shapes of the fields, by [`FieldId`].
     pub fields: Vec<InnerShape>,
-    /// Of the states, by [`StateId`].
+    /// The shapes of the states, by [`StateId`].
     pub states: Vec<InnerShape>,
-    /// Of the parameters, by [`ParameterId`].
+    /// The shapes of the parameters, by [`ParameterId`].
     pub parameters: Vec<InnerShape>,
 }
 

@@ -103,8 +103,8 @@ impl ScoreVariant {
     }
 }
 
-/// From products of queries and keys to the scores that a softmax takes: the scale and the
-/// modifiers of a kernel.
+/// The function from products of queries and keys to the scores that a softmax takes: the scale and
+/// the modifiers of a kernel.
 #[derive(Clone, Copy)]
 pub struct ScoreFunction<'k> {
     /// The factor of scores in the softmax; `None`: already applied.

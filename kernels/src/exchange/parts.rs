@@ -19,7 +19,8 @@ pub struct PartsShape {
     pub copies: u32,
     /// Elements of a row.
     pub width: u32,
-    /// From a row of a part to the next, and from a row of the sum to the next, elements.
+    /// The distance from a row of a part to the next, and from a row of the sum to the next, in
+    /// elements.
     pub strides: [u32; 2],
     /// Types of the parts and of the sum.
     pub types: [Float; 2],

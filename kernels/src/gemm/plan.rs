@@ -57,7 +57,7 @@ pub struct PlannedLaunch {
     pub kernel: Kernel,
     /// Blocks.
     pub grid: u32,
-    /// In the order of the parameters.
+    /// The arguments, in the order of the parameters.
     pub arguments: Vec<Argument>,
 }
 
@@ -459,7 +459,7 @@ fn least_stages(found: u32) -> Result<(), GemmRefusal> {
     if found < 2 { Err(GemmRefusal::TooSmall { what: "the number of stages", found, least: 2 }) } else { Ok(()) }
 }
 
-/// Every share of the contraction has a step.
+/// Checks that every share of the contraction has a step.
 fn shares(steps: u32, splits: u32) -> Result<(), GemmRefusal> {
     if splits == 0 || (splits - 1) * steps.div_ceil(splits) >= steps {
         return Err(GemmRefusal::Splits { splits, steps });

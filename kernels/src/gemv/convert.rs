@@ -52,7 +52,7 @@ impl Terms {
         }
     }
 
-    /// Two numbers as a word of these, and what that rounds off, as a low part has it.
+    /// Rounds two numbers to a word of this type, and returns the remainders, for a low part.
     #[track_caller]
     pub(super) fn narrow<'k>(self, a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Val<'k, f32>; 2]) {
         match self {

@@ -26,7 +26,7 @@ pub struct Deal {
 }
 
 impl Deal {
-    /// Every stage in its order.
+    /// All stages in order.
     pub const IN_ORDER: Deal = Deal { block: 1, pieces: 1, longer: 0, rounds: u32::MAX, more: 0 };
 
     /// Deals `strips` strips of `stages` stages to `pieces` pieces: consecutive strips each, their

@@ -144,7 +144,7 @@ pub fn multiply<'k>(
     });
 }
 
-/// This warp's tiles of stage `s`: warps take one each, round after round.
+/// The tiles of stage `s` of this warp: warps take one each, round after round.
 fn tiles<'k>(k: &'k Builder, strip: Strip, s: Val<'k, u32>) -> Vec<WarpTile<'k>> {
     let warps = strip.warps();
     let stage_tiles = strip.stage_tiles();

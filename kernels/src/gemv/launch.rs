@@ -107,8 +107,8 @@ impl<'k> ResultOperands<'k, 1> for GemvOperands<'k> {
     }
 }
 
-/// This block's part of `strips` strips, whose product with the blocks has 32 bits: parts differ by
-/// one strip at most.
+/// The part of `strips` strips for this block; the product of strips and blocks has 32 bits. Parts
+/// differ by one strip at most.
 fn share<'k>(k: &'k Builder, strips: Val<'k, u32>) -> (Val<'k, u32>, Val<'k, u32>) {
     let bound = |block: Val<'k, u32>| block * strips / k.blocks();
     let first = bound(k.block_id());

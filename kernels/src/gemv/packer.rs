@@ -31,7 +31,7 @@ pub type QuantRow<'m> = (&'m QuantMatrix, usize);
 pub struct CodePacker {
     strip: Strip,
     codes: Codes,
-    /// Of each element of a run, the bit where it begins.
+    /// For each element of a run, the bit at which it begins.
     within: Vec<u32>,
     /// The word with which each row begins.
     rows: Vec<usize>,

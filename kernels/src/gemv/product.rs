@@ -19,9 +19,9 @@ use crate::tile::{Index, LayoutTensor};
 /// any, eight of a vector of the second.
 #[derive(Clone, Copy)]
 pub struct Fragment<'k> {
-    /// Of the MMA's rows 0 to 7.
+    /// The words of the MMA's rows 0 to 7.
     pub low: [Val<'k, u32>; 4],
-    /// Of its rows 8 to 15, zeros where there are none.
+    /// The words of its rows 8 to 15; zeros if there are none.
     pub high: Option<[Val<'k, u32>; 4]>,
 }
 
@@ -49,7 +49,7 @@ pub struct WarpTile<'k> {
 #[derive(Clone, Copy)]
 pub struct LaneCodes<'k> {
     codes: [Val<'k, u32>; 4],
-    /// Of blocks, the scales of this lane's: a byte for each step.
+    /// The scales of this lane's blocks: a byte for each step.
     blocks: Option<Val<'k, u32>>,
     exists: Option<Val<'k, bool>>,
 }
@@ -111,7 +111,7 @@ impl<'k> LaneCodes<'k> {
 #[derive(Clone)]
 pub struct CodeTile<'k> {
     packed: Vec<LaneCodes<'k>>,
-    /// Of each part those of the accumulator's registers 0 and 1 first.
+    /// The factors of each part; those of the accumulator's registers 0 and 1 first.
     factors: Vec<Factors<'k>>,
 }
 

@@ -60,7 +60,7 @@ pub struct GemvPlan {
     pub group: u32,
     /// Stages of the ring of weights.
     pub stages: u32,
-    /// Of them in flight.
+    /// Stages in flight.
     pub in_flight: u32,
     /// Stages of the ring of activations.
     pub x_stages: u32,
@@ -75,7 +75,7 @@ pub struct GemvTuning {
     pub stage_tiles: u32,
     /// Stages of the ring of weights; fewer where shared memory runs out.
     pub stages: u32,
-    /// Of them in flight.
+    /// Stages in flight.
     pub in_flight: u32,
     /// Stages of the ring of activations.
     pub x_stages: u32,
@@ -143,7 +143,7 @@ impl GemvPlan {
         StageTile::new(Layout::constant(Layout::tuple(&modes)))
     }
 
-    /// From one vector to the next in a stage.
+    /// The distance from one vector to the next in a stage.
     pub(super) fn x_stage_pitch(&self) -> u32 {
         (self.strip.stage_tiles() | 1) * DEPTH
     }

@@ -30,9 +30,9 @@ struct TokenRun<'k, S: SpaceOf> {
 #[derive(Clone)]
 pub struct TokenBlock<'k> {
     lanes: KvLanes,
-    /// By half of the tokens, then by run of dimensions.
+    /// The words of keys by half of the tokens, then by run of dimensions.
     pub(crate) keys: [Vec<RegArray<'k, u32>>; 2],
-    /// By 64 dimensions, then by token.
+    /// The words of values by 64 dimensions, then by token.
     pub(crate) values: Vec<[RegArray<'k, u32>; 4]>,
 }
 

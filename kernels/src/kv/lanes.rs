@@ -81,7 +81,7 @@ impl KvLanes {
         }
     }
 
-    /// Two numbers as a word of an operand, and what the rounding left of them.
+    /// Rounds two numbers to a word of an operand, and returns the remainders.
     pub fn narrow<'k>(self, a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Val<'k, f32>; 2]) {
         if self.codes { narrow_f16(a, b, |rest| rest) } else { narrow(a, b) }
     }

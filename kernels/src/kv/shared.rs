@@ -220,7 +220,7 @@ pub struct Fragments<'k> {
 }
 
 impl<'k> Fragments<'k> {
-    /// None yet.
+    /// Creates fragments without registers.
     pub fn new<C: KvBufferConfig>(k: &'k Builder, form: TileForm) -> Fragments<'k> {
         Fragments { k, form, transposed: C::TRANSPOSED, tile: RefCell::default() }
     }

@@ -13,7 +13,7 @@ pub struct TileSpan<'k> {
     pub first: Val<'k, u32>,
     /// The exclusive end.
     pub end: Val<'k, u32>,
-    /// From tile to tile.
+    /// The distance from tile to tile.
     pub step: u32,
 }
 

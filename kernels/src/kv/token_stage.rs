@@ -27,8 +27,8 @@ pub struct TokenStage {
 pub struct Streamed<'k> {
     /// The layout of a stage.
     pub stage: TokenStage,
-    /// Of each row, how many of its first tokens no row of this step writes, rounded down to whole
-    /// blocks of 16.
+    /// For each row, the number of its first tokens that no row of this step writes, rounded down
+    /// to whole blocks of 16.
     pub immutable_prefix: StepScalars<'k>,
 }
 
@@ -160,8 +160,8 @@ impl<'k> Streamed<'k> {
     }
 }
 
-/// Of each row of a step, how many of its first tokens no row of the step writes, rounded down to
-/// whole blocks of 16.
+/// For each row of a step, the number of its first tokens that no row of the step writes, rounded
+/// down to whole blocks of 16.
 ///
 /// Rows may be tokens of one sequence, and sequences may share their first pages: a row's page is
 /// written by another row where both have it at the same place of their tables. A row's prefix ends

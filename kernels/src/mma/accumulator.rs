@@ -28,7 +28,7 @@ impl<A> Clone for Accumulator<'_, A> {
 
 impl<A> Copy for Accumulator<'_, A> {}
 
-/// Two neighbours in a row that one thread holds: registers `first` and `first + 1`.
+/// Two adjacent elements of a row that one thread holds: registers `first` and `first + 1`.
 #[derive(Clone, Copy)]
 pub struct RegisterPair<'k> {
     /// The row of both.
@@ -181,8 +181,9 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
 }
 
 impl<'k, A: Lane> Accumulator<'k, A> {
-    /// Each row that this thread holds a part of, combined: this thread's columns first, then those
-    /// of the lanes that hold the rest. All of these lanes have the result. Rows come from the top.
+    /// Reduces each row that this thread holds a part of: this thread's columns first, then those
+    /// of the lanes that hold the rest. All of these lanes have the result. Rows are in order from
+    /// the top.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};

@@ -84,9 +84,9 @@ impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
         registers.into_iter().map(|[r, c]| [row + r, column + c]).collect()
     }
 
-    /// Each of the fragment's rows that this thread holds a part of, combined: this thread's
-    /// columns first, then those of the lanes that hold the rest. All of these lanes have the
-    /// result. Rows come from the top.
+    /// Reduces each of the fragment's rows that this thread holds a part of: this thread's columns
+    /// first, then those of the lanes that hold the rest. All of these lanes have the result. Rows
+    /// are in order from the top.
     ///
     /// Registers that hold several elements do not compile: [`unpack`](Val::split) them first.
     #[track_caller]

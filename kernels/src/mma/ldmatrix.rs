@@ -108,7 +108,7 @@ impl<'k, T: Scalar, L: OffsetMap> LdmatrixSource<'k, T, L> {
         RegisterTensor::from_registers(|register| two[register])
     }
 
-    /// Two operands of two registers, the second `rows` below the first, by one instruction.
+    /// Loads two operands of two registers, the second `rows` below the first, by one instruction.
     #[track_caller]
     pub(super) fn pair<B: StaticFragment>(
         self,

@@ -316,7 +316,7 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
         self.sums
     }
 
-    /// This thread in its warp or warpgroup.
+    /// The index of this thread in its warp or warpgroup.
     #[track_caller]
     pub fn thread(self) -> Index<'k> {
         if X::THREADS == 32 { Index::lane(self.k) } else { Index::below(self.k.tid() % X::THREADS, X::THREADS) }

@@ -97,14 +97,14 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
         })
     }
 
-    /// From where the warp's part begins.
+    /// Loads the fragments of A from the start of the warp's part.
     #[track_caller]
     fn fragments_a(self, a: LayoutTensor<'k, F::Stored, A, Shared>, step: u32) -> FragmentsA<'k, F> {
         let source = LdmatrixSource::new::<F>(self.k, a, const { warp_fragment::<F>(MmaOperand::A) }, 0.into());
         (0..self.sums.atoms()[0]).map(|i| source.four((16 * i).into(), F::K * step)).collect()
     }
 
-    /// From where the warp's part begins.
+    /// Loads the fragments of B from the start of the warp's part.
     #[track_caller]
     fn fragments_b(self, b: LayoutTensor<'k, F::Stored, B, Shared>, step: u32) -> FragmentsB<'k, F> {
         let source = LdmatrixSource::new::<F>(self.k, b, const { warp_fragment::<F>(MmaOperand::B) }, 0.into());

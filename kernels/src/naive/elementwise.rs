@@ -51,9 +51,8 @@ pub fn activate<T: Real>(activation: Activation, x: T) -> T {
 }
 
 impl Activation {
-    /// By how much [`Activation::apply`] may differ from the exact value at `x`: 2⁻²⁰ of the value
-    /// for exponential, sum and quotient; below zero also the rounded exponent, 2⁻²² of the value
-    /// for each of its units.
+    /// The error bound of [`Activation::apply`] at `x`: 2⁻²⁰ of the value for exponential, sum and
+    /// quotient; below zero also the rounded exponent, 2⁻²² of the value for each of its units.
     ///
     /// ```
     /// use tilewright_kernels::activation::Activation;

@@ -1,7 +1,7 @@
 //! Checks of the lengths of oracle operands: an oracle that ignored excess elements would agree
 //! with a kernel that does.
 
-/// Two operands of one length.
+/// Checks that two operands have the same length.
 ///
 /// # Panics
 /// Where they differ; the text names both.

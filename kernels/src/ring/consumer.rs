@@ -56,8 +56,8 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
         self.parts.operands.views(self.parts.bases, self.stage)
     }
 
-    /// This consumer has read the stage. A team that frees stages by meeting says nothing here: its
-    /// next wait does.
+    /// Releases the stage: this consumer has read it. A team that frees stages by a barrier does
+    /// nothing here: its next wait does.
     #[track_caller]
     pub fn release(self) {
         release(self.parts.meeting, &[self.stage], self.parts.k.lit(true));
@@ -173,7 +173,7 @@ impl<'k, B, O: Operands> DeferredFull<'_, 'k, B, O> {
         self.full.tiles()
     }
 
-    /// This stage was read too: everything that read it was waited for.
+    /// Releases the stage: everything that read it was waited for.
     #[track_caller]
     pub fn release(self) {
         self.full.release();

@@ -12,7 +12,7 @@ pub(crate) struct Cursor<'k> {
 }
 
 impl<'k> Cursor<'k> {
-    /// At a stage, with the parity to wait for, if any is waited for. The phase before the first
+    /// Creates a cursor at a stage, with the parity to wait for, if any. The phase before the first
     /// one has parity 1 and counts as complete.
     #[track_caller]
     pub fn new(k: &'k Builder, stages: u32, stage: u32, parity: impl Into<Option<u32>>) -> Cursor<'k> {

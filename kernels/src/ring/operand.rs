@@ -53,7 +53,7 @@ impl<T: Scalar, L: OffsetMap> StageTile<T, L> {
         elements * T::TY.bytes()
     }
 
-    /// From one stage's tile to the next one's, elements.
+    /// The distance from one stage's tile to the next one's, in elements.
     fn stride(&self) -> u32 {
         self.bytes().next_multiple_of(self.align) / T::TY.bytes()
     }

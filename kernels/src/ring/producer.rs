@@ -95,7 +95,7 @@ impl<'k, B, O: Operands> Empty<'k, B, O, ByBulk> {
 }
 
 impl<'k, B, O: Operands> Empty<'k, B, O, ByThreads> {
-    /// This thread's share of the copies, by `cp.async` or plain stores.
+    /// Fills this thread's share of the copies, by `cp.async` or plain stores.
     #[track_caller]
     pub fn fill(self, copies: impl FnOnce(O::Views<'k>)) -> Filled<'k, B, O, ByThreads> {
         let Empty { parts, stage, .. } = self;

@@ -266,8 +266,8 @@ impl<A: Rings, B: Rings> Rings for (A, B) {
     }
 }
 
-/// Every thread of the block, of the cluster where a ring reaches so far, comes here and knows the
-/// rings.
+/// Synchronises the block, or the cluster if a ring spans it, after which all threads can use the
+/// rings. Every thread calls it.
 #[track_caller]
 pub fn start<R: Rings>(k: &Builder, rings: R) -> R::Ready {
     // Threads of the block know by the barrier; the copy engine and other blocks do not.

@@ -34,7 +34,7 @@ impl<'k> AnyStage<'k> {
         self.base
     }
 
-    /// This warp has read the stage.
+    /// Releases the stage: this warp has read it.
     #[track_caller]
     pub fn release(self) {
         if let Some((meeting, stage)) = self.told {

@@ -53,7 +53,7 @@ impl RingThreads {
         TeamRings { team: self, count, own }
     }
 
-    /// This thread among those of its ring.
+    /// The index of this thread among those of its ring.
     pub fn thread(self, k: &Builder) -> Val<'_, u32> {
         match self {
             RingThreads::Block(_) => k.tid(),

@@ -382,7 +382,7 @@ pub const MAX_DEVICES: usize = 8;
 pub struct Copies<'k>([Option<Array<'k>>; MAX_DEVICES]);
 
 impl<'k> Copies<'k> {
-    /// Each of them.
+    /// Iterates over the arrays.
     pub fn each(self) -> impl Iterator<Item = Array<'k>> {
         self.0.into_iter().flatten()
     }
@@ -442,7 +442,7 @@ fn widen(pair: Val<'_, u32>) -> (Val<'_, f32>, Val<'_, f32>) {
     ((pair << 16).bits(), (pair & 0xffff_0000).bits())
 }
 
-/// Two numbers as a word of bf16, the first lower, and what the rounding left of them.
+/// Rounds two numbers to a word of bf16, the first lower, and returns the remainders.
 #[track_caller]
 pub(crate) fn narrow<'k>(a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Val<'k, f32>; 2]) {
     let pair = a.pair::<Bf16x2>(b).bits::<u32>();
@@ -450,8 +450,8 @@ pub(crate) fn narrow<'k>(a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Va
     (pair, [a - high_a, b - high_b])
 }
 
-/// Two numbers as a word of f16, the first lower, and what `rest` makes of what the rounding left
-/// of each.
+/// Rounds two numbers to a word of f16, the first lower, and returns the remainders as `rest`
+/// transforms them.
 #[track_caller]
 pub(crate) fn narrow_f16<'k>(
     a: Val<'k, f32>,

@@ -20,7 +20,7 @@ use tilewright_codegen::ir::attr::{CpBytes, CpCache};
 /// The threads that copy together: the number of one, and how many there are.
 #[derive(Clone, Copy)]
 pub struct ThreadGroup<'k> {
-    /// This thread, below `count`.
+    /// The index of this thread, below `count`.
     pub thread: Index<'k>,
     /// The number of threads.
     pub count: u32,
@@ -313,7 +313,7 @@ fn extents(k: &Builder, from: &[Option<u32>], to: &[Option<u32>]) -> Option<Vec<
     Some(from.iter().copied().flatten().collect())
 }
 
-/// Nothing, for a reason.
+/// Refuses, with a reason; returns `None`.
 #[track_caller]
 fn refused<T>(k: &Builder, error: &TileError) -> Option<T> {
     k.refuse(error);

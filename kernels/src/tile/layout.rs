@@ -77,7 +77,7 @@ pub trait TensorLayout<'k>: Clone {
     /// The mode whose neighbours are neighbours in memory, the first of several.
     fn contiguous_mode(&self) -> Option<usize>;
 
-    /// In the notation of layouts, for messages.
+    /// The layout in its notation, for messages.
     fn text(&self) -> String;
 }
 

@@ -171,7 +171,7 @@ impl<'k, const R: usize> Modes<'k, R> {
         self
     }
 
-    /// Every `step`-th index of a mode from `start` on.
+    /// Selects every `step`-th index of a mode from `start` on.
     #[track_caller]
     pub(super) fn dealt(mut self, k: &'k Builder, mode: usize, start: Index<'k>, step: u32) -> Modes<'k, R> {
         if !self.divides(mode, step) {

@@ -3,7 +3,7 @@
 use super::{Counterexample, expect, injective};
 use crate::{Layout, Swizzle};
 
-/// Both layouts have the same size and the same offset at every flat index.
+/// Checks that both layouts have the same size and the same offset at every flat index.
 ///
 /// # Errors
 /// The first index at which they differ.
@@ -63,7 +63,7 @@ pub const fn filter(layout: &Layout, result: &Layout) -> Result<(), Counterexamp
     subset(law, result, layout)
 }
 
-/// Every offset of `inner` is one of `outer`.
+/// Checks that every offset of `inner` is one of `outer`.
 ///
 /// # Errors
 /// The first index of `inner` whose offset is not.

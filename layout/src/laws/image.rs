@@ -136,7 +136,7 @@ impl ImageSearch {
     }
 }
 
-/// Every offset below the size is reached once.
+/// Checks that every offset below the size is reached once.
 ///
 /// # Errors
 /// As [`injective`]; or the cosize, where it is not the size, or a negative stride.

@@ -28,7 +28,7 @@ pub enum Colour {
     /// The thread that holds the cell, by a layout from (thread, value) to the flat coordinate of
     /// the cell. The cell also names thread and value.
     Thread {
-        /// From (thread, value) to the flat coordinate.
+        /// The map from (thread, value) to the flat coordinate.
         fragment: Layout,
     },
 }

@@ -75,7 +75,7 @@ impl Swizzled {
     }
 }
 
-/// Every bit that some offset of the layout may have.
+/// The bits that some offset of the layout may have.
 const fn active_bits(layout: &Layout) -> i64 {
     let mut active = 0;
     let mut leaf = 0;

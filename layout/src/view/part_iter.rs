@@ -63,7 +63,8 @@ impl<'a, T, S: Space> PartIter<'a, T, S> {
         self
     }
 
-    /// Every `step`-th part, from the next one on. In a circle the steps go on across its end.
+    /// Takes every `step`-th part, from the next one on. In a circle the steps go on across its
+    /// end.
     pub fn every(mut self, step: usize) -> Self {
         self.round = self.round.every(step);
         self

@@ -16,7 +16,7 @@ impl Round {
         Round { length, next: 0, step: 1, lap: 0, circular: false }
     }
 
-    /// Every `step`-th place; a step of 0 is one of 1.
+    /// Takes every `step`-th place; a step of 0 is one of 1.
     pub(super) const fn every(self, step: usize) -> Round {
         Round { step: if step == 0 { 1 } else { step }, ..self }
     }

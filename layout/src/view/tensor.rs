@@ -163,7 +163,7 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         Ok(())
     }
 
-    /// Every element, first mode fastest.
+    /// Iterates over the elements, first mode fastest.
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::TensorView};

@@ -80,7 +80,8 @@ impl<T, L: StaticLayout, S: Space, const M: usize, const N: usize> TileIter<'_, 
         self
     }
 
-    /// Every `step`-th tile, from the next one on. In a circle the steps go on across its end.
+    /// Takes every `step`-th tile, from the next one on. In a circle the steps go on across its
+    /// end.
     pub fn every(mut self, step: usize) -> Self {
         self.round = self.round.every(step);
         self

@@ -131,11 +131,11 @@ pub struct ChosenEdge {
 /// is not flagged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskGenerations {
-    /// Of the activations.
+    /// The generation of the activations.
     pub input: u32,
-    /// Of the residual.
+    /// The generation of the residual.
     pub residual: u32,
-    /// Of the output.
+    /// The generation of the output.
     pub output: u32,
     /// Whether something else is written, which signals release.
     pub release: bool,
@@ -163,7 +163,7 @@ pub struct TaskGenerations {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ChosenEdges {
-    /// By buffer, then by generation.
+    /// The edges, by buffer, then by generation.
     pub(super) buffers: Vec<Vec<ChosenEdge>>,
     /// The accesses of each task.
     pub(super) accesses: Vec<Vec<Access>>,

@@ -320,7 +320,7 @@ fn partial_results_with_a_fault_are_refused() {
     assert_eq!(steps.merge(), Err("are read or written as they are"));
 }
 
-/// Of one row almost everything is flagged words; the choice of tokens is released.
+/// With one row almost everything is flagged words; the choice of tokens is released.
 #[test]
 fn edges_of_a_lowered_program_have_the_transports_of_their_rows() {
     let spec = LlamaSpec { layers: 2, ..LlamaSpec::named("llama-3.2-1b").expect("a known model") };

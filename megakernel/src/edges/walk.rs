@@ -41,7 +41,7 @@ pub struct Edge {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edges {
-    /// By buffer, then by generation.
+    /// The edges, by buffer, then by generation.
     edges: Vec<Vec<Edge>>,
     /// The generations that each task reads.
     reads: Vec<Vec<Generation>>,

@@ -272,7 +272,7 @@ fn rotation(e: &Emitter) -> Rotation {
     Rotation { inv_freq: e.weights().inv_freq, scale: e.rope_scale }
 }
 
-/// Gives, for each kv head, when its group's q, k and v are complete.
+/// Adds the level of q, k and v; returns the completion condition of each kv head's group.
 fn qkv(
     e: &mut Emitter,
     heads: &LayerHeads<'_>,

@@ -185,7 +185,7 @@ fn table_shard(e: &Emitter) -> Option<TableShard> {
     (e.devices() > 1).then(|| TableShard { first: e.device * vocab, vocab: e.devices() * vocab })
 }
 
-/// Gives, for each device, when the residual stream is complete.
+/// Adds the embedding; returns the completion condition of the residual stream for each device.
 fn embed(e: &mut Emitter, ids: BufferId, embedding: Embedding<'_>) -> Result<Vec<LevelDone>, LowerError> {
     let joint = e.joint("embed");
     let Embedding { table, scale } = embedding;

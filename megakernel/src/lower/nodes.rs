@@ -64,9 +64,9 @@ pub(super) struct LoweredChoice<'g> {
 pub(super) struct LayerHeads<'g> {
     pub cache: usize,
     pub norm: Norm<'g>,
-    /// Of queries, keys and values.
+    /// The products for queries, keys and values.
     pub products: [WeightProduct<'g>; 3],
-    /// Of queries and keys, before they rotate.
+    /// The norms of queries and keys before the rotation.
     pub head_norms: Option<[NormTensor<'g>; 2]>,
     /// The rotated queries.
     pub q: ValueId,
@@ -370,7 +370,7 @@ mod tests {
         }
     }
 
-    /// Each change of an op gives it a meaning that no task has.
+    /// Each change of an op is one that no task supports.
     #[test]
     fn a_node_that_no_task_runs_is_named() {
         type Change = fn(&mut Op);

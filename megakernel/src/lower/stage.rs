@@ -14,7 +14,7 @@ use super::options::LowerError;
 use crate::model::{ModelSizes, ModelSpec, TensorSpec};
 use crate::program::Span;
 
-/// Some consecutive layers of a model.
+/// A range of consecutive layers of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stage {
     layers: Span,
@@ -92,8 +92,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every tensor is some stage's; what two stages read is the table of tied embeddings
-        /// alone.
+        /// Every tensor belongs to some stage; only the table of tied embeddings is read by two
+        /// stages.
         #[test]
         fn stages_read_every_tensor_once(layers in 2usize..9, cut in 1usize..8, tied: bool) {
             let spec = spec(layers, tied);

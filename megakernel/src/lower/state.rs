@@ -84,9 +84,9 @@ pub(super) struct Choices {
 
 /// The buffers that receive partial sums on a device, by sending device.
 pub(super) struct ArrivingParts {
-    /// Of the residual stream before attention: parts of the embedding and of down.
+    /// The buffers of the residual stream before attention: parts of the embedding and of down.
     pub residual: Vec<BufferId>,
-    /// Of the residual stream before the MLP: parts of o.
+    /// The buffers of the residual stream before the MLP: parts of o.
     pub middle: Vec<BufferId>,
 }
 

@@ -10,14 +10,13 @@ pub struct Footprint {
     pub reads: Vec<Region>,
     /// Regions written.
     pub writes: Vec<Region>,
-    /// Of the reads, those that the op reads element by element, each before it writes the same
-    /// element: it may write exactly such a region in place. An operand that appears twice in
-    /// `reads` appears twice here.
+    /// The reads that the op makes element by element, each before it writes the same element: it
+    /// may write exactly such a region in place. An operand that appears twice in `reads` appears
+    /// twice here.
     pub updates: Vec<Region>,
     /// The cells among the reads, and what each is read as.
     pub cells: Vec<(BufferId, CellUse)>,
-    /// Of the buffers written, those that may lie on another device than the task runs on: the op
-    /// stores to peers.
+    /// The written buffers that may be on another device than the task: the op stores to peers.
     pub sent: Vec<BufferId>,
 }
 

@@ -220,7 +220,7 @@ struct SumTile {
     width: u32,
     /// Parts.
     count: u32,
-    /// From a part to the next, in units of 16 bytes.
+    /// The distance from a part to the next, in units of 16 bytes.
     step: u32,
     /// The storage of each part.
     part: Storage,

@@ -11,14 +11,14 @@ use crate::program::{BufferKind, Program, Task};
 /// Bytes that a task reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes {
-    /// From device memory: weights and KV cache.
+    /// Bytes from device memory: weights and KV cache.
     pub device: u64,
-    /// From cache: activations, partial results.
+    /// Bytes from cache: activations, partial results.
     pub cached: u64,
 }
 
 impl Bytes {
-    /// Both together.
+    /// The sum of both.
     pub fn total(self) -> u64 {
         self.device.saturating_add(self.cached)
     }

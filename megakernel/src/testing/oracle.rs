@@ -186,7 +186,7 @@ struct AlikeBytes {
     defined: bool,
     /// Must be written in the end, through this buffer.
     output: Option<usize>,
-    /// By task: through which buffers it reads, and through which it writes.
+    /// For each task, the buffers through which it reads, and through which it writes.
     reads: Vec<Vec<usize>>,
     writes: Vec<Option<usize>>,
 }

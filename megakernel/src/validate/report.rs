@@ -18,7 +18,7 @@ pub struct Violation {
     pub kind: Kind,
 }
 
-/// Something that is allowed but probably not intended.
+/// A property that is allowed but probably not intended.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{at}: {note}")]
 pub struct Warning {

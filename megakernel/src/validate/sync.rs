@@ -12,7 +12,7 @@ pub(super) struct SyncContext {
     producers: Vec<u32>,
 }
 
-/// Every rule on the waits and signals of one task.
+/// The rules on the waits and signals of one task.
 const RULES: [fn(&SyncContext, &Task) -> Vec<Kind>; 7] = [
     wait_limit,
     signal_limit,

@@ -13,7 +13,7 @@ use crate::program::{Buffer, BufferKind, Counter, MAX_RANK, Program, Source};
 /// Buffers must end at most here, in bytes: offsets are signed on devices.
 const MAX_BYTES: usize = isize::MAX as usize;
 
-/// Every rule on one buffer.
+/// The rules on one buffer.
 const BUFFER_RULES: [fn(&Buffer) -> Option<Kind>; 10] = [
     rank,
     zero_extent,

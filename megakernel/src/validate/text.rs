@@ -26,7 +26,7 @@ impl Hazard {
     }
 }
 
-/// At most this many samples are kept of findings that could be many.
+/// The most samples that are kept of findings that could be many.
 pub const SAMPLES: usize = 8;
 
 /// A list of regions, the first few of them spelled out.

@@ -36,7 +36,7 @@ impl AbortHandle {
         Arc::clone(&self.0).into()
     }
 
-    /// Takes it back.
+    /// Withdraws the request.
     pub fn clear(&self) {
         self.0.store(false, Ordering::Release);
     }

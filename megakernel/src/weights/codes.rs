@@ -21,7 +21,7 @@ impl BoundCodes {
         BoundCodes { whole, part: None, cut: OnceLock::new() }
     }
 
-    /// These rows and columns.
+    /// The part of a matrix with these rows and columns.
     ///
     /// # Errors
     /// If the matrix has no such part.

@@ -19,8 +19,8 @@ use crate::program::{Quantised, float_of};
 /// Bytes of codes that one thread draws at a time.
 const TILE_BYTES: usize = 1 << 16;
 
-/// Every tensor of a model at random: some matrices as codes, all else as
-/// [`RandomWeights`](super::RandomWeights) has it.
+/// Every tensor of a model at random: some matrices as codes, all others as in
+/// [`RandomWeights`](super::RandomWeights).
 ///
 /// Codes are uniform over all that are numbers and have a counterpart, so that their mean is zero;
 /// scales vary by a fourth, so that a matrix of `n` columns has a standard deviation of about

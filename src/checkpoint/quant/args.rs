@@ -134,7 +134,7 @@ pub(super) fn read(keys: &mut Keys, format: Option<&Value>) -> Option<StoredModu
     (keys.faults.len() == before).then_some(stored)
 }
 
-/// Takes what one scale covers.
+/// Reads the range that one scale covers.
 fn read_scales(keys: &mut Keys) -> Scales {
     let size = keys.take_value("group_size");
     let block = keys.take_value("block_structure");

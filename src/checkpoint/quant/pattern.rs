@@ -86,7 +86,7 @@ impl RegexBudget {
 const LINEAR: &str = "Linear";
 
 impl Pattern {
-    /// In the dialect of compressed-tensors: a name, a class, or `re:` and a regular expression.
+    /// Parses a pattern of compressed-tensors: a name, a class, or `re:` and a regular expression.
     pub fn target(work: &RegexBudget, text: &str) -> Option<Pattern> {
         match text.strip_prefix("re:") {
             Some(regex) => Pattern::anchored(work, regex),

@@ -33,8 +33,8 @@ const METHODS: [Method; 6] = [
 /// The key of `config.json`.
 const KEY: &str = "quantization_config";
 
-/// Takes the key of `config.json` that says how weights are quantised. `keys` has no faults yet, so
-/// the model is sound.
+/// Reads the key of `config.json` that defines the quantisation of weights. `keys` has no faults
+/// yet, so the model is sound.
 pub(in crate::checkpoint) fn read_key(keys: &mut Keys, spec: &ModelSpec) -> Option<QuantPlan> {
     let value = keys.take_value(KEY)?;
     let Value::Object(map) = value else {

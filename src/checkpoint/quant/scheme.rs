@@ -13,7 +13,7 @@ pub(super) enum WeightAxis {
     K,
 }
 
-/// In which field of a word a code lies.
+/// The field of a word that holds a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CodeOrder {
     /// Code i in field i, from the lowest bits on.

@@ -355,7 +355,8 @@ fn is_near(errors: &[f64], limits: [f64; 2]) -> bool {
     worst <= LIMIT || (worst <= limits[0] && mean <= limits[1])
 }
 
-/// Each position alone; then the batches, whose rows cycle through the positions; then the prompts.
+/// The cases: each position alone; then the batches, whose rows cycle through the positions; then
+/// the prompts.
 fn cases(args: &AccuracyArgs) -> Vec<AccuracyCase> {
     let turn = args.positions.len().max(1);
     let alone = args.positions.iter().map(|&position| vec![position]);

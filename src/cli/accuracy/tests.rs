@@ -40,7 +40,7 @@ const EXACT: StepNumerics = StepNumerics { kv: DType::F32, operands: None };
 const ROUND: StepNumerics = StepNumerics::rounded(|x| bf16::from_f32(x).to_f32());
 const TRUNCATE: StepNumerics = StepNumerics::rounded(|x| f32::from_bits(x.to_bits() & 0xffff_0000));
 
-/// Another rounding of the same size.
+/// A different rounding of the same size.
 const OTHER: StepNumerics = StepNumerics::rounded(|x| bf16::from_f32(x * 1.37).to_f32() / 1.37);
 
 /// The error of each row.
@@ -72,8 +72,7 @@ impl Weights for Biased<'_> {
     }
 }
 
-/// Of a weight every element of the first tile, eight rows of 32 columns, is zero; of a bias every
-/// element.
+/// A weight with a zero first tile, eight rows of 32 columns; or a bias of zeros.
 fn without(weights: &dyn Weights, name: &'static str) -> WeightTensor {
     let whole = weights.tensor(name).expect("a tensor");
     let mut elements = whole.as_bf16().expect("bf16").to_vec();

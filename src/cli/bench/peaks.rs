@@ -40,7 +40,7 @@ pub struct PeakSizes {
 }
 
 impl PeakSizes {
-    /// Several milliseconds of each on a large GPU.
+    /// Sizes for several milliseconds of each on a large GPU.
     pub const FULL: PeakSizes = PeakSizes { bytes: 4 << 30, rounds: 1000, replays: 10 };
 }
 

@@ -68,7 +68,8 @@ const LIMIT: u64 = 1 << 30;
 
 /// The number of times that each block was attended to, by step.
 struct Map {
-    /// Of each position the counts of its blocks, and how many rows might have chosen each.
+    /// For each position, the counts of its blocks, and the number of rows that might have chosen
+    /// each.
     steps: BTreeMap<usize, (BTreeMap<usize, usize>, usize)>,
     /// Blocks of the picture.
     blocks: usize,

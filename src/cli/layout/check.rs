@@ -51,7 +51,7 @@ pub enum CheckError {
     TooLong {
         /// The file.
         path: String,
-        /// In all, or in which line.
+        /// The file, or the line.
         part: String,
         /// The limit.
         limit: u64,

@@ -28,8 +28,8 @@ impl Mistake {
         Mistake { refusal, text, place: start..end }
     }
 
-    /// Two lines, each with its end: the expression, and carets under the part that was refused.
-    /// `None` where that is the whole expression.
+    /// The excerpt of two lines, each with its end: the expression, and carets under the part that
+    /// was refused. `None` if that is the whole expression.
     pub fn excerpt(&self) -> Option<String> {
         let Range { start, end } = self.place;
         let blank = |range: &[char]| range.iter().all(|c| c.is_whitespace());

@@ -253,7 +253,7 @@ fn idx2crd(name: &str, args: &[LayoutValue]) -> OperationResult {
     by_stride(&layout, &index)
 }
 
-/// Each mode of a tuple of offsets by its own strides.
+/// Multiplies each mode of a tuple of offsets by its own strides.
 fn by_stride(layout: &Layout, index: &IntTuple) -> OperationResult {
     if index.is_int() {
         return Ok(layout.coordinate_of_offset(index.values()[0])?.into());

@@ -184,7 +184,7 @@ mod tests {
         bytes
     }
 
-    /// Gives what there is of a stream, and says how large a buffer it was asked to fill.
+    /// A stream that returns its bytes and records the sizes of the requested buffers.
     struct SizedRead<'a> {
         rest: &'a [u8],
         most: usize,
@@ -225,7 +225,7 @@ mod tests {
             prop_assert!(matches!(error, FrameError::Closed) == (end == 0), "{}", error);
         }
 
-        /// Neither a panic nor a buffer that nothing arrived for.
+        /// Any bytes give neither a panic nor a buffer larger than the data that arrived.
         #[test]
         fn any_bytes_are_answered_in_little_memory(
             mut bytes in prop::collection::vec(any::<u8>(), 0..400),

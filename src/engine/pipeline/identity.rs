@@ -22,11 +22,11 @@ pub struct Identity {
     machine: String,
     /// The transport of its rows.
     rows: Rows,
-    /// Of the architecture, and the names and shapes of tensors.
+    /// The hash of the architecture, and of the names and shapes of tensors.
     shape: String,
     /// The number of tensors of each storage type.
     stored: String,
-    /// Of the values of vectors.
+    /// The hash of the values of vectors.
     values: String,
 }
 

@@ -78,7 +78,7 @@ pub enum MessageHead {
     },
     /// From rank to rank: a step; words: [`StepWords`].
     Step {
-        /// Of which session.
+        /// The session.
         session: u64,
         /// Its number.
         step: u64,
@@ -92,7 +92,7 @@ pub enum MessageHead {
     /// The last rank to the driver: a step is done; words: the logits of the rows that were asked
     /// for, in their order.
     Logits {
-        /// Of which session.
+        /// The session.
         session: u64,
         /// The number of the step.
         step: u64,

@@ -125,7 +125,7 @@ impl StageOutput<'_> {
 }
 
 impl StageMachines {
-    /// Of the layers that the options name, on a place.
+    /// Creates the machines of a stage for the layers that the options name, on a place.
     pub fn new(place: &Arc<Place>, model: Model, options: LowerOptions, abort: &AbortHandle) -> StageMachines {
         // Programs are made for the rows that are requested.
         let widths = Widths { rows: Vec::new(), sampling: 0, chunk: None, only: false, proposals: false };

@@ -38,7 +38,7 @@ pub trait Transport: Send + Sync {
     /// If the other is gone, or takes nothing for as long as the patience is.
     fn send(&self, message: &Message) -> Result<(), LinkError>;
 
-    /// Says that this rank is there, unless a message is on its way, which says as much.
+    /// Sends a heartbeat, unless a message is in flight, which serves as one.
     ///
     /// # Errors
     /// As [`Transport::send`].

@@ -69,8 +69,8 @@ pub(super) fn pulse_of(patience: Duration) -> Duration {
     (patience / 5).min(Duration::from_secs(1))
 }
 
-/// Tells other ranks that this one is alive, until the work is over. Failures to send are left to
-/// the receiving thread, which finds ranks that are gone.
+/// Sends heartbeats to other ranks until the work is over. Failures to send are left to the
+/// receiving thread, which detects ranks that are gone.
 pub(super) fn pulse(links: &[Arc<dyn Transport>], every: Duration, is_over: &dyn Fn() -> bool) {
     let mut last = Instant::now();
     while !is_over() {
@@ -85,7 +85,8 @@ pub(super) fn pulse(links: &[Arc<dyn Transport>], every: Duration, is_over: &dyn
 }
 
 impl World {
-    /// Of the ways to the ranks from 1 on; the driver has these layers itself.
+    /// Creates the driver's group from the links to the ranks from 1 on; the driver has these
+    /// layers itself.
     pub(super) fn new(
         links: Vec<Arc<dyn Transport>>,
         layers: Span,

@@ -143,7 +143,7 @@ pub(super) struct BatcherShape {
     pub states: bool,
 }
 
-/// Tells the time.
+/// A clock.
 pub(super) type Clock = Box<dyn Fn() -> Duration + Send>;
 
 /// Set when another thread waits for a batcher to return from a launch.
@@ -335,8 +335,8 @@ impl Batcher {
         }
     }
 
-    /// Takes a request. It waits until there is a seat and room for its prompt; it is never refused
-    /// for want of them.
+    /// Submits a request. It waits until there is a seat and memory for its prompt; it is never
+    /// refused for lack of them.
     ///
     /// # Errors
     /// An empty prompt, ids outside of the vocabulary, penalties that make no sense; more tokens
@@ -518,7 +518,7 @@ impl Batcher {
         Ok(())
     }
 
-    /// Says whose token each row has, and where what a flow keeps of its request lies.
+    /// Sets the request of each row, and the slot of its flow states.
     fn tell_requests(&mut self, step: &Step, width: usize) -> Result<(), EngineError> {
         let mut slots = Vec::with_capacity(width);
         let mut requests = Vec::with_capacity(width);

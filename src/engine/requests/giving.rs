@@ -38,7 +38,7 @@ struct PieceState {
 }
 
 impl<'g> Giving<'g> {
-    /// Nothing has come yet.
+    /// Begins the delivery of a step; there are no results yet.
     pub fn new(
         step: &'g Step,
         scheduler: &'g mut Scheduler,
@@ -85,8 +85,8 @@ impl<'g> Giving<'g> {
         }
     }
 
-    /// Takes the tokens that a machine chose, of all rows; whether another step of the same launch
-    /// makes sense.
+    /// Takes the tokens that a machine chose, of all rows; returns whether another step of the same
+    /// launch makes sense.
     pub fn tokens(&mut self, tokens: &[u32]) -> bool {
         let mut stray = false;
         for at in 0..self.step.pieces.len() {
@@ -110,8 +110,8 @@ impl<'g> Giving<'g> {
         !stray && !waited_for && !turns && self.states.iter().any(|state| state.goes_on)
     }
 
-    /// Takes what a step gave whose tokens the machine proposed; whether another step of the same
-    /// launch makes sense.
+    /// Takes the result of a step whose tokens the machine proposed; returns whether another step
+    /// of the same launch makes sense.
     pub fn accepted(&mut self, accepted: &Accepted) -> bool {
         let tokens = accepted.tokens.len();
         for (number, &token) in accepted.tokens.iter().enumerate() {
@@ -129,7 +129,7 @@ impl<'g> Giving<'g> {
         self.step.proposes > 0
     }
 
-    /// Nothing more comes: what was fed and gave no token is there.
+    /// Ends the delivery: rows that were fed and gave no token are complete.
     pub fn finish(self) {
         for (piece, state) in self.step.pieces.iter().zip(&self.states) {
             if !piece.gives {

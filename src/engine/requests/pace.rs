@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Of a new measurement, how much is believed.
+/// The weight of a new measurement.
 const TRUST: f64 = 0.25;
 /// Measured steps after which a width that was not used is tried again: sequences have become
 /// longer, or fewer.

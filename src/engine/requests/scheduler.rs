@@ -112,7 +112,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes a request, which must fit the pools alone.
+    /// Submits a request, which must fit the pools alone.
     pub fn submit(&mut self, ticket: Ticket, ask: Ask) {
         let sequence = Sequence::new(ask);
         self.waiting.insert(sequence.place(ticket));
@@ -390,8 +390,8 @@ impl Scheduler {
         true
     }
 
-    /// Takes pages for more tokens, from the last request if there are no others; returns for how
-    /// many there are.
+    /// Takes pages for more tokens, from the last request if there are no others; returns the
+    /// number of tokens that fit.
     fn reserve(&mut self, place: OrderKey, rows: usize, draft: &mut Draft) -> usize {
         loop {
             if self.extend(place.ticket, rows) {
@@ -407,7 +407,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes the pages that more tokens need, as far as there are some; returns whether there were.
+    /// Takes the pages that more tokens need, as far as there are some; returns whether all were
+    /// found.
     fn extend(&mut self, ticket: Ticket, tokens: usize) -> bool {
         let Some(sequence) = self.sequences.get_mut(&ticket) else { return false };
         while sequence.pages.len() * self.limits.page_tokens < sequence.computed + tokens {
@@ -417,7 +418,7 @@ impl Scheduler {
         true
     }
 
-    /// Takes a running request's pages; it waits again.
+    /// Preempts a running request: takes its pages, and puts it back to waiting.
     fn preempt(&mut self, place: OrderKey, draft: &mut Draft) {
         if let Some(sequence) = self.sequences.get_mut(&place.ticket) {
             self.cache.leave(&std::mem::take(&mut sequence.pages));

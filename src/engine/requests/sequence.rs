@@ -109,7 +109,7 @@ impl Sequence {
         (self.max_new_tokens - new).min((positions + 1).saturating_sub(self.tokens.len()))
     }
 
-    /// Takes its next token, and says why it ends where it does.
+    /// Appends its next token, and returns the reason if it ends.
     pub fn push(&mut self, token: u32, is_end: bool, positions: usize) -> Option<Finish> {
         if let Some(proposer) = self.proposer.as_ref().filter(|_| !self.gain.is_wide()) {
             self.gain.came(token, || proposer.guess(&self.tokens, MOST_PROPOSED));

@@ -17,7 +17,7 @@ use super::batcher::{BatchOptions, Batcher, CallBackFlag};
 use super::submission::{Event, Statistics, Submission, Ticket, Token};
 use crate::checkpoint::{Checkpoint, Tokenizer};
 
-/// Takes requests from any thread, and runs them batched on one of its own.
+/// A server that takes requests from any thread, and runs them batched on a thread of its own.
 ///
 /// Its thread ends when the server and all streams are gone. [`Engine::abort_handle`] ends the step
 /// that runs, and with it the requests that are part of it; the others go on.
@@ -103,8 +103,8 @@ impl Engine {
 }
 
 impl Server {
-    /// Takes a request, whose text ends before one of the texts of `stop`. Waits for the step that
-    /// runs to end, not for the request.
+    /// Submits a request, whose text ends before one of the texts of `stop`. Waits for the step
+    /// that runs to end, not for the request.
     ///
     /// # Errors
     /// As [`Batcher::submit`]; an empty stop text.
@@ -207,7 +207,7 @@ struct Client<'t> {
 }
 
 impl Client<'_> {
-    /// Takes an event; whether the request goes on.
+    /// Handles an event; returns whether the request goes on.
     fn hear(&mut self, event: Event) -> ControlFlow<()> {
         let event = match event {
             Event::Token(token) => match self.text.as_mut().map(|text| text.push(token.id)) {

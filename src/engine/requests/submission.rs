@@ -140,7 +140,7 @@ pub struct Token {
 /// penalties.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logprobs {
-    /// Of the token that was chosen.
+    /// The log probability of the chosen token.
     pub chosen: f32,
     /// The likeliest tokens with theirs, the likeliest first.
     pub top: Vec<(u32, f32)>,

@@ -141,8 +141,8 @@ impl Drop for CudaContext {
     }
 }
 
-/// Takes no notice of a failure while something is freed: either the device is lost, and everything
-/// on it is gone, or an earlier failure is reported once more, which a later call reports too.
+/// Ignores a failure while something is freed: either the device is lost, and everything on it is
+/// gone, or an earlier failure is reported once more, which a later call reports too.
 pub(super) const fn ignore(_: CUresult) {}
 
 /// The lock's contents; what a thread that panicked left is as good as any other, since no update

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::ir::{Addr, Const, ValueId, VarId};
 
-    /// Takes the choices round robin and numbers what it makes.
+    /// A source that takes the choices round robin and numbers its values.
     #[derive(Default)]
     struct Counting {
         step: usize,

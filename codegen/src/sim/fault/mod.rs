@@ -169,7 +169,7 @@ pub enum FaultKind {
     },
     /// No warp can make progress.
     Deadlock {
-        /// Every warp that is left.
+        /// The warps that have not ended.
         stuck: Vec<StuckWarp>,
     },
     /// An asynchronous operation that no thread waited for.

@@ -65,7 +65,7 @@ pub(crate) struct Engine {
     pub(super) due: BinaryHeap<Reverse<(u64, u64)>>,
     /// Arrivals that follow copies.
     pub(super) arrivals: BTreeSet<u64>,
-    /// By warpgroup (its first warp), its `wgmma`s in flight: they complete in order.
+    /// For each warpgroup (by its first warp), its `wgmma`s in flight: they complete in order.
     pub(super) multiplies: HashMap<u32, VecDeque<u64>>,
     pub(super) next: u64,
     /// The interval at which an operation has no random completion time and completes as late as

@@ -82,13 +82,13 @@ impl Simulation<'_> {
         Ok(Some(Next::Wait(GroupState::Gather { needed })))
     }
 
-    /// Every lane of the warp, for an instruction that all execute together.
+    /// Gathers every lane of the warp, for an instruction that all execute together.
     pub(crate) fn gather_warp(&mut self, cur: Cur) -> Try<Option<Next>> {
         let started = self.warps[cur.warp].started;
         self.gather(cur, started)
     }
 
-    /// These lanes end.
+    /// Ends these lanes.
     pub(crate) fn exit(&mut self, cur: Cur) -> Try<Next> {
         self.check_lanes_leak(cur)?;
         let number = self.warps[cur.warp].block;

@@ -21,7 +21,7 @@ pub(crate) struct Host {
 pub(super) const WORD: u64 = 8;
 
 impl Host {
-    /// Of a launch that has one, on a kernel that has the parameter.
+    /// Creates the host's end for a launch that has one, on a kernel that has the parameter.
     pub(super) fn of(program: &Program, launch: &Launch, memory: &crate::sim::Memory) -> Option<Host> {
         let order = launch.host.clone()?;
         let param = program.params.iter().position(|param| param.name == order.param)?;

@@ -13,12 +13,12 @@ impl Simulation<'_> {
         self.warps[warp].publish(geometry, warp as u32, mask)
     }
 
-    /// These lanes learn.
+    /// Joins a view into those of these lanes.
     pub(crate) fn learn(&mut self, warp: usize, mask: Mask, news: &ThreadView) {
         self.warps[warp].learn(mask, news);
     }
 
-    /// These lanes wait for each other: each learns what all did.
+    /// Synchronises these lanes: each learns what all did.
     pub(crate) fn meet(&mut self, warp: usize, mask: Mask) {
         if self.checks {
             let view = self.publish(warp, mask);

@@ -27,7 +27,7 @@ impl Simulation<'_> {
         self.on_the_way.stores.push_back(Late { block, to, bytes, values, told, due });
     }
 
-    /// Some of the stores of a device that is lost never arrive.
+    /// Drops some of the stores of a lost device: they never arrive.
     pub(super) fn drop_some(&mut self, device: u32) {
         for late in std::mem::take(&mut self.on_the_way.stores) {
             if self.geometry.device_of(late.block) != device || self.rng.one_in(2) {

@@ -167,7 +167,7 @@ impl<'a> Simulation<'a> {
         self.warps[warp].block
     }
 
-    /// Something changed that others can see.
+    /// Records a change that others can see.
     pub(crate) fn changed(&mut self) {
         self.effect = self.now;
     }

@@ -156,7 +156,7 @@ impl Simulation<'_> {
         if ready.is_empty() { None } else { Some(ready[self.rng.below(ready.len())]) }
     }
 
-    /// Takes a group to where its step leads; says whether it may go on in this turn.
+    /// Moves a group to the step that follows; returns whether it may go on in this turn.
     fn follow(&mut self, cur: Cur, next: Next) -> bool {
         if next != Next::Switch && !matches!(next, Next::Wait(_)) {
             self.count(cur);

@@ -120,7 +120,7 @@ impl Queue {
         }
     }
 
-    /// Everything that was never waited for.
+    /// Operations that were never waited for.
     pub(crate) fn left(&self) -> impl Iterator<Item = &Ticket> {
         self.closed.iter().flatten().chain(&self.open)
     }
@@ -145,7 +145,7 @@ pub(crate) struct Fences {
 /// A warp of the grid.
 pub(crate) struct Warp {
     pub block: u32,
-    /// In the block.
+    /// The index in the block.
     pub index: u32,
     /// Lanes that have not exited.
     pub live: Mask,
@@ -213,7 +213,7 @@ impl Warp {
         self.fences = vec![Fences::default(); LANES];
     }
 
-    /// Gives back what it needed to run.
+    /// Frees the resources that it needed to run.
     pub(crate) fn finish(&mut self) {
         self.regs = Vec::new();
         self.views = Vec::new();

@@ -3,7 +3,7 @@
 use crate::ir::attr::Scope;
 use crate::sim::order::{Agent, Geometry, Thread, ThreadView, includes};
 
-/// None, a thread (number + 1), or an asynchronous operation ([`OP`] and its number).
+/// An agent: none, a thread (number + 1), or an asynchronous operation ([`OP`] and its number).
 pub(crate) type Who = u32;
 
 /// Marks an asynchronous operation.
@@ -170,7 +170,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Two atomic accesses whose scopes include each other may be concurrent.
+    /// Whether two accesses are atomic with scopes that include each other, and so may be
+    /// concurrent.
     pub(crate) fn compatible(&self, earlier: Stamp, now: &PendingAccess<'_>) -> Result<bool, Why> {
         let (Some(theirs), Some(ours)) = (earlier.site.strength(), now.stamp.site.strength()) else {
             return Ok(false);

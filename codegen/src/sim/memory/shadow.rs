@@ -8,7 +8,7 @@
 use super::access::{Judge, OP, PendingAccess, Site, Stamp, Who, Why};
 
 const PAGE: usize = 256;
-/// In the place of a reader: the readers are in the set with the number in `read_time`.
+/// The marker for a set of readers: they are in the set with the number in `read_time`.
 const SET: Who = OP - 1;
 
 /// Entries of a set that are searched for some that can be dropped.
@@ -57,7 +57,7 @@ pub(crate) struct Conflict {
 pub(crate) struct Shadow {
     cell: usize,
     pages: Vec<Option<Box<[ShadowCell; PAGE]>>>,
-    /// In each, writes come before reads.
+    /// The sets; in each, writes precede reads.
     sets: Vec<Vec<CellAccess>>,
     free: Vec<u32>,
 }

@@ -64,7 +64,8 @@ impl PlannedMutant {
     }
 }
 
-/// Every kernel that differs from this one by one synchronising instruction, removed or weakened.
+/// Lists every kernel that differs from this one by one synchronising instruction, removed or
+/// weakened.
 pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
     plans(kernel).into_iter().map(|plan| plan.mutant(kernel)).collect()
 }

@@ -27,7 +27,7 @@ pub struct Equivalent {
 }
 
 impl Equivalent {
-    /// Some of the mutants of such instructions of a file with this change.
+    /// Creates an entry for some of the mutants of such instructions of a file with this change.
     pub const fn new(file: &'static str, inst: &'static str, change: &'static str, why: &'static str) -> Equivalent {
         Equivalent { file, inst, change, count: None, why }
     }
@@ -52,7 +52,7 @@ pub enum Portion {
     /// One mutant in `number`, chosen by a seed. An entry of the ledger may then excuse fewer
     /// survivors, or none.
     OneOf {
-        /// At least 1.
+        /// The number, at least 1.
         number: usize,
         /// The seed; the same seed chooses the same mutants of the same kernel.
         seed: u64,

@@ -7,8 +7,8 @@ use crate::ir::attr::Scope;
 /// The releases that the value now at a place carries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Released {
-    /// By scope and block, oldest first. Releases of several blocks of a device that reach all of
-    /// it are merged, and then reach no acquirer of a narrower scope.
+    /// The releases by scope and block, oldest first. Releases of several blocks of a device that
+    /// reach all of it are merged, and then reach no acquirer of a narrower scope.
     parts: Vec<ReleasePart>,
 }
 

@@ -377,7 +377,7 @@ impl Flatten<'_> {
         self.out.var_rows[array] - self.out.first_var + index
     }
 
-    /// Every value read was written, every id names something.
+    /// Checks that every value read was written, and that every id exists.
     fn check(&self, stmt: &Stmt, inst: &Inst) -> Result<(), DecodeError> {
         for operand in inst.uses() {
             if let Operand::Value(value) = operand {

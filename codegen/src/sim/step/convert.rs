@@ -34,8 +34,8 @@ fn format(kind: Fp8) -> FloatFormat {
     }
 }
 
-/// To tf32: to nearest, ties away from zero; the low 13 bits are zero. A NaN loses its low bits, as
-/// hardware does it.
+/// Converts to tf32: to nearest, ties away from zero; the low 13 bits are zero. A NaN loses its low
+/// bits, as on hardware.
 pub(crate) fn tf32(bits: u64) -> u64 {
     let bits = bits as u32;
     let magnitude = bits & 0x7fff_ffff;

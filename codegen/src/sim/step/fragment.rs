@@ -69,7 +69,7 @@ fn half(bits: u64) -> f64 {
     f64::from(f32::from_bits(value.to_bits() | sign))
 }
 
-/// Each element of a register of every lane: the lane, the element, what it is worth.
+/// Visits each element of a register of every lane: the lane, the element, its value.
 pub(crate) fn spread(elem: Elem, row: &LaneValues, mut see: impl FnMut(u32, u32, f64)) {
     let bits = elem.bits();
     with_worth!(elem, one => for j in 0..32 / bits {

@@ -142,7 +142,7 @@ pub struct TensorMapDescriptor {
     pub strides: Vec<u64>,
     /// Elements of the box along each axis, 1 to 256.
     pub extent: Vec<u32>,
-    /// Every how many-th element is taken along each axis, 1 to 8.
+    /// The element stride along each axis, 1 to 8.
     pub steps: Vec<u32>,
     /// The swizzle of the box in shared memory.
     pub swizzle: TensorSwizzle,
@@ -188,7 +188,7 @@ pub struct TensorMapError {
     pub limit: u64,
 }
 
-/// Tells an encoded map from other bytes.
+/// The magic number that distinguishes an encoded map from other bytes.
 pub(super) const MAGIC: u32 = 0x7e50_12a9;
 
 impl TensorMapDescriptor {

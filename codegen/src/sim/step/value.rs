@@ -124,7 +124,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// These lanes have written a register.
+    /// Records that these lanes have written a register.
     pub(crate) fn mark_set(&mut self, cur: Cur, var: u32) {
         let row = (self.program.first_var + var) as usize;
         let warp = &mut self.warps[cur.warp];

@@ -171,7 +171,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// Every warp must know what the tensor core reads on its behalf.
+    /// Records the tensor core's reads, checked against the view of every warp.
     fn touch_operands(&mut self, cur: Cur, first: usize, op: u32, multiply: &Multiply) -> Try<()> {
         let ranges = self.ranges(multiply)?;
         if !self.checks {

@@ -25,7 +25,7 @@ pub(super) fn squared(reduce: Reduce, x: Val<'_, f32>) -> Val<'_, f32> {
     if reduce == Reduce::L2Norm { x * x } else { x }
 }
 
-/// Two partial results as one; a maximum passes over NaN.
+/// Joins two partial results; a maximum passes over NaN.
 pub(super) fn join<'k>(reduce: Reduce, a: Val<'k, f32>, b: Val<'k, f32>) -> Val<'k, f32> {
     match reduce {
         Reduce::Sum | Reduce::Mean | Reduce::L2Norm => a + b,

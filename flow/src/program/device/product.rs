@@ -151,7 +151,7 @@ impl<'k> Ahead<'k> {
     }
 }
 
-/// By round and field the words of a run of eight.
+/// The words of a run of eight, by round and field.
 type Blocks<'k> = Vec<Vec<PackedBf16<'k>>>;
 
 /// A run of eight of the fields of the block of a round.

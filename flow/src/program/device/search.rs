@@ -158,8 +158,8 @@ pub(super) struct CandidateSearch<'k> {
 }
 
 impl<'k> CandidateSearch<'k> {
-    /// Of all candidates how many fulfil each of three conditions; `turn` says which of two places
-    /// the warps meet in.
+    /// The numbers of candidates that fulfil each of three conditions; `turn` selects one of two
+    /// places in which the warps exchange counts.
     fn counts(
         self,
         turn: Val<'k, u32>,

@@ -44,7 +44,7 @@ pub(super) trait Sources<'k> {
     /// A lane's part of a row of a source.
     fn load(&self, source: Source, at: BlockRow) -> LaneRow<'k>;
 
-    /// Of a lane's part of a row some runs of eight as they are loaded, where they are not yet
+    /// Fetches some runs of eight of a lane's part of a row as they are loaded, before they are
     /// computed with.
     fn fetch(&self, source: Source, at: BlockRow, runs: Range<u32>) -> Option<Vec<PackedBf16<'k>>>;
 

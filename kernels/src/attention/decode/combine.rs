@@ -145,7 +145,7 @@ impl<'k> Splits<'k> {
     }
 }
 
-/// Each four columns of each query head, dealt to the threads.
+/// Calls `each` for every four columns of each query head, distributed over the threads.
 fn each_vector<'k>(warps: &WarpParts<'k>, each: impl Fn(Val<'k, u32>, Val<'k, u32>)) {
     let k = warps.k;
     let in_row = warps.dim / 4;

@@ -37,7 +37,7 @@ impl<'b, 'k> Brought<'b, 'k> {
 }
 
 impl<'k> AttentionPass<'k> {
-    /// Takes in a warp's blocks of a span, one after the other, each as `bring` has it.
+    /// Processes a warp's blocks of a span, one after the other, as `bring` provides them.
     fn blocks<'b>(
         self,
         TileSpan { first, end, step }: TileSpan<'k>,
@@ -47,8 +47,8 @@ impl<'k> AttentionPass<'k> {
         self.team.k.moving().for_step(first, end, step, |at| self.block(bring(at), state));
     }
 
-    /// Takes in all tokens of the split: from the pages those that are not streamed, and the
-    /// others, which come first where the newest token is waited for.
+    /// Processes all tokens of the split: those that are not streamed, from the pages, and the
+    /// streamed ones, which come first if the current token is waited for.
     pub fn all(self, scratch: LinearScratch<'k>, ring: &dyn Stages<'k>) -> Running<'k> {
         let k = self.team.k;
         let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
@@ -103,9 +103,9 @@ impl<'k> AttentionPass<'k> {
         running
     }
 
-    /// Takes in the chosen blocks of the split, in the order in which [`all`](Pass::all) takes in
-    /// those of a row that it sees whole. A warp's next block is on its way as soon as the scores
-    /// of one are computed, and so is the place of the following one.
+    /// Processes the selected blocks of the split, in the order in which [`all`](Pass::all)
+    /// processes those of a row that it sees whole. The load of a warp's next block starts as soon
+    /// as the scores of one are computed, and so does the lookup of the following one.
     pub fn chosen(self, scratch: LinearScratch<'k>, selected: TokenSelection<'k>) -> Running<'k> {
         let k = self.team.k;
         let running = self.running();

@@ -64,8 +64,8 @@ impl<'k> AttentionPass<'k> {
         KvLanes::of(self.work.keys)
     }
 
-    /// Takes in the tokens and stores what they come to. The next pass meets over its queries
-    /// before the warps' results lie where these do.
+    /// Processes the tokens and stores their result. The next pass synchronises on its queries
+    /// before the warps' results overwrite this memory.
     fn run(self, scratch: LinearScratch<'k>, ring: &dyn Stages<'k>) {
         let running = match self.work.selected {
             None => self.all(scratch, ring),
@@ -116,7 +116,7 @@ impl<'k> AttentionPass<'k> {
         }
     }
 
-    /// Takes a block in.
+    /// Processes a block.
     pub(super) fn block(
         self,
         Brought { block, hidden, last, then }: Brought<'_, 'k>,

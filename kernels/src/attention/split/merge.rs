@@ -201,7 +201,7 @@ impl<'k> SplitAttention<'k> {
         self.store_merged([row, head_of_row * dim + d], whole[0].normalised());
     }
 
-    /// Two elements of some splits of a head of a row, all in flight together, as these are stored.
+    /// Loads two elements of some splits of a head of a row, all in flight together, as stored.
     fn stored(
         self,
         part: SplitPart<'k>,
@@ -232,8 +232,8 @@ impl<'k> SplitAttention<'k> {
         loaded.iter().map(partial).collect()
     }
 
-    /// Two elements of some splits of a head of a row, polled until their packets have arrived.
-    /// Splits without tokens poll the first split's packets and are left out.
+    /// Loads two elements of some splits of a head of a row, polled until their flagged words have
+    /// arrived. Splits without tokens poll the first split's words and are left out.
     fn arrived(
         self,
         packets: Array<'k>,

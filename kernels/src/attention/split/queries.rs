@@ -9,7 +9,7 @@ use crate::gemv::linear::LinearScratch;
 use crate::kv::{Newest, PagedPool, PoolArray, TokenBlock};
 use crate::tile::Array;
 
-/// Of each run of dimensions the queries' words, and what their type rounds off them.
+/// For each run of dimensions, the queries' words, and the remainders of their rounding.
 pub(super) type QueryWords<'k> = Vec<[Vec<Val<'k, u32>>; 2]>;
 
 /// The part of the current token that a warp holds, as [`TokenBlock`] holds that of a block: the
@@ -71,7 +71,7 @@ impl<'k> AttentionPass<'k> {
         }
     }
 
-    /// This lane's words of a run of its head's dimensions.
+    /// Loads this lane's words of a run of its head's dimensions.
     fn query_words(self, head: Ptr<'k, Shared, u32>, run: u32) -> Vec<Val<'k, u32>> {
         let k = self.team.k;
         let each = self.lanes().run;

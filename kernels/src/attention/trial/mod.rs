@@ -85,9 +85,9 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
     kernels.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>).collect()
 }
 
-/// Two sources of a seed: what the kernel is made for comes of the first, everything else of the
-/// second. Of each 4096 seeds 64 kernels are made, since compiling one takes a device longer than
-/// many launches.
+/// Draws a case from two random sources of a seed: the first determines the kernel, the second
+/// everything else. 4096 seeds share 64 kernels, since a device compiles one more slowly than it
+/// runs many launches.
 fn drawn<T>(seed: u64, case: impl FnOnce([&mut Draw; 2]) -> T) -> T {
     const SEEDS: u64 = 4096;
     const KERNELS: u64 = 64;

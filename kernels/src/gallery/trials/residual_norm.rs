@@ -13,7 +13,7 @@ use crate::tile::Float;
 /// Added to the mean square.
 const EPS: f32 = 1e-5;
 
-/// At the size that it is shown with.
+/// Records the norm at its shipped size.
 pub(super) fn record_norm(arch: Arch) -> Kernel {
     recorded(arch, 256)
 }

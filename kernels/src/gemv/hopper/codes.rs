@@ -80,7 +80,7 @@ impl CodeStage {
         self.spans() * (self.scale_rows() + u32::from(self.codes.zeros))
     }
 
-    /// From a row of factors to the next.
+    /// The distance from a row of factors to the next, in bytes.
     fn row_bytes(self) -> u32 {
         (self.strips * ROW).next_multiple_of(ALIGNED)
     }
@@ -278,7 +278,7 @@ impl<'k> CodeLane<'k> {
         Factor { scale, minus }
     }
 
-    /// This lane's two codes of a word as two numbers of bf16.
+    /// Widens this lane's two codes of a word to two numbers of bf16.
     #[track_caller]
     fn widened(&self, word: Val<'k, u32>, factor: Factor<'k>) -> Val<'k, u32> {
         let k = self.k();

@@ -47,7 +47,7 @@ impl<'a, 'k> BlockShare<'a, 'k> {
         self.k.block_id() / self.plan.tuning.cluster()
     }
 
-    /// This block's tile of a group: tiles of the same rows follow each other.
+    /// The tile of a group for this block: tiles of the same rows follow each other.
     fn place(self, group: Val<'k, u32>) -> BlockTile<'k> {
         let plan = self.plan;
         let multicast = self.plan.tuning.multicast;

@@ -111,7 +111,7 @@ pub(super) struct RunSums<'k, const RUN: usize> {
 
 /// The operands of a run's epilogue, loaded before its sums are complete.
 pub(super) struct RunOperands<'k, const RUN: usize> {
-    /// Of the run, and of what it is finished with.
+    /// The biases of the run, and of the run that is finished with it.
     biases: [Option<[Val<'k, f32>; RUN]>; 2],
     residual: Option<[Val<'k, f32>; RUN]>,
     /// The weight of the norm that begins.
@@ -130,7 +130,7 @@ struct HeadOutputs<'k> {
     table_width: Val<'k, u32>,
     pages: Val<'k, u32>,
     pools: [PoolArray<'k>; 2],
-    /// Of every vector its position; then of every vector its token's row of a plane of a pool.
+    /// The position of every vector, followed by the row of its token in a plane of a pool.
     room: Ptr<'k, Shared, i32>,
     batch: u32,
 }
@@ -273,8 +273,8 @@ impl<'k> HopperResults<'k> {
         self.bests
     }
 
-    /// From a run of packed rows to the one that is finished with it: what gates gate, or the
-    /// second of pairs.
+    /// The distance from a run of packed rows to the run that is finished with it: the values that
+    /// gates multiply, or the second of pairs.
     pub(super) fn others(&self, results: WeightRows) -> Option<u32> {
         match results {
             WeightRows::Gated(_) => Some(Strip::ROWS),

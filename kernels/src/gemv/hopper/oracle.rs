@@ -16,7 +16,7 @@ const POSITIONS: u32 = 60;
 
 /// The inputs of a trial, most of them from -1 to 1.
 pub(super) struct Given {
-    /// Of codes what they are widened to.
+    /// The weights; for codes, the widened values.
     pub w: Vec<bf16>,
     /// The weights as codes.
     pub matrix: Option<QuantMatrix>,
@@ -27,7 +27,7 @@ pub(super) struct Given {
     pub eps: f32,
     pub norm_weight: Vec<f64>,
     pub positions: Vec<i32>,
-    /// Every page belongs to one vector.
+    /// The page table; every page belongs to one vector.
     pub table: Vec<i32>,
     pub table_width: u32,
     pub pages: u32,
@@ -122,7 +122,7 @@ fn matrix(draw: &mut Draw, codes: Codes, [n, k]: [u32; 2], exact: bool) -> Quant
 /// The expected results.
 pub(super) struct ExpectedResults {
     pub y: Vec<f64>,
-    /// Of y and of what is appended, before either is rounded to its type.
+    /// The error bound of y and of appended values, before either is rounded to its type.
     pub bound: Bound,
     pub normed: (Vec<f64>, Bound),
     pub squares: (Vec<f64>, Bound),

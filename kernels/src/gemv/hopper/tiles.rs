@@ -424,12 +424,12 @@ impl HopperPlan {
         if self.tuning.splits > 1 || is_room { all } else { all.min(STAGED) }
     }
 
-    /// From one column of staged sums to the next.
+    /// The distance from one column of staged sums to the next.
     pub(super) fn sums_pitch(&self) -> u32 {
         self.rows() / self.tuning.splits + PAD
     }
 
-    /// From the staged sums of rows that one block finishes to those of the next.
+    /// The distance from the staged sums of rows that one block finishes to those of the next.
     pub(super) fn part(&self) -> u32 {
         self.staged() * self.sums_pitch()
     }

@@ -18,7 +18,7 @@ pub struct Beyond<'k> {
     pub code: Ptr<'k, Global, u32>,
     /// The value written to `code`.
     pub says: u32,
-    /// Then gets the task.
+    /// The word that receives the task.
     pub place: Ptr<'k, Global, u32>,
     /// The task.
     pub task: Val<'k, u32>,
@@ -38,7 +38,7 @@ impl<'k> Beyond<'k> {
         self.say(most.ge(LEAST));
     }
 
-    /// Says it where it is.
+    /// Reports the overflow, if `is` is true.
     #[track_caller]
     pub(super) fn say(self, is: Val<'k, bool>) {
         let k = is.builder();

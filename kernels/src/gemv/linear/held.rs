@@ -65,7 +65,7 @@ pub struct HeldStage<'k> {
     team: ConsumerWarps<'k>,
     widest: Strip,
     tiles: Vec<[Var<'k, u32>; 4]>,
-    /// Of each tile, the word that has the scale of this lane's row, and that of the zero.
+    /// For each tile, the word that has the scale of this lane's row, and that of the zero.
     factors: [Option<Vec<Var<'k, u32>>>; 2],
 }
 
@@ -81,7 +81,7 @@ impl<'k> HeldStage<'k> {
     }
 
     /// Takes the ring's next stage, which has `bytes` bytes in the form `form`, and releases it; by
-    /// whole warps. Where no stages of codes are held the form is not looked at.
+    /// whole warps. If no stages of codes are prefetched, the form is not used.
     pub fn take(&self, ring: &dyn WeightStages<'k>, bytes: Val<'k, u32>, form: Val<'k, u32>) {
         let k = self.team.k;
         let round = self.widest.stage_bytes() / self.widest.per_warp().max(1);
@@ -126,7 +126,7 @@ impl<'k> HeldStage<'k> {
         }
     }
 
-    /// This lane's weights of its warp's tiles of a stage of the strip.
+    /// The weights of a strip's stage in this lane, for its warp's tiles.
     pub(super) fn tiles(&self, strip: Strip) -> impl Iterator<Item = LaneCodes<'k>> {
         self.tiles.iter().take(strip.per_warp() as usize).map(|tile| LaneCodes::of(tile.map(Var::get)))
     }

@@ -30,7 +30,7 @@ pub enum Input<'k> {
     Scaled {
         /// The terms, and the sums of squares of a norm.
         x: Scaled<'k>,
-        /// Of a norm: added to the mean square.
+        /// The epsilon of the norm, if there is one.
         eps: Option<f32>,
     },
 }

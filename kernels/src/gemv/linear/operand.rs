@@ -127,7 +127,7 @@ impl<'k> SharedActivations<'k> {
         }
     }
 
-    /// Says so where this thread stored what no f16 holds.
+    /// Reports the overflow if this thread stored a value that no f16 holds.
     #[track_caller]
     pub(super) fn look(self) {
         self.beyond.into_iter().for_each(|(beyond, infinite)| beyond.say(infinite.has()));
@@ -174,7 +174,7 @@ impl<'k> SharedActivations<'k> {
 }
 
 impl<'k> Lane<'k> {
-    /// This lane's words of a tile.
+    /// The words of a tile for this lane.
     #[track_caller]
     pub fn tile(&self, tile: Val<'k, u32>) -> Vec<Fragment<'k>> {
         let quads: Vec<[Val<u32>; 4]> = self.quads.iter().map(|from| from.at(tile * (DEPTH / 2)).load_vec()).collect();
@@ -182,7 +182,7 @@ impl<'k> Lane<'k> {
     }
 }
 
-/// This lane's words of a step and the next, from where it reads two of them.
+/// The words of a step and the next for this lane, from the address at which it reads two of them.
 #[track_caller]
 pub(super) fn of_two_steps<'k>(from: Ptr<'k, Shared, u32>, step: Val<'k, u32>) -> Vec<Fragment<'k>> {
     vec![Fragment { low: from.at(step * (DEPTH / 2)).load_vec(), high: None }]

@@ -104,8 +104,7 @@ pub struct Ordered<'k> {
     pub x: Array<'k>,
     /// The table, `[k]`, aligned to 16 bytes: as [`Reordering::of`] the operand wants it.
     pub indexes: Ptr<'k, Global, u32>,
-    /// Of a norm: its weights, f32 `[k]`, in the order of the table; and what is added to the mean
-    /// square.
+    /// The weights of the norm, f32 `[k]`, in the order of the table, and its epsilon.
     pub norm: Option<(Array<'k>, f32)>,
 }
 

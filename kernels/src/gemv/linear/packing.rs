@@ -171,7 +171,7 @@ impl Half {
         self.base
     }
 
-    /// This lane's row of the batch. Rows of the MMA that stand for none repeat one that does, and
+    /// The row of the batch for this lane. Surplus rows of the MMA repeat a row of the batch, and
     /// are ignored.
     pub fn row<'k>(self, team: ConsumerWarps<'k>) -> Val<'k, u32> {
         let group = team.k.lane() / 4;

@@ -151,7 +151,7 @@ pub struct Scaled<'k> {
     pub form: ScaledForm,
     /// The terms, of [`ScaledForm::float`].
     pub terms: Array<'k>,
-    /// Of a norm: sums of squares, f32 `[rows, k / 8]`.
+    /// The sums of squares of a norm, f32 `[rows, k / 8]`.
     pub squares: Option<Array<'k>>,
 }
 
@@ -245,7 +245,7 @@ pub struct ScaledOutput<'k> {
     pub to: Scaled<'k>,
     /// The weight of the readers' norm, `[k]`, if there is one.
     pub weight: Option<Array<'k>>,
-    /// Of every column its place, `[k]`, where terms lie in an act-order.
+    /// The place of every column, `[k]`, if terms are in an act-order.
     pub places: Option<Ptr<'k, Global, u32>>,
     /// The destination of reports of f16 overflow, if they are made.
     pub beyond: Option<Beyond<'k>>,

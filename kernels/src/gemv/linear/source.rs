@@ -76,8 +76,8 @@ impl<'k> ActivationSource<'k> {
         (0..strip.per_warp()).map(tile).flat_map(steps).collect()
     }
 
-    /// This lane's words of each tile that begins at one of these columns. Of a normalised input
-    /// the squares are added up.
+    /// The words of each tile that begins at one of these columns, for this lane. For a normalised
+    /// input it adds up the squares.
     pub fn fragments(&self, columns: &[Val<'k, u32>]) -> Vec<Vec<Fragment<'k>>> {
         let halves: Vec<Vec<Vec<[Val<u32>; 4]>>> =
             self.halves.iter().map(|&(half, squares)| self.quads(half, squares, columns)).collect();
@@ -102,14 +102,14 @@ impl<'k> ActivationSource<'k> {
         }
     }
 
-    /// Says so where what became f16s is beyond them.
+    /// Reports the overflow if values that were converted to f16 exceed its range.
     pub fn look(&self, beyond: Option<Beyond<'k>>) {
         if let (Some(most), Some(beyond)) = (self.most, beyond) {
             beyond.look_at(most.get());
         }
     }
 
-    /// This lane's quads of each tile.
+    /// The quads of each tile for this lane.
     fn quads(&self, half: Half, squares: Var<'k, f32>, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
         let k = self.team.k;
         let start = (self.first + half.row(self.team)) * self.pitch;
@@ -147,8 +147,8 @@ impl<'k> ActivationSource<'k> {
         x.iter().zip(weights).map(times).collect()
     }
 
-    /// This lane's eight elements of each tile, words of the operand as they are; zeros beyond the
-    /// row.
+    /// The eight elements of each tile for this lane, words of the operand unchanged; zeros beyond
+    /// the row.
     fn by_eights(&self, x: Array<'k>, start: Val<'k, u32>, columns: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
         let mine = self.team.k.lane() % 4 * 8;
         let end = self.strip.k();
@@ -164,7 +164,8 @@ impl<'k> ActivationSource<'k> {
         loaded.into_iter().zip(columns.iter().map(inside)).map(or_zero).collect()
     }
 
-    /// This lane's eight terms of each tile, of each part that it brings; zeros beyond the row.
+    /// The eight terms of each tile for this lane, of each part that it loads; zeros beyond the
+    /// row.
     fn of_terms(&self, x: Scaled<'k>, half: Half, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
         let k = self.team.k;
         let end = self.strip.k();
@@ -274,7 +275,7 @@ impl<'k> ActivationSource<'k> {
         }
     }
 
-    /// This lane's eight elements: what it loaded of them, and what its neighbour did.
+    /// The eight elements of this lane: those that it loaded, and those of its neighbour.
     fn exchange(&self, [even, odd]: [[Val<'k, u32>; 2]; 2]) -> [Val<'k, u32>; 4] {
         let is_odd = (self.team.k.lane() % 2).eq(1);
         let got = [0, 1].map(|i| is_odd.select(even[i], odd[i]).shfl_bfly(1));

@@ -390,7 +390,7 @@ pub(super) fn turns(strip: Strip, stages: u32) -> impl Iterator<Item = u32> {
     [4, 2, 1].into_iter().filter(move |&strips| strips <= most.max(1))
 }
 
-/// This warp's tiles of codes of a stage, each loaded as it is come to.
+/// The tiles of codes of a stage for this warp, each loaded when it is reached.
 pub(super) fn code_tiles<'k>(
     k: &'k Builder,
     strip: Strip,

@@ -141,7 +141,7 @@ impl TaskOp for Attention {
         self.selection.is_none().then_some(self as &dyn LaunchOp)
     }
 
-    /// Of a pool its split's share of the tokens, for each row.
+    /// For a pool: the split's share of the tokens, for each row.
     fn drawn(&self, region: &Region, ops: &Operands, context: usize) -> usize {
         if ![self.k_pool, self.v_pool].contains(&region.buffer) {
             return region.elements();

@@ -90,14 +90,14 @@ pub enum InputCode {
     Ordered {
         /// Storage.
         x: Storage,
-        /// Of a norm: added to the mean square.
+        /// The epsilon of the norm, if there is one.
         eps: Option<f32>,
     },
     /// Either of the first two, stored as it is multiplied.
     Scaled {
         /// The form of the terms.
         form: ScaledForm,
-        /// Of a norm: added to the mean square.
+        /// The epsilon of the norm, if there is one.
         eps: Option<f32>,
     },
 }

@@ -122,7 +122,7 @@ pub enum LinearOutput {
         best_value: BufferId,
         /// Its index, i32 `[rows, tiles]`.
         best_index: BufferId,
-        /// This task's tile.
+        /// The index of this task's tile.
         tile: usize,
     },
 }

@@ -66,7 +66,7 @@ pub(in crate::ops) enum Waits {
     InShared(u32),
 }
 
-/// By as many columns of all strips at a time as registers hold, where that is whole stages.
+/// The K chunks of all strips: as many columns as registers hold, in whole stages.
 fn by_phases(plan: &Planner, strip: Strip, packing: Packing, waits: Waits) -> Option<AOperand> {
     let waiting = match waits {
         Waits::Nowhere => return None,

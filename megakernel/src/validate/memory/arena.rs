@@ -131,8 +131,8 @@ struct ArenaCell {
 
 /// Asks each question once per access, however many cells raise it.
 struct ArenaWalk<'f, 'a> {
-    /// By task: the last access that asked about it and the buffer asked about, as a writer and as
-    /// a reader.
+    /// For each task, the last access that asked about it and the buffer asked about, as a writer
+    /// and as a reader.
     asked: Vec<[(u32, u32); 2]>,
     turn: u32,
     lists: Lists,

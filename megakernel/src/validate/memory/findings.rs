@@ -39,7 +39,7 @@ enum AccessGroup {
     Partial { waiter: u32, counter: u32, threshold: u32 },
 }
 
-/// Everything found so far.
+/// The findings so far.
 pub(super) struct Findings<'a> {
     program: &'a Program,
     order: &'a HappensBefore<'a>,
@@ -50,7 +50,7 @@ pub(super) struct Findings<'a> {
     blamed: u32,
     own: BTreeSet<(u32, Hazard, u32, u32)>,
     others: Vec<(Location, Kind)>,
-    /// Of [`STEPS`], those that are left.
+    /// The number of [`STEPS`] that are left.
     steps: usize,
 }
 
@@ -80,8 +80,8 @@ impl<'a> Findings<'a> {
         self.order.rank(task)
     }
 
-    /// Two accesses that must be ordered. A read after a write through another buffer is wrong
-    /// either way.
+    /// Records two accesses that must be ordered. A read after a write through another buffer is an
+    /// error in either order.
     pub fn neighbours(&mut self, neighbours: Neighbours) {
         match self.order.known(neighbours.query) {
             Some(ordered) => self.answer(neighbours, ordered),
@@ -104,12 +104,12 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Two accesses of one task that share bytes of the arena.
+    /// Records two accesses of one task that share bytes of the arena.
     pub fn own_overlap(&mut self, task: u32, hazard: Hazard, buffers: (u32, u32)) {
         self.own.insert((task, hazard, buffers.0, buffers.1));
     }
 
-    /// Anything else.
+    /// Records any other finding.
     pub fn other(&mut self, at: Location, kind: Kind) {
         self.others.push((at, kind));
     }

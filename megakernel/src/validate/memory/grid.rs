@@ -89,7 +89,7 @@ pub(super) fn walk(program: &Program, buffer: usize, accesses: &[TaskAccess], fi
 /// Asks each question once per access, however many cells raise it.
 struct GridWalk<'f, 'a> {
     buffer: u32,
-    /// By task: the last access that asked about it, as a writer and as a reader.
+    /// For each task, the last access that asked about it, as a writer and as a reader.
     asked: Vec<(u32, u32)>,
     turn: u32,
     lists: Lists,

@@ -8,7 +8,7 @@ use crate::program::TaskId;
 use crate::validate::Placed;
 use crate::vm::LaunchError;
 
-/// Something that is wrong in the tables of a machine until [`DeviceMachine::mend`].
+/// A fault in the tables of a machine until [`DeviceMachine::mend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceFault {
     /// A task with another opcode.
@@ -111,7 +111,7 @@ impl DeviceMachine {
         }
     }
 
-    /// Takes all faults back.
+    /// Removes all faults.
     ///
     /// # Errors
     /// If the device fails.

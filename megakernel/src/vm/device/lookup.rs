@@ -244,7 +244,7 @@ impl Planner<'_> {
         buffer.map_or(Ok(0), |buffer| self.operand(buffer))
     }
 
-    /// Some pool of the program.
+    /// Any pool of the program.
     ///
     /// # Errors
     /// If there is none that a device has.

@@ -20,16 +20,16 @@ pub enum Space {
     Pools,
 }
 
-/// Every buffer's offset in its space, and the sizes of the spaces, bytes.
+/// The offset of every buffer in its space, and the sizes of the spaces, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     offsets: Vec<u64>,
-    /// Of the buffers of partial sums: where their merge lies, and its arrivals or the packets of
-    /// parts.
+    /// For each buffer of partial sums, the offsets of its merge, and of its arrival counters or
+    /// the flagged words of parts.
     merged: Vec<(BufferId, [u64; 2])>,
-    /// Of the newest token: queries, keys, values.
+    /// The offsets of the current token's queries, keys and values.
     newest: [u64; 3],
-    /// Of the activations that have terms: where these lie, and the sums of squares.
+    /// For each split activation, the offsets of its terms and of its sums of squares.
     scaled: Vec<(BufferId, [u64; 2])>,
     /// Bytes of the plain weights, tables of rotations not counted.
     pub plain: u64,

@@ -31,8 +31,8 @@ pub struct TaskRecord {
     pub stage_bytes: u32,
     /// Stages of a strip of weights.
     pub strip_stages: u16,
-    /// Of its first stages, how many the team takes into registers before it waits; above the low
-    /// eight bits, how ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
+    /// The number of its first stages that are prefetched into registers before a wait; above the
+    /// low eight bits, their form ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
     pub held: u16,
     /// The number of strips of a group, if weights are taken group by group
     /// ([`StageOrder`](tilewright_kernels::gemv::linear::StageOrder)); 0: in order. With the

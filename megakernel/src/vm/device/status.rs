@@ -27,7 +27,7 @@ pub(super) const OPCODE: u32 = 2;
 pub(super) const ABORTED: u32 = 3;
 /// A block's tables are not those that were loaded.
 pub(super) const TABLES: u32 = 4;
-/// Nothing is wrong: every row has ended.
+/// No error: every row has ended.
 pub(super) const ENDED: u32 = 5;
 /// A task's activations are beyond what an f16 holds.
 pub(super) const BEYOND: u32 = 6;

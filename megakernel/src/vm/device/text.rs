@@ -64,7 +64,7 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// Of the words that a step shows.
+    /// Decodes the words that a step published.
     fn of(words: &[u32]) -> Accepted {
         let is_token = |word: &u32| *word != NO_TOKEN && *word != REJECTED;
         let tokens: Vec<u32> = words.iter().copied().filter(is_token).collect();

@@ -13,7 +13,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The time that the host polls without a pause: about a token of a large model.
 const EAGER: Duration = Duration::from_millis(20);
 
-/// Takes the tokens of a launch as they come; `Break` ends the launch.
+/// The callback for the tokens of a launch, step by step; `Break` ends the launch.
 pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 
 /// A launch under way.

@@ -116,7 +116,7 @@ impl AnyGraph {
         either!(self, machine => machine.listen_to(handle));
     }
 
-    /// From now on no row is taken alone.
+    /// Lets all rows attend by the kernel of prompts from now on.
     pub fn attend_together(&mut self) {
         either!(self, machine => machine.attend_together());
     }

@@ -4,8 +4,8 @@
 use super::launch::Launch;
 use super::{GraphPeers, GraphPlan};
 
-/// Something that is wrong with every step of devices that meet, until [`GraphPeers::mend`].
-/// Meetings are counted from 0 in a step, and in a choice of tokens.
+/// A fault of every step of devices with barriers, until [`GraphPeers::mend`]. Barriers are counted
+/// from 0 in a step, and in a choice of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphFault {
     /// A meeting that no device comes to.
@@ -54,7 +54,7 @@ impl GraphPeers {
         self.set_fault(Some(fault));
     }
 
-    /// Takes it back.
+    /// Removes the fault.
     pub fn mend(&mut self) {
         self.set_fault(None);
     }

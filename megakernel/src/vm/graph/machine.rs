@@ -140,9 +140,8 @@ impl GraphMachine {
         Ok(names.zip(self.work(launches, counts, None)?).collect())
     }
 
-    /// From now on no row is taken alone: all attend by the kernel that prompts attend by, so that
-    /// a row has the same bits whether its token is of a prompt or was generated. Rows that decode
-    /// cost more by it.
+    /// Lets all rows attend by the kernel of prompts from now on, so that a row has the same bits
+    /// whether its token is of a prompt or was generated. Decoding rows take longer by it.
     pub fn attend_together(&mut self) {
         self.plan.alone = 0;
     }
@@ -169,7 +168,7 @@ impl GraphMachine {
         }
     }
 
-    /// Some launches as a graph.
+    /// Captures launches as a graph.
     pub(super) fn graph_of(&self, launches: &[Launch], counts: Counts) -> Result<Graph, LaunchError> {
         Ok(self.device.graph(&self.work(launches, counts, None)?)?)
     }

@@ -93,8 +93,8 @@ impl GraphMachine {
         }
     }
 
-    /// Every row is a sequence of its own: its token, position and length go on in the device's
-    /// memory.
+    /// Runs steps in which every row is a sequence of its own: its token, position and length
+    /// advance in the device's memory.
     fn run_queued(&mut self, fed: FedSteps<'_>, ends: &[i32], each: EachTokens) -> Result<usize, LaunchError> {
         let FedSteps { cells, steps, rows, draws } = fed;
         let choices = self.plan.choice.as_ref().map_or(1, |choice| choice.rows as usize);

@@ -2,8 +2,7 @@
 
 use crate::program::{CounterId, TaskId};
 
-/// Something that goes wrong in every step until
-/// [`Machine::clear_faults`](super::Machine::clear_faults).
+/// A fault of every step until [`Machine::clear_faults`](super::Machine::clear_faults).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The task does not add to the counter when it is done.

@@ -250,7 +250,7 @@ impl Machine {
         self.faults.push(fault);
     }
 
-    /// Takes all faults back.
+    /// Removes all faults.
     pub fn clear_faults(&mut self) {
         self.faults.clear();
     }

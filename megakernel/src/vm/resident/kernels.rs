@@ -39,7 +39,7 @@ pub struct Compilation {
 }
 
 impl DeviceKernels {
-    /// None yet.
+    /// Creates an empty set of kernels.
     pub fn new(device: &Device) -> DeviceKernels {
         DeviceKernels { device: device.clone(), known: Arc::default() }
     }

@@ -11,7 +11,7 @@ use crate::vm::{KvError, LaunchError, LoadError, Unsupported};
 #[derive(Clone, Debug)]
 pub struct DeviceKv {
     pools: Vec<PoolPlace>,
-    /// By device.
+    /// The memory of each device.
     pub(in crate::vm) memory: Vec<Buffer<u8>>,
 }
 

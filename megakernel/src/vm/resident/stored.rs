@@ -76,7 +76,7 @@ pub(in crate::vm) fn stored(buffer: &crate::program::Buffer, weights: &dyn Weigh
     codes.map(StoredWeight::Codes).ok_or_else(|| BindError::Form { buffer: buffer.name.clone() })
 }
 
-/// Two parts of pinned memory that take turns: one is filled while the other is copied.
+/// Pinned memory in two halves that alternate: one is filled while the other is copied.
 pub(in crate::vm) struct StagingHalves<'d> {
     pub(in crate::vm) device: &'d Device,
     pub(in crate::vm) len: usize,

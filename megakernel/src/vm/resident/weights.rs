@@ -51,8 +51,8 @@ impl DeviceWeights {
         self.prepacked.iter().flat_map(|(_, prepacked)| prepacked).map(Buffer::bytes).sum()
     }
 
-    /// Each device's packed weights that machines stream in the order of its weights, and what lies
-    /// where in it. None before there is such a machine.
+    /// Each device's packed weights, which machines stream in the order of its weights, and their
+    /// layout. `None` before there is such a machine.
     pub fn packed(&self) -> Option<(&Packed, &[Buffer<bf16>])> {
         let in_order = self
             .prepacked

@@ -11,7 +11,7 @@ use crate::cli::layout::arguments::listed;
 /// A view of the memory of a case.
 pub(super) type Tensor<'m> = TensorView<'m, i64, Swizzled>;
 
-/// In which order the lanes of a vector are listed.
+/// The order in which the lanes of a vector are listed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LaneOrder {
     RowMajor,

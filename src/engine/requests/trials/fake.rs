@@ -107,7 +107,7 @@ pub struct Fake {
     pub slots: Vec<RequestSlot>,
     /// For each slot, the request that saved its state, and the state: the number of selected rows.
     pub states: HashMap<i32, (i32, u64)>,
-    /// Of each block of the pools.
+    /// The summary of each block of the pools.
     pub summaries: Vec<u64>,
     /// Most steps of a launch that chooses tokens; 0: the host does.
     pub launches: usize,

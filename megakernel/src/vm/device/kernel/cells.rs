@@ -58,7 +58,7 @@ impl<'k> StepCells<'k> {
         }
     }
 
-    /// Says that the producer has done with the cells of a step.
+    /// Signals that the producer has finished with the step inputs of a step.
     pub fn done(self, step: Val<'k, u32>) {
         if let Some([_, done]) = self.turns {
             done.store_release(step + 1, Scope::Cta);

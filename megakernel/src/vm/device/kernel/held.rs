@@ -17,7 +17,8 @@ pub(super) struct Held<'r, 'k> {
 }
 
 impl<'r, 'k> Held<'r, 'k> {
-    /// Takes the stages of a task that are held; by the team, before thread 0 waits for anything.
+    /// Takes the prefetched stages of a task; by the consumer warps, before thread 0 waits for
+    /// anything.
     ///
     /// The launch cannot end early here: thread 0 checks for that later, when these stages have
     /// arrived.

@@ -70,7 +70,7 @@ pub(super) struct Feed<'k, 'p> {
     pub watch: Option<ProducerWatch<'k>>,
     /// Whether the team does not go on.
     pub stopped: Var<'k, bool>,
-    /// With a timeline: how long nothing was on its way because the ring was full.
+    /// With a timeline: the time during which no copy was in flight because the ring was full.
     full: Option<Var<'k, u64>>,
 }
 

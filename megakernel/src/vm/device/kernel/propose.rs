@@ -47,7 +47,7 @@ const ACCEPTED: u32 = 3 * ROWS;
 const GOES_ON: u32 = ACCEPTED + 1;
 
 impl<'k> Proposals<'k> {
-    /// Of a text in memory. The block's sums are free between two steps.
+    /// Creates proposals from a text in memory. The block's sums are free between two steps.
     pub fn new(words: Ptr<'k, Global, i32>, sums: Ptr<'k, Shared, f32>, best: Ptr<'k, Shared, u64>) -> Proposals<'k> {
         Proposals { words, found: sums.cast(), best: best.cast() }
     }

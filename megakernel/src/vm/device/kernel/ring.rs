@@ -64,7 +64,7 @@ impl<'k> Progress<'k> {
         self.task.store(0u32);
     }
 
-    /// Says which task the team comes to; by one thread.
+    /// Announces the task that the consumer warps begin; by one thread.
     pub fn comes_to(self, task: Val<'k, u32>) {
         self.task.store_relaxed(task, Scope::Cta);
     }

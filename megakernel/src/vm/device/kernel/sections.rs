@@ -110,8 +110,8 @@ impl<'k> Section<'k> {
         self.sections.k.when(self.begins, || self.sections.k.cp_async_wait(0));
     }
 
-    /// Says that the next section is there; by one thread, after the meeting. It counts on, so that
-    /// no register has the number until then.
+    /// Signals that the next section has arrived; by one thread, after the barrier. It increments
+    /// the count, so that no register holds the number until then.
     pub fn says_next(self) {
         let there = self.sections.there;
         self.sections.k.when(self.begins, || there.store_release(there.load() + 1, Scope::Cta));

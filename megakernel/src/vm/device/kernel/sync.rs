@@ -22,7 +22,7 @@ use crate::vm::device::{Plan, status};
 
 /// Counters of the machine's own, after the program's.
 pub(in crate::vm::device) const OWN_COUNTERS: u32 = 3;
-/// Of these, blocks that finished a step.
+/// The counter of blocks that finished a step.
 const FINISHED: u32 = 0;
 /// Steps that may begin.
 pub(in crate::vm::device) const BEGUN: u32 = 1;
@@ -39,9 +39,10 @@ pub(super) struct Sync<'k> {
     k: &'k Builder,
     counters: Ptr<'k, Global, u32>,
     status: Ptr<'k, Global, u32>,
-    /// Not 0: the team does not go on.
+    /// The stop flag: not 0 if the consumer warps must stop.
     stop: Ptr<'k, Shared, u32>,
-    /// Not 0: the team looks for packets no longer; where tasks look for some that may not come.
+    /// The flag that ends polling for flagged words: not 0 if they may not arrive. For programs
+    /// with tasks that poll for such words.
     left: Option<Ptr<'k, Shared, u32>>,
     epoch: Val<'k, u32>,
     own: u32,
@@ -143,7 +144,7 @@ impl<'k> Sync<'k> {
         self.stop_block();
     }
 
-    /// Tells every block of every device to stop, this one as the others: when it looks.
+    /// Tells every block of every device, this one included, to stop at its next poll.
     fn halt_all(self) {
         self.everywhere(HALT).into_iter().for_each(|halt| halt.store_relaxed(1u32, self.scope()));
     }
@@ -280,7 +281,7 @@ impl<'k> Sync<'k> {
         );
     }
 
-    /// Says that only packets of a task are to come; by one thread.
+    /// Signals that all results of a task still to come are flagged words; by one thread.
     pub fn signal_early(self, task: TaskView<'k>) {
         self.k.for_(0u32, task.signal_count(), |at| {
             self.count(task.signal(at), &|counter, scope| {
@@ -300,7 +301,8 @@ impl<'k> Sync<'k> {
         self.reach(self.begun(), None, self.epoch + step, none, none);
     }
 
-    /// Says that this block finished a step; by one thread, after a barrier of the team.
+    /// Signals that this block finished a step; by one thread, after a barrier of the consumer
+    /// warps.
     fn finished_step(self) {
         let first = self.everywhere(FINISHED)[0];
         first.red(AtomOp::Add, 1u32, RedOrder::Release(self.scope()));

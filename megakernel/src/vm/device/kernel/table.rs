@@ -44,7 +44,7 @@ impl<'k> Table<'k> {
         Table { at, block, tables, record, most, sum: k.shared::<u32>("sum", 1), sections }
     }
 
-    /// This block's part, in global memory.
+    /// The address of this block's part, in global memory.
     fn part(self) -> Ptr<'k, Global, u32> {
         self.tables.at(field!(self.block, BlockRecord.start)).cast()
     }

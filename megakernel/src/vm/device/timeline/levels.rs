@@ -13,7 +13,7 @@ pub struct LevelTimes {
     pub times: usize,
     /// Tasks of one of them.
     pub tasks: usize,
-    /// From the team's coming to what it waits for.
+    /// From the start of the task until its waits are satisfied.
     pub wait: f64,
     /// Until activations are there.
     pub load: f64,
@@ -24,7 +24,8 @@ pub struct LevelTimes {
     /// The time during which the ring had no room for its weights; the block's memory idles
     /// meanwhile.
     pub full: f64,
-    /// From the last task of the level before to the last of this: levels add up to the step.
+    /// From the last task of the previous level to the last of this level: levels add up to the
+    /// step.
     pub length: f64,
 }
 

@@ -69,7 +69,7 @@ impl Timeline {
         svg
     }
 
-    /// Two lines: what a colour is, and what its strength is.
+    /// Writes two lines: the meaning of a colour, and of its strength.
     fn legend(&self, svg: &mut String) {
         let mut key = |at: usize, line: f64, fill: &str, name: &str| {
             let left = LEFT + 130.0 * at as f64;

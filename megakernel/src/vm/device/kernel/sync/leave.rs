@@ -22,11 +22,11 @@ const LISTEN: u32 = 256;
 const QUICK: u32 = 16;
 
 // Why packets were left: a bit, and below it the task, counted over the launch from 1.
-/// They did not come.
+/// The packets did not arrive in time.
 const LATE: u32 = 1 << 31;
-/// The host wants the end.
+/// The host asked for the end of the launch.
 const ASKED: u32 = 1 << 30;
-/// Another block wants the end.
+/// Another block asked for the end of the launch.
 const HEARD: u32 = 1 << 29;
 
 /// The eye of the ring's producer on a team that looks for packets.
@@ -51,8 +51,8 @@ impl<'k> Sync<'k> {
         self.left.map(|left| ProducerWatch { sync: self, left, progress, looks: self.k.var(0u32) })
     }
 
-    /// Says that this block finished a step, or why it did not: where packets were left, which ends
-    /// the launch. By one thread, after a barrier of the team.
+    /// Signals that this block finished a step, or reports why it did not: if polling was aborted,
+    /// which ends the launch. By one thread, after a barrier of the consumer warps.
     pub fn finish(self, table: Table<'k>, step: Val<'k, u32>) {
         let (Some(left), k) = (self.left, self.k) else { return self.finished_step() };
         let why = left.load_relaxed(Scope::Cta);
