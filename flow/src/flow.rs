@@ -100,7 +100,7 @@ pub enum FlowPass {
     Indexer,
 }
 
-/// Notices for the author of a flow.
+/// Information about a flow for its author.
 #[derive(Clone, Debug, Default)]
 pub struct FlowReport {
     /// Ops that are not in the graphs.

@@ -374,7 +374,7 @@ impl<'b> Block<'b> {
         self.builder.weight(Weight::new(self.name(tensor), shape))
     }
 
-    /// Any op, for what has no method here.
+    /// Adds any op, for ops without a method of the builder.
     pub fn op(&self, op: Op) -> Vec<Value<'b>> {
         self.builder.push(op)
     }

@@ -213,7 +213,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Adds an op with the results that it gives, and tells what it asks of the model.
+    /// Adds an op with its results, and returns the needs that it places on the model.
     ///
     /// ```
     /// use tilewright_graph::{graph::Parts, op::Op, rows::{Elementwise, Source, Unary}};

@@ -62,7 +62,7 @@ pub enum SumScale {
     Norm,
 }
 
-/// The functions that a result goes through between bias and residual.
+/// The functions applied to a result between bias and residual.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ResultFunctions {
     /// The activation, of gates where the product is gated.

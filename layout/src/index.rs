@@ -217,8 +217,8 @@ impl Layout {
 }
 
 impl IntTuple {
-    /// For a shape: the coordinate of flat index `index`, nested like the shape. The last integer
-    /// is not bounded.
+    /// The coordinate, in this shape, of flat index `index`, nested like the shape. the coordinate
+    /// of flat index `index`, nested like the shape. The last integer is not bounded.
     ///
     /// Law: `index_of(coordinate(i)) == i`.
     ///
@@ -240,7 +240,8 @@ impl IntTuple {
         Ok(out)
     }
 
-    /// For a shape: the coordinate for `index`, which may itself stop at any level of nesting.
+    /// The coordinate, in this shape, for `index`, which may itself stop at any level of nesting.
+    /// the coordinate for `index`, which may itself stop at any level of nesting.
     ///
     /// Law: the result nests like the shape and has the same [`index_of`](IntTuple::index_of).
     ///
@@ -262,7 +263,8 @@ impl IntTuple {
         Ok(out)
     }
 
-    /// For a shape: the flat index of a coordinate, which may stop at any level of nesting.
+    /// The flat index, in this shape, of a coordinate, which may stop at any level of nesting. the
+    /// flat index of a coordinate, which may stop at any level of nesting.
     ///
     /// Law: `index_of(coordinate(i)) == i`; of an integer, the integer.
     ///

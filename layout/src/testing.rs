@@ -47,12 +47,12 @@ pub fn compact() -> impl Strategy<Value = Layout> {
     })
 }
 
-/// Any strides, some 0, some shared.
+/// Layouts with any strides, some 0, some shared.
 pub fn any_layout() -> impl Strategy<Value = Layout> {
     (shape(), prop::collection::vec(0i64..40, 6)).prop_map(|(shape, strides)| with_strides(&shape, &strides))
 }
 
-/// Any strides, some negative.
+/// Layouts with any strides, some negative.
 pub fn signed_layout() -> impl Strategy<Value = Layout> {
     (shape(), prop::collection::vec(-20i64..20, 6)).prop_map(|(shape, strides)| with_strides(&shape, &strides))
 }

@@ -139,8 +139,8 @@ pub struct WeightTensor {
 }
 
 impl WeightTensor {
-    /// Joins an element type, a shape and the bytes. Bytes that are not aligned for the type are
-    /// copied, once, here.
+    /// Creates a tensor of an element type, a shape and the bytes. Bytes that are not aligned for
+    /// the type are copied, once, here.
     ///
     /// # Errors
     /// [`WeightError::Size`] where the bytes are not as many as the shape says,
@@ -168,7 +168,7 @@ impl WeightTensor {
         &self.shape
     }
 
-    /// The elements with indexes in these ranges, one for each dimension, as a tensor of its own:
+    /// The elements with indexes in these ranges, one for each dimension, as a separate tensor:
     /// `None` where a range is not inside its dimension or their number is another. Whole outer
     /// slices are shared, anything else is copied.
     ///

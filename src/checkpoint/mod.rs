@@ -190,7 +190,7 @@ impl Checkpoint {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    /// Touches every page of the weights, so that the first token does not wait for the disk. Worth
+    /// Reads every page of the weights, so that the first token does not wait for the disk. Worth
     /// it where they fit the memory; `progress` is called every 64 MiB.
     pub fn read_ahead(&self, progress: &mut dyn FnMut(Progress)) {
         const PAGE: usize = 4096;

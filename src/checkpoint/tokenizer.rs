@@ -128,7 +128,7 @@ impl Tokenizer {
         })
     }
 
-    /// The ids of a text, special tokens added as the file's post-processor says. A special token's
+    /// The ids of a text, with special tokens added by the file's post-processor. A special token's
     /// name in the text becomes that token.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ pub struct GpuArgs {
     device: Option<Device>,
 }
 
-/// No GPU for a command that needs one.
+/// The error that a command needs a GPU and there is none.
 #[derive(Debug, Error)]
 #[error("this command needs a GPU, and {why}; give --device sim to run it on the simulator, whose times mean nothing")]
 pub struct NoGpu {

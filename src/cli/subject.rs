@@ -248,7 +248,7 @@ impl DecodeSubject {
         self.machine.program()
     }
 
-    /// Inputs in which every row has another token, pages of its own, and the same position.
+    /// Inputs in which every row has another token, separate pages, and the same position.
     pub fn cells(&self, position: usize) -> StepInputs {
         let token = |row: usize| ((row * 7 + 11) % self.spec.vocab) as i32;
         StepInputs {

@@ -37,7 +37,7 @@ impl DeferredSummaries {
         self.blocks.clear();
     }
 
-    /// Notes the blocks that `steps` steps complete, each of which adds a token to every row. If
+    /// Records the blocks that `steps` steps complete, each of which adds a token to every row. If
     /// fewer are run, some of them are not complete: what is made of these is made again.
     pub fn note(&mut self, cells: &StepCells, steps: usize, block_tokens: usize, page_tokens: usize) {
         let width = cells.page_table.len() / cells.positions.len().max(1);

@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// Encodes the text of a prompt, special tokens added as the tokenizer's post-processor says.
+    /// Encodes the text of a prompt, with special tokens added by the tokenizer's post-processor.
     ///
     /// # Errors
     /// If the text has more bytes than the model's positions can hold, or the tokenizer cannot

@@ -23,7 +23,7 @@ impl PagePool {
         self.free.len()
     }
 
-    /// Gives pages back.
+    /// Returns pages to the pool.
     pub fn give_back(&mut self, pages: impl IntoIterator<Item = i32>) {
         self.free.extend(pages);
     }

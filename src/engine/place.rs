@@ -76,7 +76,7 @@ impl Place {
         }
     }
 
-    /// The handle that aborts the work of an engine here.
+    /// The handle that aborts the work of an engine on this place.
     pub fn abort_handle(&self) -> Abort {
         match self {
             Place::Host { .. } => Abort::default(),
@@ -113,7 +113,7 @@ impl Place {
         }
     }
 
-    /// Whether graphs of launches compute stages of a pipeline here.
+    /// Whether graphs of launches compute stages of a pipeline on this place.
     pub fn has_graphs_of_stages(&self) -> bool {
         match self {
             Place::Host { .. } => false,

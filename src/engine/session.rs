@@ -75,7 +75,7 @@ impl Session {
         Ok(())
     }
 
-    /// Forgets what a sequence holds; its pages are free again.
+    /// Clears a sequence; its pages are free again.
     pub fn clear(&mut self, sequence: usize) {
         if let Some(state) = self.sequences.get_mut(sequence) {
             self.pool.give_back(std::mem::take(state).pages);

@@ -1,6 +1,6 @@
 //! Texts that end a generation, found while the text streams, wherever the borders of tokens are.
 
-/// Looks for stop texts in a text that comes in pieces, and gives out what certainly stands before
+/// Finds stop texts in a text that arrives in pieces, and releases the text that certainly precedes
 /// one.
 ///
 /// The text ends at the stop text whose last character comes first; of several that end there, the
@@ -24,13 +24,13 @@ pub struct StopTexts {
     found: Option<usize>,
 }
 
-/// A stop text without characters, which every text would have at its beginning.
+/// A stop text without characters, which every text would contain at its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a stop text is empty; give it at least one character")]
 pub struct EmptyStop;
 
 impl StopTexts {
-    /// Looks for these texts; for none, the text is given out as it comes.
+    /// Creates the search for these texts; for none, all text is released at once.
     ///
     /// # Errors
     /// A text is empty.
@@ -81,7 +81,7 @@ impl StopTexts {
         self.found
     }
 
-    /// The text that was held back, when no more comes.
+    /// The text that was held back, at the end of the input.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }

@@ -52,10 +52,10 @@ impl PeerKind {
     }
 }
 
-/// Our time next to the best peer of the same run.
+/// This project's time next to the best peer of the same run.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'r> {
-    /// Our row.
+    /// This project's row.
     pub ours: ResultEntry<'r>,
     /// The fastest peer.
     pub peer: ResultEntry<'r>,

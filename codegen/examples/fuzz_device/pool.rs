@@ -25,7 +25,7 @@ const REDUCED: usize = 2;
 /// a kernel that does not end is a fault.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// Takes numbers of pieces from standard input, and prints what comparing them says.
+/// Reads numbers of pieces from standard input, compares each piece, and prints the results.
 pub fn work(device: &Device, pieces: &[Piece]) {
     let mut reduced = 0;
     for line in std::io::stdin().lines() {

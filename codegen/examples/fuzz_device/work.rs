@@ -57,8 +57,8 @@ impl Piece {
         }
     }
 
-    /// Runs it on both machines, and tells lines for a [`Tally`](crate::tally::Tally): what differs
-    /// before it is reduced. Gives whether something differs.
+    /// Runs it on both machines, and passes lines for a [`Tally`](crate::tally::Tally) to `tell`:
+    /// what differs before it is reduced. Gives whether something differs.
     pub fn compare(&self, device: &Device, reduce: bool, tell: &mut dyn FnMut(String)) -> bool {
         let mut all = |lines: Vec<String>| lines.into_iter().for_each(&mut *tell);
         match self {

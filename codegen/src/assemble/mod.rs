@@ -119,7 +119,7 @@ impl Ptxas {
         &self.version
     }
 
-    /// Assembles a module for a target and gives what the assembler says of it.
+    /// Assembles a module for a target and returns the assembler's report.
     ///
     /// # Errors
     /// [`AssembleError::Refused`] with its messages and the text; otherwise if it does not run.

@@ -401,7 +401,7 @@ impl Builder {
         self.emit(ControlOp::NanoSleep { ns });
     }
 
-    /// Asks for more registers per thread, for the whole warpgroup.
+    /// Requests more registers per thread, for the whole warpgroup.
     #[track_caller]
     pub fn registers_up(&self, count: u32) {
         self.emit(ControlOp::SetMaxNReg { change: RegChange::Inc, count: RegCount(count) });

@@ -66,8 +66,8 @@ impl<'k, T> Ptr<'k, Shared, T> {
         self.k.emit(CopyOp::BulkS2C { dst, src, bytes, bar });
     }
 
-    /// Combines elements of global memory with those here, each in one atomic step, in the current
-    /// bulk group: `bytes` of them.
+    /// Combines elements of global memory with the elements from this address on, each in one
+    /// atomic step, in the current bulk group: `bytes` of them.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::{Arch, attr::{AtomOp, ProxyFence}}, verify::verify};
@@ -115,8 +115,8 @@ impl<'k, T> Ptr<'k, Shared, T> {
         self.k.emit(CopyOp::ReduceS2C { ty: T::TY, dst, src, bytes, bar, op });
     }
 
-    /// Combines the elements of the tensor map's box at the coordinates with those here, by the
-    /// map's type, each in one atomic step, in the current bulk group.
+    /// Combines the elements of the tensor map's box at the coordinates with those from this
+    /// address on, by the map's type, each in one atomic step, in the current bulk group.
     #[track_caller]
     pub fn tensor_reduce<M: SpaceOf>(self, op: AtomOp, map: Ptr<'k, M, TensorMap>, at: &[Val<'k, i32>]) {
         let map = map.addr();

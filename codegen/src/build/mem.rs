@@ -195,8 +195,8 @@ impl<T> Ptr<'_, Global, T> {
 }
 
 impl Builder {
-    /// Marks a value as zero where a mask says that there is no element: taking the maximum or the
-    /// minimum of such values is refused. For libraries that load under masks.
+    /// Marks a value that is zero where a mask has no element: taking the maximum or the minimum of
+    /// such values is refused. For libraries that load under masks.
     ///
     /// ```
     /// use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};

@@ -92,7 +92,7 @@ impl<'k, T> Ptr<'k, Shared, T> {
         self.k.emit(MmaOp::StMatrix { at, v, count, trans });
     }
 
-    /// The descriptor of a `wgmma` operand that begins here.
+    /// The descriptor of a `wgmma` operand that begins at this address.
     #[track_caller]
     pub fn descriptor(self, how: Descriptor) -> Val<'k, u64> {
         let start = (self.address32() & 0x3ffff) >> 4;

@@ -42,7 +42,7 @@ impl Padding {
         self.of[value.index()] = source;
     }
 
-    /// Notes that a value is padded.
+    /// Records that a value is padded.
     pub fn mark(&mut self, operand: Operand) {
         if let Some(value) = operand.as_value() {
             self.set(value, ValueOrigin::Padded);
@@ -50,7 +50,7 @@ impl Padding {
         }
     }
 
-    /// Notes where the values of an instruction come from.
+    /// Records the origin of the values of an instruction.
     pub fn learn(&mut self, inst: &Inst) {
         if let Inst::Value(ValueOp::Get { d, .. }) = inst {
             self.set(*d, ValueOrigin::Running);

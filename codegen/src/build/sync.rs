@@ -19,7 +19,7 @@ impl Builder {
         self.emit(SyncOp::BarSync { id: BarId(id), threads: BarThreads(threads) });
     }
 
-    /// Comes to a named barrier without waiting.
+    /// Arrives at a named barrier without waiting.
     #[track_caller]
     pub fn bar_arrive(&self, id: u32, threads: u32) {
         self.emit(SyncOp::BarArrive { id: BarId(id), threads: BarThreads(threads) });
@@ -162,7 +162,7 @@ impl<'k, S: OnChip> Mbarrier<'k, S> {
 }
 
 impl<'k> Mbarrier<'k, Shared> {
-    /// Begins its first phase, with `count` arrivals expected in each.
+    /// Initialises the barrier and begins its first phase, with `count` arrivals expected in each.
     #[track_caller]
     pub fn init(self, count: impl IntoVal<'k, u32>) {
         let bar = self.addr();
@@ -170,7 +170,7 @@ impl<'k> Mbarrier<'k, Shared> {
         self.at.k.emit(SyncOp::MbarInit { bar, count });
     }
 
-    /// Ends it.
+    /// Invalidates the barrier.
     #[track_caller]
     pub fn inval(self) {
         self.at.k.emit(SyncOp::MbarInval { bar: self.addr() });

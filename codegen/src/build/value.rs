@@ -271,7 +271,7 @@ impl<'k, T: Scalar> RegArray<'k, T> {
         self.at(index).get()
     }
 
-    /// Gives a register a value.
+    /// Sets a register.
     #[track_caller]
     pub fn set(self, index: impl Count, value: impl IntoVal<'k, T>) {
         self.at(index).set(value);
@@ -292,7 +292,7 @@ impl<T> Clone for Var<'_, T> {
 impl<T> Copy for Var<'_, T> {}
 
 impl<'k, T: Scalar> Var<'k, T> {
-    /// Gives it what `f` makes of its value.
+    /// Replaces the value by `f` of it.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -306,14 +306,14 @@ impl<'k, T: Scalar> Var<'k, T> {
         self.set(f(self.get()));
     }
 
-    /// Its value now.
+    /// The current value.
     #[track_caller]
     pub fn get(self) -> Val<'k, T> {
         let RegArray { k, regs: r, .. } = self.array;
         Val::new(k, k.value(T::TY, |d| ValueOp::Get { ty: T::TY, d, r }))
     }
 
-    /// Gives it a value.
+    /// Sets the value.
     #[track_caller]
     pub fn set(self, value: impl IntoVal<'k, T>) {
         let RegArray { k, regs: r, .. } = self.array;

@@ -260,7 +260,7 @@ impl Handle {
         self.0.downcast_ref()
     }
 
-    /// Whether both are of the same thing.
+    /// Whether both handles are of the same object.
     pub fn same(&self, other: &Handle) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

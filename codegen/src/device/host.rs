@@ -81,7 +81,7 @@ impl<T: Pod> Pending<T> {
         self.copy.done()
     }
 
-    /// Waits for the copy and gives the memory back.
+    /// Waits for the copy and returns the memory.
     ///
     /// # Errors
     /// When the device failed in it or in earlier work.

@@ -92,8 +92,8 @@ impl Properties {
         })
     }
 
-    /// Checks that a program placed for a target runs here: the same architecture, and no less of
-    /// each resource.
+    /// Checks that a program placed for a target runs on this device: the same architecture, and no
+    /// less of each resource.
     ///
     /// # Errors
     /// [`DeviceError::Target`] with the first property that differs.

@@ -209,7 +209,7 @@ impl Event {
         self.device.backend().event_done(&self.handle)
     }
 
-    /// Waits until it is reached.
+    /// Waits until the event is reached.
     ///
     /// # Errors
     /// When the device failed in earlier work.

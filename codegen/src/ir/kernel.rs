@@ -268,7 +268,7 @@ impl Kernel {
         self.shared.get(id.index())
     }
 
-    /// Shows every statement, outer before inner, in the order of the text.
+    /// Calls `see` for every statement, outer before inner, in the order of the text.
     pub fn walk<'a>(&'a self, see: &mut dyn FnMut(&'a Stmt)) {
         walk(&self.body, see);
     }

@@ -116,7 +116,7 @@ impl KnownBits {
         (self.mask == u64::MAX).then_some(self.value as i64)
     }
 
-    /// Its lowest bits alone.
+    /// The value's lowest bits alone.
     pub fn narrowed(self, bits: u32) -> KnownBits {
         KnownBits { mask: self.mask | !low(bits), value: self.value & low(bits), place: None }
     }
@@ -144,7 +144,7 @@ pub(crate) struct Knowledge {
 }
 
 impl Knowledge {
-    /// Follows every statement of a kernel.
+    /// Learns from every statement of a kernel.
     pub fn of(kernel: &Kernel) -> Knowledge {
         let mut all = Knowledge::default();
         kernel.walk(&mut |stmt| {
@@ -155,7 +155,7 @@ impl Knowledge {
         all
     }
 
-    /// Notes what an instruction lets know of the value that it writes.
+    /// Records the facts that an instruction implies about the value that it writes.
     pub fn learn(&mut self, inst: &Inst, shared: &[SharedAllocation]) {
         let known = match inst {
             Inst::Value(op) => self.value(op, shared),

@@ -31,7 +31,7 @@ pub(super) struct CopySources {
 type Held = HashMap<(VarId, u32), Operand>;
 
 impl CopySources {
-    /// Follows every statement of a kernel.
+    /// Learns from every statement of a kernel.
     pub fn of(kernel: &Kernel) -> CopySources {
         let mut copies = CopySources::default();
         copies.block(&kernel.body, &mut Held::new());
@@ -240,7 +240,7 @@ impl Spread {
 }
 
 impl MinusZeros {
-    /// Follows the statements of a kernel until nothing is added: a loop reads values that it
+    /// Learns from the statements of a kernel until nothing is added: a loop reads values that it
     /// writes later.
     pub fn of(kernel: &Kernel) -> MinusZeros {
         let mut found = MinusZeros::default();

@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
         self.read.any(values)
     }
 
-    /// Whether something of its own block needs a value.
+    /// Whether an instruction of the same block needs a value.
     pub fn is_anchored(&self, value: ValueId) -> bool {
         self.anchored.get_or_init(|| Anchored::of(self.kernel)).has(value)
     }
@@ -198,7 +198,7 @@ impl<'a> Writer<'a> {
         format!("{{{}}}", all.join(", "))
     }
 
-    /// Written values in braces; one alone without.
+    /// The written values in braces; one alone without.
     pub fn defs(&self, values: &[ValueId]) -> String {
         let all: Vec<String> = values.iter().map(|&v| self.def(v)).collect();
         if all.len() == 1 { all[0].clone() } else { format!("{{{}}}", all.join(", ")) }
@@ -271,7 +271,7 @@ impl<'a> Writer<'a> {
         format!("{}_p{}", self.kernel.name, param.0)
     }
 
-    /// The space that an address lies in.
+    /// The space of an address.
     pub fn space(&self, addr: Addr) -> Space {
         match self.kernel.type_of(addr.base) {
             Some(Ty::Ptr(space)) => space,

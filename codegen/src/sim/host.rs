@@ -76,7 +76,7 @@ impl HostOrder {
         HostOrder { param: param.into(), flag, opens, atomic: Vec::new(), answers: None, on_loss: None }
     }
 
-    /// Another word that the host reads or writes at any moment.
+    /// Adds a word that the host reads or writes at any moment.
     #[must_use]
     pub fn atomic(mut self, word: u64) -> HostOrder {
         self.atomic.push(word);

@@ -30,7 +30,7 @@ pub enum Arg {
     TensorMap(TensorMapDescriptor),
 }
 
-/// Ends simulated launches from another thread.
+/// A handle that ends simulated launches from another thread.
 ///
 /// A request is for the launch that runs, or else for the next one; the launch that it ends takes
 /// it back.
@@ -98,7 +98,8 @@ pub struct Launch {
     pub host: Option<HostOrder>,
     /// A device that is lost while the kernel runs.
     pub loss: Option<Loss>,
-    /// Ends the launch early, as [`SimError::Interrupted`](crate::sim::SimError::Interrupted).
+    /// The handle that ends the launch early, as
+    /// [`SimError::Interrupted`](crate::sim::SimError::Interrupted).
     pub interrupt: Interrupt,
 }
 
@@ -107,7 +108,7 @@ pub struct Launch {
 /// the outcome is not a [`Fault`](crate::sim::Fault) but [`Left::Standing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Its number among those that run side by side.
+    /// The device's number among those that run concurrently.
     pub device: u32,
     /// Steps of all warps before it.
     pub step: u64,

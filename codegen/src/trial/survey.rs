@@ -6,7 +6,7 @@ use crate::sim::mutate::{Equivalent, Survey, under_seeds};
 use std::ops::Range;
 
 /// Judges the kernel of these trials and every mutant of it by all trials on the simulator, under
-/// seeds until one tells: by a fault, or a wrong result.
+/// seeds until one fails: by a fault, or a wrong result.
 ///
 /// ```
 /// use tilewright_codegen::trial::{Shipped, survey};

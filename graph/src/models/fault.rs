@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::keys::RealBound;
 use crate::error::GraphErrors;
 
-/// Quotes a value for an error: its JSON text, shortened.
+/// The text of a value for an error: its JSON text, shortened.
 ///
 /// ```
 /// assert_eq!(tilewright_graph::models::quote(&serde_json::json!([1, "a"])), r#"[1,"a"]"#);

@@ -103,21 +103,22 @@ impl Keys {
         self.take(key).filter(|value| !value.is_null())
     }
 
-    /// Notes that a value is of the wrong type.
+    /// Records that a value has the wrong type.
     pub fn wrong_type(&mut self, key: &str, value: &Value, expected: &'static str) {
         let key = self.name(key);
         let value = quote(value);
         self.faults.push(KeyFault::Type { key, value, expected });
     }
 
-    /// Notes that a value changes the mathematics in a way that is not supported.
+    /// Records that a value changes the mathematics in a way that is not supported.
     pub fn unsupported(&mut self, key: &str, value: &Value, meaning: &str, accepted: &'static str) {
         let key = self.name(key);
         let value = quote(value);
         self.faults.push(KeyFault::Unsupported { key, value, meaning: meaning.to_owned(), accepted });
     }
 
-    /// Notes two keys with one meaning that have different values. Texts may differ in case.
+    /// Records a conflict of two keys with one meaning that have different values. Texts may differ
+    /// in case.
     pub fn agree(&mut self, first: (&str, Option<&Value>), second: (&str, Option<&Value>)) {
         let ((first_key, Some(first)), (second_key, Some(second))) = (first, second) else { return };
         let same_text = first.as_str().zip(second.as_str()).is_some_and(|(a, b)| a.eq_ignore_ascii_case(b));
@@ -224,7 +225,7 @@ impl Keys {
         }
     }
 
-    /// Holds every key that is left against a list of known keys, and gives all the faults.
+    /// Checks every key that is left against a list of known keys, and returns all the faults.
     pub fn finish(mut self, known: &[KnownKey]) -> Vec<KeyFault> {
         for (key, value) in std::mem::take(&mut self.map) {
             match known.iter().find(|known| known.key == key) {

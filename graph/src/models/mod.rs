@@ -105,7 +105,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Takes the keys of a `config.json` that say what a model computes. Others are left: the
+    /// Takes the keys of a `config.json` that define a model's computation. Others are left: the
     /// caller holds them against [`KNOWN`] by [`Keys::finish`]. The model means something only
     /// where no fault is noted.
     ///

@@ -180,7 +180,7 @@ impl Memory {
 pub struct Reduction {
     /// The function.
     pub reduce: Reduce,
-    /// Along which axis.
+    /// The axis.
     pub axis: InnerAxis,
     /// Neighbours that become one element; the whole axis where absent.
     pub every: Option<u32>,

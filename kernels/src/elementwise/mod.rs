@@ -22,7 +22,7 @@ use crate::warps::ConsumerWarps;
 pub struct ElementRange<'k> {
     /// The first; a multiple of four where `vector` is 4.
     pub first: Val<'k, u32>,
-    /// Behind the last.
+    /// The end, exclusive.
     pub end: Val<'k, u32>,
     /// Elements of a load, 1 or 4: four where all arrays are aligned to four elements.
     pub vector: u32,

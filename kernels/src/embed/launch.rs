@@ -33,7 +33,8 @@ pub struct EmbedShape {
     pub scale: f32,
     /// The ids that the table has, where it has a part of the vocabulary; others become zeros.
     pub shard: Option<u32>,
-    /// The type of the weight of a norm that begins here, of rows of a multiple of 128 elements.
+    /// The type of the weight of a norm that this kernel begins, of rows of a multiple of 128
+    /// elements.
     pub norm: Option<Float>,
 }
 

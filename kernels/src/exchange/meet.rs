@@ -15,7 +15,7 @@ pub const MEET_WORDS: u32 = MAX_DEVICES as u32 + 3;
 pub const MEET_LEFT: u32 = MAX_DEVICES as u32;
 /// The word that has a bit for each device that this one gave up waiting for.
 pub const MEET_GAVE_UP: u32 = MAX_DEVICES as u32 + 1;
-/// The word that says how often a device polls for another before it gives up, set by the host:
+/// The word that holds how often a device polls for another before it gives up, set by the host:
 /// 2^24 polls take some ten seconds where one takes 0.6 µs.
 pub const MEET_POLLS: u32 = MAX_DEVICES as u32 + 2;
 

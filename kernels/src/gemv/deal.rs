@@ -46,7 +46,7 @@ impl Deal {
         Deal { block, pieces, longer: strips % pieces, rounds: (strips / pieces * each).max(1), more: each }
     }
 
-    /// Whether every stage lies in its order.
+    /// Whether every stage is in its order.
     pub fn is_in_order(self) -> bool {
         self.pieces == 1
     }
@@ -81,7 +81,7 @@ impl Deal {
         place * self.block + within
     }
 
-    /// The stage that lies at a place: the inverse of [`Deal::place`].
+    /// The stage at a place: the inverse of [`Deal::place`].
     pub fn stage(self, place: u32) -> u32 {
         if self.is_in_order() {
             return place;

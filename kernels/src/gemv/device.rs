@@ -93,7 +93,7 @@ pub struct GemvInputs<'k> {
     pub vectors: Consumer<'k, ActivationRing, GemvStage>,
 }
 
-/// Room for the warps' sums of two strips.
+/// Allocates memory for the warps' sums of two strips.
 pub fn room<'k>(k: &'k Builder, plan: &GemvPlan) -> Ptr<'k, Shared, f32> {
     k.shared_aligned("sums", 2 * plan.strip.warps() * plan.warp_sums(), 128)
 }

@@ -46,7 +46,8 @@ impl From<Epilogue> for GemvEpilogue {
 }
 
 impl GemvEpilogue {
-    /// Ends a norm: the vectors are `x ⊙ g` of it, and sums are scaled by its factor first.
+    /// An epilogue that ends a norm: the vectors are `x ⊙ g` of it, and sums are scaled by its
+    /// factor first.
     ///
     /// ```
     /// use tilewright_kernels::gemv::GemvEpilogue;

@@ -121,7 +121,7 @@ impl<'k> CodeTile<'k> {
         CodeTile { packed: vec![packed], factors }
     }
 
-    /// Joins the tile of the next strip.
+    /// Appends the tile of the next strip.
     #[must_use]
     pub fn beside(&self, next: &CodeTile<'k>) -> CodeTile<'k> {
         let factors = self.factors.iter().zip(&next.factors).flat_map(|(&one, &other)| [one, other]).collect();

@@ -120,7 +120,7 @@ pub trait KvBuffer<'k> {
     }
 }
 
-/// A buffer of keys, or of values, with a ring of its own, whose threads issue tiles: a step of the
+/// A buffer of keys, or of values, with a separate ring, whose threads issue tiles: a step of the
 /// contraction is a part.
 pub trait OwnRing<'k> {
     /// The tile.

@@ -38,7 +38,7 @@ pub struct SplitPages {
 }
 
 impl SplitPages {
-    /// Any number of pages may be a split.
+    /// Splits of any number of pages.
     pub const ANY: SplitPages = SplitPages { fewest: 1, single: 0 };
 }
 

@@ -117,7 +117,7 @@ impl<'k> Streamed<'k> {
         tokens * (2 * self.stage.row_bytes())
     }
 
-    /// Brings a stage's keys and values, `count` tokens of a row's head from token `first` on; by
+    /// Copies a stage's keys and values, `count` tokens of a row's head from token `first` on; by
     /// the producer of the ring.
     pub fn bring(
         self,

@@ -269,7 +269,7 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
 
 impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, Wgmma<F>, A, B, G> {
     /// Begins to add A·Bᵀ over all of K that the tiles hold, or where `keep` is false to replace
-    /// the sums by it, as a group of its own. Tiles begin at a multiple of their swizzle's period.
+    /// the sums by it, as a separate group. Tiles begin at a multiple of their swizzle's period.
     #[track_caller]
     pub fn issue(
         self,

@@ -51,7 +51,7 @@ pub enum SamplingError {
 }
 
 impl Sampling {
-    /// Always the likeliest token.
+    /// Selects the likeliest token always.
     pub const GREEDY: Sampling = Sampling { temperature: 0.0, top_k: None, top_p: 1.0, seed: 0 };
 
     /// Sampling at `temperature` (0: greedy) among the `top_k` likeliest tokens, and among those

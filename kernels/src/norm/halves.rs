@@ -75,7 +75,7 @@ pub struct NormEnd<'k> {
     pub rows: u32,
     /// Threads that share the sums of a row: a divisor of its slots.
     pub parts: u32,
-    /// Room for `parts · rows` numbers, where the factors of the rows will be.
+    /// Memory for `parts · rows` numbers, which receives the factors of the rows.
     pub factors: Ptr<'k, Shared, f32>,
 }
 

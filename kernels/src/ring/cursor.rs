@@ -19,15 +19,15 @@ impl<'k> Cursor<'k> {
         Cursor { stage: k.var(stage), parity: parity.into().map(|parity| k.var(parity)), stages }
     }
 
-    /// The stage and the parity here; 0 where none is waited for.
+    /// The current stage and parity; 0 where none is waited for.
     #[track_caller]
     pub fn here(&self) -> (Val<'k, u32>, Val<'k, u32>) {
         let stage = self.stage.get();
         (stage, self.parity.map_or(stage.builder().lit(0), Var::get))
     }
 
-    /// The stage and the parity here, and a step to the next one: the first stage follows the last,
-    /// with the other parity.
+    /// Returns the current stage and parity, and advances to the next stage: the first stage
+    /// follows the last, with the other parity.
     #[track_caller]
     pub fn step(&self) -> (Val<'k, u32>, Val<'k, u32>) {
         let (stage, parity) = self.here();

@@ -24,7 +24,7 @@ pub(super) struct RingBarriers<'k> {
     /// Completes when a stage's bytes are there, where it does not follow from the threads' own
     /// copies.
     pub(super) full: Option<Mbarrier<'k, Shared>>,
-    /// Completes when a stage was read, where that is told by arrivals.
+    /// Completes when a stage was read, where readers arrive.
     pub empty: Option<Mbarrier<'k, Shared>>,
     pub shape: Shape,
     pub fill: StageFill,

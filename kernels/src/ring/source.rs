@@ -108,7 +108,7 @@ impl<'k> Pieces<'k> {
         }
     }
 
-    /// Brings the box of a tensor map at the coordinates; refused if lanes copy, since they cannot
+    /// Copies the box of a tensor map at the coordinates; refused if lanes copy, since they cannot
     /// use tensor maps.
     #[track_caller]
     pub fn bring_box(self, map: Ptr<'k, Param, TensorMap>, at: &[Val<'k, i32>]) {

@@ -103,7 +103,7 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
         self.send_boxes(const { boxes::<T, L>() }, map, at);
     }
 
-    /// The tensor in shared memory of its own, aligned as a box of a tensor map is. A tile that is
+    /// Allocates the tensor in shared memory, aligned as a box of a tensor map is. A tile that is
     /// not a box does not compile.
     #[track_caller]
     pub fn shared_box(k: &'k Builder, name: &str) -> Self {

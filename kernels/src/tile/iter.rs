@@ -86,13 +86,13 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf, const M: usize, const N: usize
         Lowered::<TilesOf<L, M, N>>::EXTENTS[axis] as u32
     }
 
-    /// The number of the tile here.
+    /// The number of the current tile.
     #[track_caller]
     pub fn number(&self) -> Val<'k, u32> {
         self.next.get()
     }
 
-    /// Whether there is a tile here: always, in a circle.
+    /// Whether there is a current tile: always, in a circle.
     #[track_caller]
     pub fn valid(&self, k: &'k Builder) -> Val<'k, bool> {
         match (self.circular, self.end) {
@@ -102,13 +102,13 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf, const M: usize, const N: usize
         }
     }
 
-    /// The tile here.
+    /// The current tile.
     #[track_caller]
     pub fn here(&self) -> LayoutTensor<'k, E, Within<L, M, N>, S> {
         self.tile(Index::below(self.next.get(), self.round()))
     }
 
-    /// Goes on to the next tile.
+    /// Advances to the next tile.
     #[track_caller]
     pub fn advance(&self) {
         let next = self.next.get() + self.step;
@@ -180,7 +180,7 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
 }
 
 impl<'k, E: Element, S: SpaceOf, const R: usize> PartIter<'k, E, S, R> {
-    /// Begins at part `part`.
+    /// Makes the iterator begin at part `part`.
     #[track_caller]
     #[must_use]
     pub fn from(self, part: Index<'k>) -> Self {
@@ -208,26 +208,26 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> PartIter<'k, E, S, R> {
         PartIter { next: Some(next), ..self }
     }
 
-    /// The index of the mode where the part here begins: a multiple of the parts' extent.
+    /// The index of the mode at which the current part begins: a multiple of the parts' extent.
     #[track_caller]
     pub fn index(&self) -> Index<'k> {
         self.next.map_or(self.first, |next| self.multiple(next.get()))
     }
 
-    /// Whether there is a part here: always, in a circle.
+    /// Whether there is a current part: always, in a circle.
     #[track_caller]
     pub fn valid(&self) -> Val<'k, bool> {
         let k = self.tensor.builder();
         if self.circular { k.lit(true) } else { self.index().get(k).lt(self.end().get(k)) }
     }
 
-    /// The part here.
+    /// The current part.
     #[track_caller]
     pub fn here(&self) -> LayoutTensor<'k, E, Modes<'k, R>, S> {
         self.part(self.index())
     }
 
-    /// Goes on to the next part.
+    /// Advances to the next part.
     #[track_caller]
     pub fn advance(&self) {
         let k = self.tensor.builder();

@@ -69,7 +69,7 @@ impl<'k, const R: usize> Modes<'k, R> {
         Modes { modes: core::array::from_fn(mode), whole: 1, guard: None }
     }
 
-    /// Promises an alignment: the base, every stride but the contiguous mode's and the contiguous
+    /// Asserts an alignment: the base, every stride but the contiguous mode's and the contiguous
     /// mode's extent are multiples of `whole` elements. A vector of that many is then aligned, and
     /// inside or outside as a whole.
     #[must_use]

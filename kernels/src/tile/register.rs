@@ -188,7 +188,7 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
     }
 
     /// Loads the elements of memory as [`load_from`](Self::load_from) does, and `fill` where a mask
-    /// says that there are none.
+    /// has none.
     #[track_caller]
     pub fn load_or<P: TensorLayout<'k>, S: SpaceOf>(
         memory: LayoutTensor<'k, T, P, S>,
@@ -416,7 +416,7 @@ impl<'k, T: Scalar, L: Registers> RegisterVar<'k, T, L> {
         RegisterTensor::from_registers(|register| self.array.get(register as u32))
     }
 
-    /// Gives the registers other values.
+    /// Sets the registers to other values.
     #[track_caller]
     pub fn set(self, values: &RegisterTensor<'k, T, L>) {
         for (register, &value) in (0..).zip(values.registers()) {

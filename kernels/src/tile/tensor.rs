@@ -92,7 +92,7 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
         if period > least { period } else { least }
     };
 
-    /// The tensor in shared memory of its own, as large as the layout reaches and aligned to
+    /// Allocates the tensor in shared memory, as large as the layout reaches and aligned to
     /// [`Self::ALIGN`].
     #[track_caller]
     pub fn shared(k: &'k Builder, name: &str) -> Self {

@@ -23,11 +23,11 @@ pub trait SourceOfA: Copy + Default + Send + Sync + 'static {
     const REGISTERS: bool;
 }
 
-/// A comes from registers: the `_RS` atoms.
+/// Reads A from registers: the `_RS` atoms.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RegisterA;
 
-/// A comes from shared memory: the `_SS` atoms.
+/// Reads A from shared memory: the `_SS` atoms.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SharedA;
 
@@ -39,7 +39,7 @@ impl SourceOfA for SharedA {
     const REGISTERS: bool = false;
 }
 
-/// The atoms, each a type of its own, under the names of the field.
+/// The atoms, one type each, under the names of the field.
 pub mod atoms {
     pub use super::super::atom::rows::*;
 

@@ -6,7 +6,7 @@ use crate::{Layout, MAX_LEAVES};
 /// Steps that the search for two coordinates of one offset may take.
 const MAX_STEPS: u32 = 1 << 20;
 
-/// No two coordinates share an offset.
+/// Checks that no two coordinates share an offset.
 ///
 /// Two coordinates share one where their difference has offset 0. The search for such a difference
 /// goes from the largest stride down and leaves a branch that the smaller strides cannot bring back

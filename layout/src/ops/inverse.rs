@@ -10,7 +10,8 @@ use crate::flat::Flat;
 use crate::{Layout, LayoutError, laws};
 
 impl Layout {
-    /// From the offsets `0..n` that the layout reaches without a gap to its flat coordinates.
+    /// The map from the offsets `0..n` that the layout reaches without a gap to its flat
+    /// coordinates.
     ///
     /// Modes of stride 0 are skipped, and of several modes with the same stride one is used.
     ///
@@ -69,8 +70,8 @@ impl Layout {
         out
     }
 
-    /// From the layout's offsets to its flat coordinates. Offsets between them go to the coordinate
-    /// of an offset that is reached: the gaps have stride 0.
+    /// The map from the layout's offsets to its flat coordinates. Offsets between them go to the
+    /// coordinate of an offset that is reached: the gaps have stride 0.
     ///
     /// Law: `L(left_inverse(L)(L(i))) == L(i)` for every `i`; where `L` is injective,
     /// `left_inverse(L)(L(i)) == i`.

@@ -203,8 +203,8 @@ impl Swizzled {
         Ok(Swizzled { layout: tri!(self.layout.compose_tiler(tiler)), ..*self })
     }
 
-    /// Number of elements from offset 0 on that are contiguous here and in `other`: at most the
-    /// swizzle's vector.
+    /// Number of elements from offset 0 on that are contiguous in this layout and in `other`: at
+    /// most the swizzle's vector.
     ///
     /// Law: with `n` the result and `V` the common layout of the two before the swizzle,
     /// `self(V(i)) == self(0) + i` for `i < n`.

@@ -60,7 +60,7 @@ pub trait Indexer {
 /// The condition and the selection of a layer's attention.
 #[derive(Clone, Debug)]
 pub struct Selected {
-    /// For each kv head, what its attention waits for.
+    /// The level that each kv head's attention waits for.
     pub ready: Vec<LevelDone>,
     /// The blocks of tokens that rows attend to; `None`: all tokens.
     pub selection: Option<Selection>,
@@ -103,8 +103,8 @@ impl<'e, 'a> LayerTasks<'e, 'a> {
         self.emitter.rows()
     }
 
-    /// For each kv head, when the queries of its group are rotated and the step's keys and values
-    /// are in the pools.
+    /// The level, for each kv head, after which the queries of its group are rotated and the step's
+    /// keys and values are in the pools.
     pub fn heads(&self) -> &'e [LevelDone] {
         self.heads
     }

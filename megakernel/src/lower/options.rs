@@ -34,7 +34,7 @@ pub struct LowerOptions {
     pub activation: DType,
     /// Dtype of the KV pools: floating-point numbers, or `f8e4m3` codes.
     pub kv: DType,
-    /// Whether a row's next token is chosen as its request says (op `sample`), not always the
+    /// Whether a row's next token is chosen as its request specifies (op `sample`), not always the
     /// likeliest (op `argmax`).
     pub sampling: bool,
     /// Devices that share the model: heads, MLP and vocabulary are dealt to them.

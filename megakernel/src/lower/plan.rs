@@ -85,7 +85,7 @@ impl StepPlan {
         &self.program
     }
 
-    /// The buffers, to say how they are stored: the types of weights, the scales of pools.
+    /// The buffers, mutable, to set their storage: the types of weights, the scales of pools.
     pub fn buffers_mut(&mut self) -> &mut [Buffer] {
         &mut self.program.buffers
     }
@@ -100,13 +100,13 @@ impl StepPlan {
         &self.planned.cells
     }
 
-    /// Gives every weight its stored form, as [`Program::stored_as`] does.
+    /// Sets every weight's stored form, as [`Program::stored_as`] does.
     #[must_use]
     pub fn stored_as(self, weights: &dyn Weights) -> StepPlan {
         StepPlan { program: self.program.stored_as(weights), ..self }
     }
 
-    /// Gives weights quantised forms, as [`Program::with_forms`] does.
+    /// Sets quantised forms of weights, as [`Program::with_forms`] does.
     #[must_use]
     pub fn with_forms(self, form: &dyn Fn(&str) -> Option<(Quantised, usize)>) -> StepPlan {
         StepPlan { program: self.program.with_forms(form), ..self }

@@ -89,7 +89,7 @@ pub struct Partial {
 pub struct Written {
     /// The pool whose tokens are split.
     pub pool: BufferId,
-    /// The cells that say which tokens: positions, page table.
+    /// The cells that select the tokens: positions, page table.
     pub cells: [BufferId; 2],
 }
 

@@ -186,7 +186,8 @@ impl<'a> Operands<'a> {
         Ok(buffer)
     }
 
-    /// A region as [`Operands::region`] wants it, of floating-point elements.
+    /// Checks a region as [`Operands::region`] does, and that its elements are floating-point
+    /// numbers.
     ///
     /// # Errors
     /// If the operand is invalid.

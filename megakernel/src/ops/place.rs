@@ -25,7 +25,7 @@ impl Rotation {
     }
 }
 
-/// The cells that say which token of which sequence a row is.
+/// The cells that identify a row's token and sequence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowCells {

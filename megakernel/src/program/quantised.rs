@@ -79,9 +79,9 @@ impl Quantised {
 }
 
 impl Program {
-    /// Gives every weight its stored form: quantised if these weights have it so, and pools of
-    /// codes with the scales that these weights provide. Call it before scheduling, since fewer
-    /// bytes are less work.
+    /// Sets every weight's stored form: quantised if these weights have it so, and pools of codes
+    /// with the scales that these weights provide. Call it before scheduling, since fewer bytes are
+    /// less work.
     #[must_use]
     pub fn stored_as(mut self, weights: &dyn Weights) -> Program {
         let is_codes = |buffer: &&mut Buffer| buffer.kind == BufferKind::KvPool && buffer.dtype == DType::F8E4M3;

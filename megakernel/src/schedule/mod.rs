@@ -42,7 +42,7 @@ pub enum ScheduleError {
 /// not.
 pub const TYPICAL_CONTEXT: usize = 1024;
 
-/// Gives every task an SM and a place in its queue, for sequences of about `context` tokens, and
+/// Assigns every task an SM and a place in its queue, for sequences of about `context` tokens, and
 /// validates the result.
 ///
 /// A task costs the bytes that it reads ([`cost`]). Level by level, the most expensive task goes to

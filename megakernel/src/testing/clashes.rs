@@ -10,9 +10,9 @@ use super::oracle::{Byte, bytes};
 /// Bytes read and bytes written by every task.
 #[derive(Clone, Debug)]
 pub struct Touched {
-    /// Read, by task.
+    /// Bytes read, by task.
     pub reads: Vec<BTreeSet<Byte>>,
-    /// Written, by task.
+    /// Bytes written, by task.
     pub writes: Vec<BTreeSet<Byte>>,
 }
 

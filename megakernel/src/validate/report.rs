@@ -97,7 +97,7 @@ impl Report {
         self.errors.is_empty()
     }
 
-    /// Whether some violation is of the kind of that name.
+    /// Whether a violation has the kind of that name.
     pub fn has(&self, kind: &str) -> bool {
         self.errors.iter().any(|e| e.kind.name() == kind)
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tilewright_codegen::sim::Interrupt;
 
-/// Ends launches from elsewhere: from another thread, from a handler of Ctrl-C.
+/// A handle that ends launches from elsewhere: from another thread, from a handler of Ctrl-C.
 ///
 /// An abort is for the launch that runs, or else for the next; the error that reports it takes it
 /// back.
@@ -20,7 +20,7 @@ use tilewright_codegen::sim::Interrupt;
 pub struct AbortHandle(Arc<AtomicBool>);
 
 impl AbortHandle {
-    /// Asks for the end.
+    /// Requests the end.
     pub fn abort(&self) {
         self.0.store(true, Ordering::Release);
     }

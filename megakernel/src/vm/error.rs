@@ -161,7 +161,7 @@ pub enum AccessError {
     Row { name: String, rows: usize, row: usize },
 }
 
-/// Why pools cannot be made, or are not the ones that a program wants.
+/// Why pools cannot be made, or do not fit a program.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum KvError {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tilewright_kernels::quant::{PartError, QuantMatrix};
 
-/// Codes that a buffer wants. A part is cut out of the packed codes when it is first read: a
+/// Codes that a buffer requires. A part is cut out of the packed codes when it is first read: a
 /// machine whose weights are on their device already copies nothing.
 #[derive(Debug)]
 pub struct BoundCodes {
@@ -30,12 +30,12 @@ impl BoundCodes {
         Ok(BoundCodes { whole, part: Some(part), cut: OnceLock::new() })
     }
 
-    /// The matrix that they are of.
+    /// The whole matrix of the codes.
     pub fn whole(&self) -> &QuantMatrix {
         &self.whole
     }
 
-    /// The codes, a matrix of its own.
+    /// The codes as a separate matrix.
     pub fn matrix(&self) -> &Arc<QuantMatrix> {
         let Some([rows, columns]) = &self.part else { return &self.whole };
         self.cut.get_or_init(|| {

@@ -84,7 +84,7 @@ pub(super) struct Scheme {
     pub shape: Option<&'static str>,
     /// Whether N may not be a multiple of a word's codes, nor K of the group.
     pub ragged: bool,
-    /// Scales of activations, which are not quantised here.
+    /// Tensors for quantised activations, which are accepted and ignored.
     pub unused: &'static [&'static str],
 }
 

@@ -52,7 +52,7 @@ pub(super) enum Presence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Module {
     pub name: String,
-    /// Whether it is the output projection, which lies outside of the decoder's layers.
+    /// Whether it is the output projection, which is outside of the decoder's layers.
     pub is_head: bool,
 }
 

@@ -33,7 +33,7 @@ pub trait Tunable {
     fn measure(&self, settings: &Settings) -> Result<ResultRow, Failure>;
 }
 
-/// Makes a kernel's operands when its turn comes.
+/// Makes a kernel's operands when the kernel is to run.
 pub type Prepare<'b> = Box<dyn FnOnce() -> Result<Box<dyn Tunable + 'b>, Failure> + 'b>;
 
 /// Extents of a shape, such as `m=4096,n=4096,k=4096`.

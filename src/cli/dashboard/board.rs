@@ -38,7 +38,7 @@ impl<'r> Board<'r> {
         &self.entries
     }
 
-    /// Our rows of a suite, without printed copies of other rows.
+    /// This project's rows of a suite, without printed copies of other rows.
     pub fn ours(&self, suite: &str) -> Vec<ResultEntry<'r>> {
         let is_ours = |e: &ResultEntry<'_>| e.row.suite == suite && e.row.is_ours() && e.row.copy_of.is_none();
         self.entries.iter().copied().filter(is_ours).collect()

@@ -69,7 +69,7 @@ pub enum FrameError {
 }
 
 impl FrameError {
-    /// Whether the other end is gone, in one of the ways that a system has to say so.
+    /// Whether the other end is gone, by any of the errors with which a system reports it.
     pub fn is_end(&self) -> bool {
         use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
         let gone = [BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected];

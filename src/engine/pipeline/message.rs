@@ -196,7 +196,7 @@ impl Message {
         Ok(Message { head: serde_json::from_slice(&frame.head)?, words: frame.words })
     }
 
-    /// An error that says what came instead of what was waited for.
+    /// The error for this message where another was expected.
     pub fn out_of_turn(&self) -> MessageError {
         let mut found = format!("{:?}", self.head);
         if let Some((end, _)) = found.char_indices().nth(80) {

@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::frame::{Frame, FrameError};
 use super::message::{Message, MessageError, MessageHead};
 
-/// Why a message did not come or go.
+/// Why a message was not received or sent.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 #[non_exhaustive]

@@ -30,8 +30,7 @@ const VERDICT: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Seat {
-    /// Computes this rank's layers on an engine's place until the driver says that the work is
-    /// done.
+    /// Computes this rank's layers on an engine's place until the driver ends the work.
     ///
     /// # Errors
     /// If a step fails, another rank is lost, or the work is aborted; the other ranks are told.

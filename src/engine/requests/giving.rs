@@ -13,7 +13,7 @@ use super::choice::choose;
 use super::scheduler::{Scheduler, Step};
 use super::submission::{Event, Submission, Ticket, Token};
 
-/// A step whose results come row by row.
+/// A step whose results arrive row by row.
 pub struct Giving<'g> {
     step: &'g Step,
     scheduler: &'g mut Scheduler,

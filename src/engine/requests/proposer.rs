@@ -55,7 +55,7 @@ impl Proposer {
         self.guess(tokens, most.min(2 * (self.last_accepted + 1)).min(MOST_PROPOSED))
     }
 
-    /// The tokens that may come, whether it pays to propose them or not.
+    /// The predicted next tokens, whether it pays to propose them or not.
     pub fn guess(&self, tokens: &[u32], most: usize) -> Vec<u32> {
         let Some(from) = self.before.iter().flatten().next() else { return Vec::new() };
         // A proposal that reaches the end goes on with the proposed tokens: a text that repeats

@@ -98,7 +98,7 @@ impl Draft {
 }
 
 impl Scheduler {
-    /// No requests.
+    /// A scheduler without requests.
     pub fn new(limits: SchedulerLimits) -> Scheduler {
         Scheduler {
             cache: PageCache::new(limits.pages, limits.page_tokens),
@@ -287,7 +287,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether a sequence that is alone goes on by steps of several of its tokens, which the
+    /// Whether the only running sequence continues by steps of several of its tokens, which the
     /// machine proposes.
     pub fn proposes(&self, ticket: Ticket) -> bool {
         let known = self.sequences.get(&ticket).filter(|sequence| self.limits.proposals && sequence.proposer.is_some());

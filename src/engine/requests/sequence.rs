@@ -17,7 +17,7 @@ pub struct Ask {
     pub prompt: Vec<u32>,
     /// Most new tokens, at least one.
     pub max_new_tokens: usize,
-    /// Higher ones come first.
+    /// The priority: higher ones are first.
     pub priority: i32,
     /// Its deadline.
     pub expires: Option<Duration>,

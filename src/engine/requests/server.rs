@@ -17,7 +17,7 @@ use super::batcher::{BatchOptions, Batcher, CallBackFlag};
 use super::submission::{Event, Statistics, Submission, Ticket, Token};
 use crate::checkpoint::{Checkpoint, Tokenizer};
 
-/// A server that takes requests from any thread, and runs them batched on a thread of its own.
+/// A server that takes requests from any thread, and runs them batched on a separate thread.
 ///
 /// Its thread ends when the server and all streams are gone. [`Engine::abort_handle`] ends the step
 /// that runs, and with it the requests that are part of it; the others go on.

@@ -41,7 +41,7 @@ pub struct Step {
     pub decodes: bool,
     /// The phase of its attention, if a flow selects blocks.
     pub phase: Phase,
-    /// Most tokens of a launch that goes on with the one piece by itself, several tokens in a step;
-    /// 0: it does not.
+    /// Most tokens of a launch that continues the one piece by itself, several tokens in a step; 0:
+    /// it does not.
     pub proposes: usize,
 }

@@ -38,8 +38,8 @@ pub struct Submission {
     /// The number of likeliest tokens whose log probabilities are returned in each step, besides
     /// the chosen token; none by default.
     pub logprobs: Option<usize>,
-    /// Requests of a higher priority come first, and take seats and pages from those of a lower
-    /// one; 0.
+    /// The priority: requests of a higher one are first, and take seats and pages from those of a
+    /// lower one; 0.
     pub priority: i32,
     /// The deadline, from its submission on; none by default.
     pub deadline: Option<Duration>,
@@ -69,7 +69,7 @@ pub struct Penalties {
 }
 
 impl Penalties {
-    /// No change.
+    /// Penalties that change nothing.
     pub const NONE: Penalties = Penalties { repetition: 1.0, presence: 0.0, frequency: 0.0, no_repeat: 0 };
 
     /// Whether nothing is changed.

@@ -29,7 +29,7 @@ pub struct Options {
     /// Steps without any change after which a launch is a standstill, as
     /// [`Launch::patience`](crate::sim::Launch::patience).
     pub patience: u64,
-    /// Ends a launch early: the call that submitted it fails with
+    /// The handle that ends a launch early: the call that submitted it fails with
     /// [`SimError::Interrupted`](crate::sim::SimError::Interrupted).
     pub interrupt: Interrupt,
 }

@@ -71,7 +71,7 @@ macro_rules! families {
                 match self { $(Inst::$Family(inst) => inst.args(),)+ }
             }
 
-            /// Shows each operand with its specification, in the order of the row.
+            /// Calls `see` for each operand with its specification, in the order of the row.
             pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'static OperandSpec, OperandSlot<'a>)) {
                 match self { $(Inst::$Family(inst) => inst.visit(see),)+ }
             }

@@ -385,7 +385,7 @@ macro_rules! family {
                 match self { $(Self::$Name { $($($arg,)+)? .. } => vec![$($(*$arg),+)?],)+ }
             }
 
-            /// Shows each operand with its specification, in the order of the row.
+            /// Calls `see` for each operand with its specification, in the order of the row.
             #[allow(unused_variables, unused_mut, unused_assignments, reason = "a row may have no operands")]
             pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'static OperandSpec, OperandSlot<'a>)) {
                 let mut specs = self.row().operands.iter();

@@ -29,8 +29,8 @@ pub struct ThreadAt {
     pub inst: String,
     /// The line that recorded it.
     pub src: Src,
-    /// The author's line, where a library recorded the statement inside a loop or branch of its
-    /// own.
+    /// The author's line, where a library recorded the statement inside a loop or branch of the
+    /// library.
     pub caller: Option<Src>,
     /// The device, where several run the kernel.
     pub device: Option<u32>,

@@ -32,7 +32,7 @@ pub(crate) struct MbarrierState {
     /// The last phase that received bytes, and the number of phases that some thread saw complete.
     pub fed: Option<u32>,
     pub seen: u32,
-    /// Operations in flight that will complete here.
+    /// Operations in flight that will complete in this block.
     pub flying: u32,
 }
 

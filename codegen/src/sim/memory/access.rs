@@ -53,7 +53,7 @@ impl Site {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpState {
     pub done: AccessCompletion,
-    /// Its accesses are of the generic proxy (`cp.async`).
+    /// Whether its accesses are of the generic proxy (`cp.async`).
     pub generic: bool,
     pub issuer: Thread,
 }
@@ -83,7 +83,7 @@ pub(crate) struct PendingAccess<'a> {
     pub thread: Thread,
     pub view: &'a ThreadView,
     pub write: bool,
-    /// Made by the async proxy, in global (0) or shared memory (1).
+    /// The memory of an access by the async proxy: global (0) or shared (1).
     pub proxy: Option<usize>,
 }
 

@@ -97,7 +97,7 @@ fn bytes_of<T: MemoryElement>(values: &[T]) -> Vec<u8> {
 }
 
 impl Memory {
-    /// No buffers.
+    /// A memory without buffers.
     pub fn new() -> Memory {
         Memory::default()
     }

@@ -23,9 +23,9 @@ pub(super) struct Counterparts<'k> {
 }
 
 impl<'k> Counterparts<'k> {
-    /// For each mutant those that have the same change of the same instruction at the same place of
-    /// the author's. Where both recordings have as many of them, each stands for the one with its
-    /// number; else all stand for each.
+    /// Finds, for each mutant, those that have the same change of the same instruction at the same
+    /// place of the author's. Where both recordings have as many of them, each stands for the one
+    /// with its number; else all stand for each.
     pub fn new(of: &[PlannedMutant], kernel: &'k Kernel) -> Counterparts<'k> {
         let plans = plans(kernel);
         let mine = by_key(of);

@@ -32,7 +32,7 @@ impl Equivalent {
         Equivalent { file, inst, change, count: None, why }
     }
 
-    /// Exactly this many of them.
+    /// Requires exactly `count` of them.
     pub const fn times(self, count: usize) -> Equivalent {
         Equivalent { count: Some(count), ..self }
     }
@@ -287,7 +287,7 @@ impl fmt::Display for Survey {
     }
 }
 
-/// A judge that runs a kernel under each seed until one tells.
+/// A judge that runs a kernel under each seed until one finds a fault.
 pub fn under_seeds<E>(
     seeds: Range<u64>,
     run: impl Fn(&Arc<Verified>, u64) -> Result<Option<String>, E>,

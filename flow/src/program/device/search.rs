@@ -276,8 +276,8 @@ impl<'k> List<'k> {
         k.when(k.tid().eq(0), || self.count.store(k.lit(0u32)));
     }
 
-    /// Lists the candidates whose key is above `cut`, or is `cut` and comes early enough, and
-    /// meets: a warp has its places in a row.
+    /// Lists the candidates whose key is above `cut`, or equals `cut` where the complement of their
+    /// number is at least `place`, and synchronises. A warp's entries are consecutive.
     pub fn fill(self, scores: RowScores<'k>, cut: Val<'k, u32>, place: Val<'k, u32>) {
         let k = self.k;
         let reaches = |order: Val<'k, u32>, at: Val<'k, u32>, is_there: Val<'k, bool>| {
@@ -305,8 +305,8 @@ impl<'k> List<'k> {
         self.team.sync();
     }
 
-    /// Hands on each of the `goal` best: how many are better, and what `place` says of its
-    /// candidate before they are counted.
+    /// Stores, for each of the `goal` best, how many are better, and the value of `place` for its
+    /// candidate, computed before they are counted.
     pub fn rank(
         self,
         goal: Val<'k, u32>,

@@ -246,9 +246,10 @@ impl BlockStage {
         4 * self.kept_stages() * self.blocks
     }
 
-    /// Shows the candidates of a row as they come: sixteen to a warp, by turns over all stages.
-    /// `then` gets the place of its candidate among those whose scores are kept, `flush` the blocks
-    /// of the sequence that these are: where the first of them would be, where they begin and end.
+    /// Visits the candidates of a row in the order of their stages: sixteen to a warp, by turns
+    /// over all stages. `then` gets the place of its candidate among those whose scores are kept,
+    /// `flush` the blocks of the sequence that these are: where the first of them would be, where
+    /// they begin and end.
     ///
     /// A stage is given back after a fence that waits for the warp's stores to global memory:
     /// between stages there are none.

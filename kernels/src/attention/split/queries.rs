@@ -85,8 +85,8 @@ impl<'k> AttentionPass<'k> {
         (0..each / 2).map(|i| words.get(i)).collect()
     }
 
-    /// Asks for the newest token's keys and values, all in flight together, and waits for them
-    /// after `meanwhile` if this warp takes the token in (`mine`).
+    /// Loads the newest token's keys and values, all in flight together, and waits for them after
+    /// `meanwhile` if this warp adds the token (`mine`).
     pub fn arriving(self, newest: Newest<'k>, mine: Val<'k, bool>, meanwhile: impl FnOnce()) -> NewestToken<'k> {
         let k = self.team.k;
         let heads = self.work.heads;
@@ -107,7 +107,7 @@ impl<'k> AttentionPass<'k> {
 }
 
 impl<'k> NewestToken<'k> {
-    /// Puts it into a block, of which it is token `number`.
+    /// Stores the token into a block, as its token `number`.
     pub fn put(&self, pass: AttentionPass<'k>, number: Val<'k, u32>, to: &TokenBlock<'k>) {
         let k = pass.team.k;
         let row = k.lane() / 4;

@@ -56,7 +56,7 @@ pub(super) struct Visible {
     pub tokens: Range<usize>,
     /// Factor on the scores.
     pub scale: f64,
-    /// Cap on the scores.
+    /// The cap on the scores.
     pub soft_cap: Option<f64>,
 }
 

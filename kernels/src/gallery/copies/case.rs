@@ -72,7 +72,7 @@ pub struct CopyCase {
     pub to: CopySide,
     /// The threads that fill the tile.
     pub fill: TileFill,
-    /// Whether it goes on through registers.
+    /// Whether the tile is copied on through registers.
     pub registers: bool,
 }
 

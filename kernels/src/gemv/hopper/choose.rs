@@ -107,9 +107,9 @@ pub fn predict(plan: &HopperPlan, multiprocessors: u32) -> f64 {
     stream * (1.0 + fewer) + of_l2 + exchange + CLUSTER * f64::from(cluster).log2()
 }
 
-/// The settings for a batch and rows, their number or what else they are, packed as `strip` says,
-/// on a number of multiprocessors, with clusters of as many blocks at most: 8 everywhere, fewer
-/// where a device has not got as many clusters of them as its multiprocessors would make.
+/// The settings for a batch and rows (a number, or their kind), packed as `strip` says, on a number
+/// of multiprocessors, with at most that many blocks to a cluster: 8 everywhere, fewer where a
+/// device has not got as many clusters of them as its multiprocessors would make.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Strip, hopper};

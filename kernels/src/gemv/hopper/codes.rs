@@ -104,7 +104,7 @@ impl CodeStage {
         Swizzled::new(lines, 0, leaf(self.bytes() / 2, 1))
     }
 
-    /// Brings chunk `chunk` of k of the strips from `strip` on.
+    /// Copies chunk `chunk` of k of the strips from `strip` on.
     pub fn bring<'k>(
         self,
         to: Pieces<'k>,

@@ -23,7 +23,7 @@ const ROOM: u32 = 256;
 const RUN: u32 = 4;
 
 impl GemvEpilogue {
-    /// Fails where a plan's threads do not meet as this wants it.
+    /// Checks that a plan fits this epilogue.
     ///
     /// # Errors
     /// If results begin a norm and are not a whole number of slots in every block, or rows other

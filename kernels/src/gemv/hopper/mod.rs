@@ -54,7 +54,7 @@ pub use trial::HopperCase;
 pub(super) use trial::shipped;
 pub use tuning::HopperTuning;
 
-/// The least batch that goes this way on sm_90a. Up to 16 the other kernel streams at the speed of
+/// The least batch that uses this path on sm_90a. Up to 16 the other kernel streams at the speed of
 /// the memory with one `mma.sync` for each 16 vectors; from 17 on it needs two, and activations
 /// from shared memory for each.
 pub const LEAST_BATCH: u32 = 17;

@@ -64,7 +64,7 @@ impl<'a, 'k, const RUN: usize> ResultRuns<'a, 'k, RUN> {
         fits.then(|| team.items(self.count()).into_iter().map(|item| operands(item.clamped(self.count()).at)).collect())
     }
 
-    /// Finishes and stores them, with operands that are there or are loaded here.
+    /// Finishes and stores them, with operands that were loaded ahead or are loaded now.
     pub fn store(
         self,
         team: ConsumerWarps<'k>,

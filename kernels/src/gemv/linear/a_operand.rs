@@ -92,8 +92,8 @@ impl AOperand {
     }
 }
 
-/// The order in which the stages of strips come where activations are reloaded: group by group; of
-/// each group the first stage of every strip, then the second.
+/// The order of the stages of strips where activations are reloaded: group by group; of each group
+/// the first stage of every strip, then the second.
 #[derive(Clone, Copy)]
 pub struct StageOrder<'k> {
     /// Stages of a strip.

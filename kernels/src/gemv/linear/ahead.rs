@@ -58,8 +58,8 @@ impl<'k> PrefetchedWords<'k> {
 }
 
 impl<'k> Ahead<'_, 'k> {
-    /// Whether a strip's words come ahead: its codes have 4 bits, it has `most` stages at most, and
-    /// a warp more than two tiles of one.
+    /// Whether a strip's words are loaded ahead: its codes have 4 bits, it has `most` stages at
+    /// most, and a warp more than two tiles of one.
     pub fn is_for(strip: Strip, most: u32) -> bool {
         let four_bits = strip.codes().is_some_and(|codes| codes.code.bits() == 4);
         four_bits && strip.stages() <= most && strip.per_warp() > 2

@@ -14,7 +14,7 @@ const LEAST: u32 = 65520.0f32.to_bits();
 /// Reports f16 overflow of a task's activations.
 #[derive(Clone, Copy)]
 pub struct Beyond<'k> {
-    /// Becomes `says` where it is 0.
+    /// The word that is set to `says` if it is 0.
     pub code: Ptr<'k, Global, u32>,
     /// The value written to `code`.
     pub says: u32,
@@ -60,7 +60,7 @@ impl<'k> Infinite<'k> {
         Infinite(k.var(0u32))
     }
 
-    /// And of these two.
+    /// Checks two more numbers.
     #[track_caller]
     pub fn add(self, word: Val<'k, u32>) {
         let zero = word.builder().lit(0u32).bits::<F16x2>();

@@ -86,13 +86,13 @@ pub struct LinearScratch<'k> {
     pub sums_bytes: u32,
     /// The largest logit of each row and its index, u64 `[16]`.
     pub best: Ptr<'k, Shared, u64>,
-    /// Most registers of a lane to which copied activations come before bf16 weights are
-    /// multiplied: then a tile of weights is all that a product reads of shared memory.
+    /// Most registers of a lane that hold copied activations before bf16 weights are multiplied:
+    /// then a tile of weights is all that a product reads of shared memory.
     pub copied_registers: u32,
     /// Most rows whose codes are multiplied two strips at a time, where they can be.
     pub paired_rows: u32,
-    /// Most stages of a strip of 4-bit codes of which the words of one come into registers under
-    /// the products of the one before.
+    /// Most stages of a strip of 4-bit codes whose words are loaded into registers during the
+    /// products of the stage before.
     pub words_ahead: u32,
     /// The destination of reports of f16 overflow, if they are made.
     pub beyond: Option<Beyond<'k>>,

@@ -7,13 +7,13 @@ use super::pass::{OutputCell, StripPass};
 use super::{AOperand, Input};
 use crate::gemv::Strip;
 
-/// The order in which the stages of strips come by phases ([`AOperand::Phases`]): of every strip
-/// its first stages, then the next.
+/// The order of the stages of strips by phases ([`AOperand::Phases`]): of every strip its first
+/// stages, then the next.
 #[derive(Clone, Copy)]
 pub struct Phases<'k> {
     /// Stages of a strip.
     pub stages: Val<'k, u32>,
-    /// Stages of a strip that come together.
+    /// Stages of a strip in one phase.
     pub each: Val<'k, u32>,
     /// Stages of a phase, of all strips.
     pub of_phase: Val<'k, u32>,

@@ -121,7 +121,7 @@ impl ScaledForm {
         self.k
     }
 
-    /// Whether they are of a norm, and have sums of squares.
+    /// Whether the activations are of a norm, and have sums of squares.
     pub fn has_norm(self) -> bool {
         self.norm
     }

@@ -89,7 +89,7 @@ impl<'k> ActivationSource<'k> {
         (0..columns.len()).map(tile).collect()
     }
 
-    /// Forgets the squares that were added up.
+    /// Resets the sums of squares to zero.
     pub fn clear_squares(&self) {
         self.halves.iter().for_each(|(_, squares)| squares.set(0.0f32));
     }

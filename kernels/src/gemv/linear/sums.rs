@@ -358,7 +358,7 @@ impl<'k> Products<'_, 'k> {
 /// stage.
 const PARTS: u32 = 8;
 
-/// Whether two strips of a task may come as one stage, one after the other: codes of a single stage
+/// Whether two strips of a task may share one stage, one after the other: codes of a single stage
 /// each, which are read two or four at a time ([`WeightStages::several`]), from the task's first
 /// on; of an odd number the last comes alone.
 ///

@@ -97,7 +97,7 @@ pub struct TileCode {
     pub a_operand: AOperand,
     /// Whether stages are prefetched into registers in addition to activations.
     pub beside: bool,
-    /// Whether two strips of weights come as one stage.
+    /// Whether two strips of weights share one stage.
     pub pairs: bool,
 }
 

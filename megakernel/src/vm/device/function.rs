@@ -58,7 +58,7 @@ impl Planned {
         self
     }
 
-    /// Sets weights that come through the ring.
+    /// Sets weights that are streamed through the ring.
     #[must_use]
     pub fn streaming(self, weights: Stretch) -> Planned {
         Planned { weights: Some(weights), ..self }
@@ -164,9 +164,9 @@ pub trait DeviceFunction: FunctionValue {
 /// Shared memory of a device function, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedBytes {
-    /// For sums.
+    /// Bytes for sums.
     pub sums: u32,
-    /// For activations, for the results of warps, or for other work.
+    /// Bytes for activations, for the results of warps, or for other work.
     pub operand: u32,
 }
 

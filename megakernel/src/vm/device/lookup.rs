@@ -253,7 +253,7 @@ impl Planner<'_> {
         pool.map(|buffer| buffer.id).ok_or(Unsupported::Cells)
     }
 
-    /// The pools like one, with the cells that say where tokens go.
+    /// The pools like one, with the cells that place tokens.
     ///
     /// # Errors
     /// If there is none that a device has.

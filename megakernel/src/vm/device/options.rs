@@ -24,17 +24,17 @@ pub struct DeviceOptions {
     pub stage_bytes: u32,
     /// Most stages of the ring; fewer where shared memory ends.
     pub stages: u32,
-    /// Most stages in flight for tasks that the team has not come to: what it publishes, polls and
+    /// Most stages in flight for tasks that the team has not reached: what it publishes, polls and
     /// loads meanwhile queues after them. One more where the team holds stages (`hold`): what it
     /// takes out of the ring makes room that one stage at a time does not fill.
     pub in_flight: u32,
     /// Most stages in flight for the task that the team is at. More only queue at the memory.
     pub burst: u32,
-    /// Whether keys and values of earlier steps come through the ring, where they fit stages, and
-    /// what other ops bring that way.
+    /// Whether keys and values of earlier steps are streamed through the ring, where they fit
+    /// stages, as are the streamed operands of other ops.
     pub stream_tokens: bool,
-    /// Whether keys and values that do not come through the ring are prefetched before attention
-    /// comes to them.
+    /// Whether keys and values that are not streamed through the ring are prefetched before
+    /// attention reaches them.
     pub pages_ahead: bool,
     /// Fewest tokens of a split of attention, whole pages: merging a split costs more than some
     /// more tokens.
@@ -79,8 +79,8 @@ pub struct DeviceOptions {
     /// all of them do not fit ([`Program::with_cut_sums`](crate::program::Program::with_cut_sums));
     /// more where a stage has more. 0: no sum is cut.
     pub part_registers: u32,
-    /// Most rows whose activations, held in registers, meet the codes of two strips at a time, and
-    /// whose strips may come two a stage.
+    /// Most rows whose activations, held in registers, are multiplied by the codes of two strips at
+    /// a time, and whose strips may share a stage in pairs.
     pub paired_rows: u32,
     /// Whether the splits of attention exchange flagged words, so that the first merges them, where
     /// the result is flagged words and no block has two splits of a level; else the last merges.

@@ -55,7 +55,7 @@ pub(super) struct Given<'a> {
 }
 
 impl DevicePart {
-    /// Brings a part to the device of a number: compiles its kernel, sends its weights; tells how
+    /// Loads a part onto the device of a number: compiles its kernel, sends its weights; tells how
     /// many bytes of these are on their way.
     pub fn new(
         device: &Device,
@@ -139,8 +139,8 @@ impl DevicePart {
         args
     }
 
-    /// After a launch that ended because all rows had: sets the number of steps, and lets the next
-    /// one begin.
+    /// Sets the number of steps after a launch that ended because all rows had ended, and lets the
+    /// next one begin.
     pub fn rest(&self, plan: &Plan, epoch: u32) -> Result<(), DeviceError> {
         for (counter, value) in [(BEGUN, epoch), (HALT, 0)] {
             let at = ((plan.counters + counter) * PITCH) as usize;

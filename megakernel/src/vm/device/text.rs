@@ -34,7 +34,7 @@ pub(super) fn words(plan: &Plan) -> usize {
     2 * (TEXT + most).next_multiple_of(4) as usize
 }
 
-/// A sequence that goes on.
+/// A sequence to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     /// Its tokens. All but the last have been fed.

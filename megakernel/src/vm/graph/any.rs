@@ -31,7 +31,7 @@ pub enum AnyGraph {
 }
 
 impl PeerWeights {
-    /// Weights that come to the devices with the first machine.
+    /// Creates weights that are copied to the devices with the first machine.
     pub fn new(devices: &[Device], weights: &Arc<dyn Weights + Send + Sync>) -> PeerWeights {
         let of = |device: &Device| GraphWeights::new(device.clone(), Arc::clone(weights));
         PeerWeights { all: devices.iter().map(of).collect() }

@@ -156,7 +156,7 @@ pub enum LaunchGrid {
 }
 
 impl LaunchGrid {
-    /// Whether a step has the launch in which no row is a sequence of its own.
+    /// Whether a step has the launch in which no row is a separate sequence.
     pub fn is_of_prompts(self) -> bool {
         match self {
             LaunchGrid::Blocks(_) | LaunchGrid::PerSequence(_) => true,

@@ -94,7 +94,7 @@ impl Codes {
 }
 
 impl GraphWeights {
-    /// Weights that come to the device with the first machine.
+    /// Creates weights that are copied to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> GraphWeights {
         let matrices = Vec::new();
         let codes = Vec::new();

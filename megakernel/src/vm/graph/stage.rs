@@ -86,7 +86,7 @@ impl GraphMachine {
         self.hidden(name, BufferKind::Output, "reads output buffers only")
     }
 
-    /// All elements of the output that another stage goes on with
+    /// All elements of the output that the next stage reads
     /// ([`HIDDEN_OUT`](crate::lower::HIDDEN_OUT)), of the step that was submitted.
     ///
     /// # Errors

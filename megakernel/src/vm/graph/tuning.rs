@@ -126,7 +126,7 @@ pub struct ProductTuning {
 }
 
 impl ProductTuning {
-    /// No settings of the product of such weights.
+    /// Tuning without settings, for the product of such weights.
     pub fn of(shape: [u32; 2]) -> ProductTuning {
         ProductTuning { shape, settings: Vec::new() }
     }

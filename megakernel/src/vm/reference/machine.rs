@@ -79,7 +79,7 @@ pub struct StepOutput<'a> {
 }
 
 impl Machine {
-    /// Binds a program to weights, on `workers` threads of its own. Weights are shared, not copied.
+    /// Binds a program to weights, with `workers` threads. Weights are shared, not copied.
     ///
     /// # Errors
     /// A weight that is missing or not as its buffer says, cells that make no sense, no memory or

@@ -40,7 +40,7 @@ pub struct Deadlock {
     pub tasks: usize,
 }
 
-/// A task that waits for what never comes.
+/// A task whose wait is never satisfied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// The task.

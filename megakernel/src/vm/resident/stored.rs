@@ -18,7 +18,7 @@ pub(in crate::vm) const PART: usize = 16 << 20;
 /// Elements that a core copies at a time.
 pub(in crate::vm) const PIECE: usize = 1 << 18;
 
-/// A weight as the program says that it is stored.
+/// A weight in the form in which the program stores it.
 pub enum StoredWeight {
     /// Numbers.
     Dense(WeightTensor),

@@ -67,7 +67,7 @@ impl Rows {
 }
 
 impl Stream {
-    /// A stream whose stages are dealt as `dealing` says, its tasks being as many as `sms` SMs are.
+    /// A stream whose stages are dealt by `dealing`, with as many tasks as `sms` SMs.
     pub fn new(rows: Rows, strip: Strip, features: usize, start: u64, dealing: Dealing, sms: usize) -> Stream {
         let together = rows.interleaved();
         let of_group = if let Rows::Group { kv_heads, .. } = rows { kv_heads.max(1) } else { 1 };
@@ -137,8 +137,7 @@ impl Stream {
         }
     }
 
-    /// Packs what lies at the places `places`, counted in stages, into `memory`. `weight` gives a
-    /// weight's values.
+    /// Packs the stages at the places `places` into `memory`. `weight` gives a weight's values.
     pub fn pack<'w>(&self, places: Span, weight: impl Fn(BufferId) -> &'w StoredWeight + Sync, memory: &mut [bf16]) {
         match CodePacker::new(self.strip) {
             None => self.pack_rows(places, weight, memory),

@@ -24,7 +24,7 @@ pub struct DeviceWeights {
 }
 
 impl DeviceWeights {
-    /// Weights that come to the device with the first machine.
+    /// Creates weights that are copied to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> DeviceWeights {
         DeviceWeights::on(vec![device], weights)
     }

@@ -41,12 +41,12 @@ pub struct TrialConfig {
     pub launches: bool,
     pub memory: TokenMemory,
     pub positions: usize,
-    /// A flow, and whether its phases are told apart.
+    /// A flow, and whether its phases are distinguished.
     pub flow: Option<(FakeFlow, bool)>,
 }
 
 impl TrialConfig {
-    /// Room for everything.
+    /// A configuration with memory and seats for every request.
     pub fn ample() -> TrialConfig {
         TrialConfig {
             pages: 64,
@@ -304,7 +304,7 @@ impl Drive {
         })
     }
 
-    /// Runs to the end, and says what must hold of every request.
+    /// Runs to the end, and asserts the properties of every request.
     pub fn finish(&mut self) -> Statistics {
         let mut steps = 0;
         while self.step() {

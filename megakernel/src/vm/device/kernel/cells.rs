@@ -42,14 +42,14 @@ impl<'k> StepCells<'k> {
         self.turns.into_iter().flatten().for_each(|turn| turn.store_relaxed(0u32, Scope::Cta));
     }
 
-    /// Waits until the producer has done with the cells of the step before; by one thread.
+    /// Waits until the producer has finished with the cells of the step before; by one thread.
     pub fn wait_for_producer(self, sync: Sync<'k>, step: Val<'k, u32>) {
         if let Some([_, done]) = self.turns {
             sync.until(done, step, || ());
         }
     }
 
-    /// Waits until the cells of a step are there; by the producer. They may not be when it is told
+    /// Waits until the cells of a step are loaded; by the producer. They may not be when it is told
     /// to stop.
     pub fn wait_for_step(self, sync: Sync<'k>, watch: Option<ProducerWatch<'k>>, step: Val<'k, u32>) {
         if let Some([there, _]) = self.turns {
@@ -65,7 +65,7 @@ impl<'k> StepCells<'k> {
         }
     }
 
-    /// Brings the cells of a step to shared memory; by the team, which has met.
+    /// Copies the cells of a step to shared memory; by the team, which has met.
     pub fn fetch(self, team: ConsumerWarps<'k>, step: Val<'k, u32>) {
         if let Some((plan, kept)) = self.kept {
             let positions = self.global(plan.position);

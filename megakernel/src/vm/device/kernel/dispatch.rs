@@ -146,7 +146,7 @@ impl<'k> Call<'k, '_> {
         Array::new(self.state(field), float).accessed(AccessMode::Relaxed)
     }
 
-    /// An operand among activations, as packets if its storage says so.
+    /// An operand among activations, as packets if its storage has packets.
     pub fn stored(self, field: usize, storage: Storage, generation: Generation) -> Array<'k> {
         let left = self.left().filter(|_| self.context.plan.looks_at_once);
         self.as_packets(self.array(field, storage.float), storage, generation).unless(left)
@@ -226,7 +226,7 @@ impl<'k> Call<'k, '_> {
         Rotation { table, half }
     }
 
-    /// The tokens of the step that come through the ring.
+    /// The tokens of the step that are streamed through the ring.
     pub fn streamed(self, stage: TokenStage) -> Option<Streamed<'k>> {
         self.context.cells.streamed(stage)
     }
@@ -239,9 +239,9 @@ impl<'k> Call<'k, '_> {
         }
     }
 
-    /// The word that says that packets are looked for no longer: the launch ends, and what a task
-    /// stores then is not read after its step. Nothing where no task of the plan looks for packets
-    /// that may not come.
+    /// The word that is set when polling for packets stops: the launch ends, and what a task stores
+    /// then is not read after its step. Nothing where no task of the plan looks for packets that
+    /// may not come.
     pub fn left(self) -> Option<Ptr<'k, Shared, u32>> {
         self.context.sync.left_word()
     }

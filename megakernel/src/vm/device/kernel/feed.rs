@@ -55,7 +55,7 @@ impl<'k> RingFeed<'k, '_> {
         task_pages(self.feed.context, self.turn.task, fields, pools)
     }
 
-    /// The tokens of the step that may come through the ring.
+    /// The tokens of the step that may be streamed through the ring.
     pub fn streamed(self, stage: TokenStage) -> Option<Streamed<'k>> {
         self.feed.context.cells.streamed(stage)
     }

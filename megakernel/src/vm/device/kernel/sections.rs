@@ -56,7 +56,8 @@ impl<'k> Sections<'k> {
         self.done.store_relaxed(0u32, Scope::Cta);
     }
 
-    /// Waits for what this thread copies: the team may stop at the task that it asked with.
+    /// Waits for this thread's copies: the team may stop at the task at which it requested a
+    /// section.
     pub fn leave(self) {
         self.k.cp_async_wait(0);
     }
@@ -84,7 +85,7 @@ impl<'k> Section<'k> {
         self.sections.slot(self.number)
     }
 
-    /// Asks for the next section, with the first task of this one; by all threads of the team.
+    /// Requests the next section, with the first task of this one; by all threads of the team.
     pub fn ask_for_next(self, team: ConsumerWarps<'k>) {
         let Section { sections, number, index, .. } = self;
         let k = sections.k;
@@ -98,13 +99,13 @@ impl<'k> Section<'k> {
         });
     }
 
-    /// Waits until the producer has come so far, too: the team overwrites the sections before; by
-    /// one thread.
+    /// Waits until the producer has reached this section, too: the team overwrites the sections
+    /// before; by one thread.
     pub fn wait_for_producer(self, sync: Sync<'k>) {
         self.sections.k.when(self.begins, || sync.until(self.sections.done, self.number, || ()));
     }
 
-    /// Waits until what this thread copies is there; by all threads of the team, before it meets
+    /// Waits until this thread's copies are complete; by all threads of the team, before it meets
     /// after the task.
     pub fn wait_for_copies(self) {
         self.sections.k.when(self.begins, || self.sections.k.cp_async_wait(0));
@@ -117,8 +118,8 @@ impl<'k> Section<'k> {
         self.sections.k.when(self.begins, || there.store_release(there.load() + 1, Scope::Cta));
     }
 
-    /// Waits until the section is there, and says that those before are done with; by the producer,
-    /// of which `one` acts. It may not be there when the team is told to stop.
+    /// Waits until the section is loaded, and marks those before as finished; by the producer, of
+    /// which `one` acts. It may not be there when the team is told to stop.
     pub fn enter(self, sync: Sync<'k>, watch: Option<ProducerWatch<'k>>, one: impl FnOnce(&dyn Fn())) {
         let Sections { k, there, done, .. } = self.sections;
         k.moving().when(self.begins, || {

@@ -213,7 +213,7 @@ impl<'k> Sync<'k> {
         });
     }
 
-    /// Waits until a word of the block's has reached a value, or the team does not go on; looks for
+    /// Waits until a word of the block's has reached a value, or the team stops; looks for
     /// something else meanwhile.
     pub fn until(self, word: Ptr<'k, Shared, u32>, wanted: Val<'k, u32>, looks: impl FnOnce()) {
         let k = self.k;
@@ -224,7 +224,7 @@ impl<'k> Sync<'k> {
         });
     }
 
-    /// Looks whether the host or another block wants the end; by one thread.
+    /// Checks whether the host or another block requests the end; by one thread.
     pub fn listen(self, task: Val<'k, u32>) {
         let k = self.k;
         k.when(self.halt().load_relaxed(self.scope()).ne(0), || self.stop_block());
@@ -238,7 +238,7 @@ impl<'k> Sync<'k> {
         });
     }
 
-    /// Waits for what a task waits for; by one thread.
+    /// Waits for the counters of a task; by one thread.
     pub fn wait(self, task: TaskView<'k>, step: Val<'k, u32>) {
         let k = self.k;
         k.for_(0u32, task.wait_count(), |at| {
@@ -281,7 +281,7 @@ impl<'k> Sync<'k> {
         );
     }
 
-    /// Signals that all results of a task still to come are flagged words; by one thread.
+    /// Signals that all later results of a task are flagged words; by one thread.
     pub fn signal_early(self, task: TaskView<'k>) {
         self.k.for_(0u32, task.signal_count(), |at| {
             self.count(task.signal(at), &|counter, scope| {

@@ -22,7 +22,7 @@ pub(super) struct Table<'k> {
     most: u32,
     /// The checksum of the words, written by [`Table::add_up`].
     sum: Ptr<'k, Shared, u32>,
-    /// The sections that they come by, if they do.
+    /// The sections in which the tasks arrive, if they are divided.
     pub sections: Option<Sections<'k>>,
 }
 

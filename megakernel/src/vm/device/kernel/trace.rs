@@ -23,29 +23,29 @@ impl<'k> Trace<'k> {
         Trace { k, at: trace.at(k.block_id() * (plan.longest_queue() * TIMES)), loaded }
     }
 
-    /// Notes a time of a task; by one thread.
+    /// Records a time of a task; by one thread.
     pub fn note(self, task: Val<'k, u32>, which: u32) {
         self.at.at(task * TIMES + which).store(self.k.globaltimer());
     }
 
-    /// Notes how long the producer found no room for a task's weights; by the producer.
+    /// Records how long the producer found no free stage for a task's weights; by the producer.
     pub fn note_full(self, task: Val<'k, u32>, full: Val<'k, u64>) {
         self.at.at(task * TIMES + 5).store(full);
     }
 
-    /// Now, in nanoseconds.
+    /// The current time, in nanoseconds.
     pub fn now(self) -> Val<'k, u64> {
         self.k.globaltimer()
     }
 
-    /// Forgets when activations were there; by one thread.
+    /// Resets the time at which activations were loaded; by one thread.
     pub fn forget(self) {
         if let Some(loaded) = self.loaded {
             loaded.store(0u64);
         }
     }
 
-    /// Notes when activations were there; by the thread that saw it.
+    /// Records the time at which activations were loaded; by the thread that saw it.
     pub fn note_loaded(self, task: Val<'k, u32>) {
         if let Some(loaded) = self.loaded {
             self.at.at(task * TIMES + 2).store(loaded.load());

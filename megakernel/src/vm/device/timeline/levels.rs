@@ -13,19 +13,19 @@ pub struct LevelTimes {
     pub times: usize,
     /// Tasks of one of them.
     pub tasks: usize,
-    /// From the start of the task until its waits are satisfied.
+    /// The time from the start of the task until its waits are satisfied.
     pub wait: f64,
-    /// Until activations are there.
+    /// The time from then until activations are loaded.
     pub load: f64,
-    /// Until the task is computed.
+    /// The time from then until the task is computed.
     pub compute: f64,
-    /// Until it is published.
+    /// The time from then until the result is published.
     pub publish: f64,
     /// The time during which the ring had no room for its weights; the block's memory idles
     /// meanwhile.
     pub full: f64,
-    /// From the last task of the previous level to the last of this level: levels add up to the
-    /// step.
+    /// The time from the last task of the previous level to the last of this level: levels add up
+    /// to the step.
     pub length: f64,
 }
 

@@ -26,19 +26,19 @@ pub struct TaskTimes {
     pub block: usize,
     /// The team came to it.
     pub begun: u64,
-    /// Its waits were satisfied.
+    /// The time at which its waits were satisfied.
     pub waited: u64,
-    /// Its activations were there, for tasks that load some.
+    /// The time at which its activations were loaded, for tasks that load some.
     pub loaded: Option<u64>,
-    /// Its result was computed.
+    /// The time at which its result was computed.
     pub computed: u64,
-    /// Its result was published.
+    /// The time at which its result was published.
     pub published: u64,
     /// The time in nanoseconds during which the ring had no room for its weights.
     pub full: u64,
 }
 
-/// The times of a step, with what the program says of its tasks.
+/// The times of a step, with the program's description of its tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
     blocks: usize,

@@ -40,8 +40,8 @@ pub(in crate::vm::device::kernel) struct ProducerWatch<'k> {
 }
 
 impl<'k> Sync<'k> {
-    /// The word that says that packets are looked for no longer; `None` if no task polls packets
-    /// that may not come.
+    /// The word that is set when polling for packets stops; `None` if no task polls packets that
+    /// may not come.
     pub fn left_word(self) -> Option<Ptr<'k, Shared, u32>> {
         self.left
     }
