@@ -63,7 +63,7 @@ fn rows_from_device_to_device_are_refused_where_there_are_none() {
     assert!(usage.ended().stderr.contains("`ip` is no way for rows; give tcp or nccl"));
 }
 
-/// The same model, with codes as weights on one side and bf16 on the other.
+/// Ranks with one model, as codes on one side and bf16 on the other, are refused.
 #[test]
 fn other_weights_are_refused_and_those_who_wait_are_told() {
     let (driver, address) = waiting(3, "30");

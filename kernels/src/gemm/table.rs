@@ -157,7 +157,7 @@ shapes! {
     M128N224 = 128 224 by 2 rows 64 staged 32;
     /// The largest whose sums a thread holds twice.
     M128N192 = 128 192 by 2 rows 64 staged 32;
-    /// The same size, for tall results.
+    /// The size of `M128N256` transposed, for tall results.
     M256N128 = 256 128 by 2 rows 128 staged 32;
     /// For results that are too small to give every multiprocessor a larger tile.
     M128N128 = 128 128 by 2 rows 64 staged 64;

@@ -24,7 +24,7 @@ pub struct Step {
 /// Why a task cannot start before another one is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It waits on a counter that the other task signals.
+    /// Waits on a counter that the other task signals.
     Counter(CounterId),
     /// The other one is right before it in the queue of an SM.
     Queue(SmId),
