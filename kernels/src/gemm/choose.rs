@@ -6,11 +6,41 @@
 //! are an H100's; where another device has other ones, the order of the rows is mostly the same.
 
 use super::hopper::HopperConfig;
-use super::plan::HopperChoice;
 use super::problem::GemmProblem;
 use super::table::{HopperShape, WarpShape};
 use crate::mma::{InputType, Width};
+use tilewright_codegen::ir::Arch;
 use tilewright_layout::view::Along;
+
+/// Tiles, tuning and splits of a product on sm_90a.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HopperChoice {
+    /// The tiles.
+    pub shape: HopperShape,
+    /// Stages, cluster, raster.
+    pub config: HopperConfig,
+    /// Shares of the contraction.
+    pub splits: u32,
+}
+
+/// Tiles and splits of a product over `mma.sync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WarpChoice {
+    /// The tiles.
+    pub shape: WarpShape,
+    /// Stages of the ring.
+    pub stages: u32,
+    /// Rows of tiles that are computed together.
+    pub group: u32,
+    /// Shares of the contraction.
+    pub splits: u32,
+    /// The kernel's target, from sm_80 on.
+    pub arch: Arch,
+    /// Elements that the addresses of A and B are multiples of.
+    pub aligned: [u32; 2],
+    /// Whether the sums of each stage are added to sums in f32.
+    pub two_level: bool,
+}
 
 /// Multiply-adds of operands of 16 bits that a multiprocessor makes in a cycle: 989 TFLOP/s / 2 /
 /// 132 / 1.83 GHz.

@@ -42,13 +42,13 @@ mod trial;
 
 pub use crate::epilogue::Epilogue;
 pub use ampere::{AmpereConfig as WarpConfig, gemm as warps, launch as warps_launch};
-pub use choose::{choose, choose_warps, predict};
+pub use choose::{HopperChoice, WarpChoice, choose, choose_warps, predict};
 pub use data::{Data, Drawn, Near, Rounded};
 pub use finish::{EpilogueOperands, GemmOutput};
 pub use hopper::{HopperConfig, gemm as hopper, launch as hopper_launch};
 pub use plan::{
-    Argument, GemmBuffer, GemmDevice, GemmRefusal, HopperChoice, PlannedLaunch, WarpChoice, hopper_step, hopper_steps,
-    plan, reduce_step, warp_step,
+    Argument, GemmBuffer, GemmDevice, GemmRefusal, PlannedLaunch, hopper_step, hopper_steps, plan, reduce_step,
+    warp_step,
 };
 pub use problem::{GemmProblem, OperandLayout};
 pub use reduce::{launch as reduce_launch, reduce};

@@ -1,8 +1,7 @@
 //! From a problem to launches: which kernel, which grid, which arguments.
 
-use super::choose::{choose, choose_warps};
+use super::choose::{HopperChoice, WarpChoice, choose, choose_warps};
 use super::finish::GemmOutput;
-use super::hopper::HopperConfig;
 use super::problem::{GemmProblem, OperandLayout};
 use super::store::ResultStore;
 use super::table::{HopperShape, WarpShape};
@@ -59,17 +58,6 @@ pub struct PlannedLaunch {
     pub grid: u32,
     /// The arguments, in the order of the parameters.
     pub arguments: Vec<Argument>,
-}
-
-/// Tiles, tuning and splits of a product on sm_90a.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HopperChoice {
-    /// The tiles.
-    pub shape: HopperShape,
-    /// Stages, cluster, raster.
-    pub config: HopperConfig,
-    /// Shares of the contraction.
-    pub splits: u32,
 }
 
 /// Why a kernel cannot compute a product.
@@ -309,25 +297,6 @@ fn with_reduction<F: InputType, D: GemmOutput>(
     let partial = step.arguments.contains(&Argument::Pointer(GemmBuffer::Partials));
     let reduction = partial.then(|| reduce_step::<F, D>(problem, splits, arch)).transpose()?;
     Ok([step].into_iter().chain(reduction).collect())
-}
-
-/// Tiles and splits of a product over `mma.sync`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WarpChoice {
-    /// The tiles.
-    pub shape: WarpShape,
-    /// Stages of the ring.
-    pub stages: u32,
-    /// Rows of tiles that are computed together.
-    pub group: u32,
-    /// Shares of the contraction.
-    pub splits: u32,
-    /// The kernel's target, from sm_80 on.
-    pub arch: Arch,
-    /// Elements that the addresses of A and B are multiples of.
-    pub aligned: [u32; 2],
-    /// Whether the sums of each stage are added to sums in f32.
-    pub two_level: bool,
 }
 
 /// The launch that computes a product over `mma.sync`, whatever the strides. Where the contraction

@@ -1,7 +1,8 @@
 //! Trials of the kernels: problems at random for each kernel that is shipped.
 
+use super::choose::{HopperChoice, WarpChoice};
 use super::data::{Data, Drawn, Near, Rounded};
-use super::plan::{Argument, GemmBuffer, HopperChoice, PlannedLaunch, WarpChoice, hopper_step, reduce_step, warp_step};
+use super::plan::{Argument, GemmBuffer, PlannedLaunch, hopper_step, reduce_step, warp_step};
 use super::{Epilogue, GemmProblem, HopperConfig, HopperShape, OperandLayout, WarpShape};
 use crate::activation::{Activation, SoftCap};
 use crate::epilogue::{ResultFunctions, SumScale};
