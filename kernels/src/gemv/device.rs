@@ -1,8 +1,8 @@
 //! The kernel on a block: one warp fetches weights, one fetches activations, the others multiply.
 
-use super::packed::DEPTH;
 use super::product::{Chains, Fragment, LaneCodes, WarpTile, multiply as multiply_tiles};
 use super::tiles::{ActivationRing, GemvPlan, WeightRing};
+use super::weight_tile::DEPTH;
 use super::{Octets, Strip};
 use crate::mma::Accumulator;
 use crate::ring::{BulkSource, ByBulk, Consumer, Producer, StageTile, StageView, in_pieces};

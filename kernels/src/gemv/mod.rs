@@ -3,8 +3,10 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `packed` | the order of packed weights, and the packer that walks it: [`WeightTile`], [`Strip`], [`Packer`] |
-//! | `codes` | quantised weights: how strips, stages and factors of groups lie, [`Codes`] |
+//! | `weight_tile` | eight rows by 32 of k: [`WeightTile`], [`Octets`] |
+//! | `codes` | the storage format of quantised weights: [`Codes`] |
+//! | `packed` | the order of packed weights, and the packer that walks it: [`Strip`], [`Packer`] |
+//! | `factors` | scales and zeros of groups as lanes read them: [`Factors`], [`WeightSide`] |
 //! | `convert` | codes to numbers that tensor cores take, in registers |
 //! | `number` | single numbers of packed codes |
 //! | `packer` | quantised matrices into stages and back: [`CodePacker`] |
@@ -39,6 +41,7 @@ mod convert;
 mod deal;
 mod device;
 mod epilogue;
+mod factors;
 pub mod hopper;
 mod launch;
 pub mod linear;
@@ -48,16 +51,19 @@ mod packer;
 pub mod product;
 mod tiles;
 mod trial;
+mod weight_tile;
 
 pub use crate::epilogue::Epilogue;
-pub use codes::{Codes, CodesError, Factors, WeightSide};
+pub use codes::{Codes, CodesError};
 pub use convert::Terms;
 pub use deal::Deal;
 pub use device::{GemvInputs, GemvStage, GemvTask, fetch_vectors, fetch_weights, multiply, room};
 pub use epilogue::{GemvEpilogue, HeadPages};
+pub use factors::{Factors, WeightSide};
 pub use launch::gemv;
-pub(crate) use packed::DEPTH;
-pub use packed::{Octets, Packer, Strip, StripError, WeightTile, pack};
+pub use packed::{Packer, Strip, StripError, pack};
 pub use packer::{CodePacker, QuantRow};
 pub use tiles::{ActivationRing, GemvPlan, GemvTuning, PlanError, WeightRing};
 pub use trial::{GemvCase, shipped};
+pub(crate) use weight_tile::DEPTH;
+pub use weight_tile::{Octets, WeightTile};

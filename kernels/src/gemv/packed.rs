@@ -8,56 +8,27 @@
 //! | stage | consecutive tiles of a strip: what a ring brings at once |
 //!
 //! Weights are the n8 operand of `m16n8k16`. A lane holds eight consecutive elements of its row
-//! ([`Octets`]), where the instruction would have them two by two: a permutation of k that both
-//! operands share, which changes no sum. So the lanes' elements of a tile are 512 contiguous bytes
-//! in the order of the lanes, which a warp reads without bank conflicts.
+//! ([`Octets`](super::Octets)), where the instruction would have them two by two: a permutation of
+//! k that both operands share, which changes no sum. So the lanes' elements of a tile are 512
+//! contiguous bytes in the order of the lanes, which a warp reads without bank conflicts.
 
 use core::ops::Range;
 use half::bf16;
 use thiserror::Error;
 use tilewright_codegen::build::Val;
 use tilewright_layout::Layout;
-use tilewright_layout::typed::{RowMajor, StaticLayout};
+use tilewright_layout::typed::StaticLayout;
 
 use super::codes::{Codes, common_divisor};
+use super::weight_tile::{self, BYTES, DEPTH, ELEMENTS, LANES, WeightTile, leaf, modes};
 use crate::tile::{Index, place};
 
-/// A tile of weights, (row, k) to element.
-pub type WeightTile = RowMajor<8, 32>;
-
-/// The lane of each eight elements of a tile, (row, octet) to lane: lane `4·row + octet` has k =
-/// 8·octet to 8·octet + 7 of its row, of the weights and of the activations alike, so that every
-/// slot of the contraction meets its partner.
-pub type Octets = RowMajor<8, 4>;
-
-/// k of a tile.
-pub(crate) const DEPTH: u32 = 32;
-/// Elements of a tile.
-const ELEMENTS: u32 = Strip::ROWS * DEPTH;
-/// Bytes of a tile.
-pub(super) const BYTES: u32 = 2 * ELEMENTS;
 /// Bytes of the scales of a tile's blocks.
 const OF_BLOCKS: u32 = 64;
 /// Bytes of a line of L2.
 const LINE: u32 = 128;
 /// Largest k.
 const MOST_K: u32 = 1 << 20;
-
-/// Lane to the element of a tile that its eight begin with.
-const LANES: Layout = {
-    let firsts = modes(&[leaf(8, 1), leaf(4, 8 * 8)]);
-    Layout::constant(
-        Layout::constant(WeightTile::LAYOUT.composition(&firsts)).composition(&Octets::LAYOUT.right_inverse()),
-    )
-};
-
-pub(super) const fn leaf(extent: u32, stride: u32) -> Layout {
-    Layout::constant(Layout::leaf(extent as i64, stride as i64))
-}
-
-pub(super) const fn modes(modes: &[Layout]) -> Layout {
-    Layout::constant(Layout::tuple(modes))
-}
 
 /// Eight rows of weights: how they are cut into stages, and each stage dealt to the warps that
 /// multiply.
@@ -105,7 +76,7 @@ pub enum StripError {
 
 impl Strip {
     /// Rows of a strip: the n of the matrix instruction.
-    pub const ROWS: u32 = 8;
+    pub const ROWS: u32 = weight_tile::ROWS;
 
     /// A strip of rows of `k` elements in the fewest stages of at most `stage_bytes` bytes, each of
     /// which has as many tiles for every one of `warps` warps.

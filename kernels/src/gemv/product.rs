@@ -8,8 +8,9 @@
 use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
-use super::codes::{Codes, Factors, WeightSide};
+use super::codes::Codes;
 use super::convert::Terms;
+use super::factors::{Factors, WeightSide};
 use super::{Strip, convert};
 use crate::mma::Accumulator;
 use crate::quant::Code;

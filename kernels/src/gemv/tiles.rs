@@ -1,6 +1,6 @@
 //! Every tile of the kernel by level of memory, and the sizes that follow from a shape.
 
-use super::packed::DEPTH;
+use super::weight_tile::DEPTH;
 use super::{Strip, StripError};
 use crate::ring::{Consumers, Shape, StageTile};
 use half::bf16;

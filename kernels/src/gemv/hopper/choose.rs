@@ -41,7 +41,7 @@ use super::costs::IN_FLIGHT;
 use super::{HopperPlan, HopperTuning, WeightRows};
 use crate::gemv::Strip;
 use crate::gemv::hopper::costs::{CYCLES, EXCHANGE, INGRESS, LEAST, MEET, MEMORY};
-use crate::gemv::packed::DEPTH;
+use crate::gemv::weight_tile::DEPTH;
 
 /// Bytes that L2 gives all multiprocessors in a microsecond.
 const L2: f64 = 11e6;

@@ -16,7 +16,7 @@ use tilewright_codegen::ir::attr::Fp8;
 use tilewright_layout::{Layout, Swizzle, Swizzled};
 
 use crate::gemv::convert::AND_OR;
-use crate::gemv::packed::{BYTES, DEPTH, leaf, modes};
+use crate::gemv::weight_tile::{BYTES, DEPTH, leaf, modes};
 use crate::gemv::{Codes, Strip};
 use crate::mma::InputType;
 use crate::quant::Code;

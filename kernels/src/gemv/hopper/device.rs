@@ -11,7 +11,7 @@ use super::finish::HopperResults;
 use super::runs::ResultRuns;
 use super::tiles::{ActivationRing, HopperPlan, WeightRing};
 use crate::gemv::hopper::share::{BlockShare, BlockTile};
-use crate::gemv::packed::DEPTH;
+use crate::gemv::weight_tile::DEPTH;
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
 use crate::ring::{
     ByBulk, Consumer, Deferred, Empty, Filled, Full, Pieces, Producer, Ring, StageTile, Unready, in_pieces,

@@ -15,7 +15,7 @@ use tilewright_layout::{DType, Swizzle, Swizzled};
 use super::codes::CodeStage;
 use super::{HopperTuning, PlanError, WeightRows};
 use crate::gemv::Strip;
-use crate::gemv::packed::{BYTES, DEPTH};
+use crate::gemv::weight_tile::{BYTES, DEPTH};
 use crate::ring::{Consumers, Shape, StageTile};
 
 /// Names the ring of weights.
