@@ -18,6 +18,7 @@
 //! | [`hopper`] | the standalone kernel of sm_90a for 17 vectors and more, by `wgmma` |
 //! | [`linear`] | linear layers as tasks of a persistent kernel |
 //! | `deal` | where the stages of a stream lie: in order, or dealt round the SMs: [`Deal`] |
+//! | `oracle` | what must come out of a trial |
 //! | `trial` | shapes with inputs and what must come out: [`GemvCase`] |
 //!
 //! The weights are the n8 operand of `mma.m16n8k16`, the activations the m16 operand, so a batch of
@@ -46,6 +47,7 @@ pub mod hopper;
 mod launch;
 pub mod linear;
 mod number;
+mod oracle;
 mod packed;
 mod packer;
 pub mod product;

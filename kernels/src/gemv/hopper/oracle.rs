@@ -4,7 +4,7 @@ use half::bf16;
 use tilewright_codegen::trial::{Bound, Draw};
 
 use super::{HopperPlan, WeightRows};
-use crate::gemv::{Codes, GemvEpilogue, trial};
+use crate::gemv::{Codes, GemvEpilogue, oracle};
 use crate::naive::{self, PoolShape};
 use crate::norm::SLOT;
 use crate::quant::{Code, QuantMatrix, QuantParts, Zeros};
@@ -151,7 +151,7 @@ pub(super) fn expected(plan: &HopperPlan, finish: GemvEpilogue, given: &Given) -
     let k = plan.strip.k();
     let results = plan.results.results() as usize;
     let wide = GemvEpilogue { wide: true, ..GemvEpilogue::default() };
-    let (mut sums, bound) = trial::expected(k, wide, &given.w, &given.x, &[], &[]);
+    let (mut sums, bound) = oracle::expected(k, wide, &given.w, &given.x, &[], &[]);
     let largest = |values: &[f64]| values.iter().fold(0f64, |most, value| most.max(value.abs()));
     let n = sums.len() / plan.batch as usize;
     let mut error = bound.at(largest(&sums));
