@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::keys::RealBound;
+use super::bound::RealBound;
 use crate::error::GraphErrors;
 
 /// The text of a value for an error: its JSON text, shortened.

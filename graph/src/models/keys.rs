@@ -1,14 +1,15 @@
 //! Keys of `config.json`, taken one by one. Keys that are left must be in a list of known keys,
 //! with a harmless value.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
 use super::fault::{KeyFault, quote};
 
-/// The value of a key that is absent or null.
+pub use super::bound::RealBound;
+
+/// What a key means where its value gives no number.
 #[derive(Clone, Copy, Debug)]
 pub struct Otherwise<T> {
     /// The value where the key is absent; `None`: the key must be there.
@@ -20,33 +21,6 @@ pub struct Otherwise<T> {
 impl<T: Copy> Otherwise<T> {
     /// The key must be there and have a value.
     pub const REQUIRED: Otherwise<T> = Otherwise { absent: None, null: None };
-}
-
-/// The bound on a real number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum RealBound {
-    /// Above the first, at most the second.
-    Above(f64, f64),
-    /// At least the first, at most the second.
-    AtLeast(f64, f64),
-}
-
-impl RealBound {
-    fn holds(self, value: f64) -> bool {
-        match self {
-            RealBound::Above(low, high) => value > low && value <= high,
-            RealBound::AtLeast(low, high) => value >= low && value <= high,
-        }
-    }
-}
-
-impl fmt::Display for RealBound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RealBound::Above(low, high) => write!(f, "more than {low:?} and at most {high:?}"),
-            RealBound::AtLeast(low, high) => write!(f, "{low:?} to {high:?}"),
-        }
-    }
 }
 
 /// The keys of one JSON object that are not yet taken, and the faults found so far.

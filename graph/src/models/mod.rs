@@ -6,6 +6,7 @@
 //!
 //! A key is used, or known to change nothing, or an error that names it.
 
+mod bound;
 mod decoder;
 mod fault;
 mod gemma2;
@@ -16,9 +17,9 @@ mod rope;
 
 use serde_json::Value;
 
+pub use bound::RealBound;
 pub use decoder::Decoder;
 pub use fault::{KeyFault, ModelError, quote};
-pub use keys::RealBound;
 pub use known::KNOWN;
 pub use llama::Llama;
 
