@@ -3,7 +3,7 @@
 
 use super::decoder::{self, Decoder, Defaults};
 use super::keys::{Keys, Otherwise, RealBound};
-use super::{Accept, Page};
+use super::page::{Accept, Page};
 use crate::build::{Block, Builder, Gated, Value};
 use crate::graph::RopeId;
 use crate::op::ActivationKind;

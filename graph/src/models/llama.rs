@@ -3,7 +3,7 @@
 
 use super::decoder::{self, Decoder, Defaults, Window};
 use super::keys::{Keys, Otherwise};
-use super::{Accept, Page};
+use super::page::{Accept, Page};
 use crate::build::{Block, Builder, Gated, Value};
 use crate::error::GraphErrors;
 use crate::graph::{Graph, RopeId};
@@ -57,10 +57,6 @@ impl Llama {
 }
 
 impl Page for Llama {
-    fn as_llama(&self) -> Option<&Llama> {
-        Some(self)
-    }
-
     fn decoder(&self) -> &Decoder {
         &self.decoder
     }

@@ -13,7 +13,10 @@ mod gemma2;
 pub mod keys;
 mod known;
 mod llama;
+mod page;
 mod rope;
+
+use std::any::Any;
 
 use serde_json::Value;
 
@@ -22,11 +25,12 @@ pub use decoder::Decoder;
 pub use fault::{KeyFault, ModelError, quote};
 pub use known::KNOWN;
 pub use llama::Llama;
+pub use page::Accept;
 
-use crate::build::{self, Builder};
 use crate::error::GraphErrors;
 use crate::graph::Graph;
 use keys::Keys;
+use page::Page;
 
 /// The families. Each row's page reads its keys and builds its graph.
 const FAMILIES: &[Family] = &[
@@ -36,30 +40,6 @@ const FAMILIES: &[Family] = &[
     Family::new("qwen3", "Qwen3ForCausalLM", llama::read),
     Family { eos_id: Some(1), ..Family::new("gemma2", "Gemma2ForCausalLM", gemma2::read) },
 ];
-
-/// A family's page.
-trait Page {
-    /// Sizes and other keys that every decoder has.
-    fn decoder(&self) -> &Decoder;
-
-    /// Builds the graph up to its logits.
-    fn build<'b>(&self, b: &'b Builder) -> build::Value<'b>;
-
-    /// The page as that of Llama's block.
-    fn as_llama(&self) -> Option<&Llama> {
-        None
-    }
-
-    /// The graph, under a name for people. The outputs are the logits of each row, and the token
-    /// with the largest.
-    fn graph(&self, name: &str) -> Result<Graph, GraphErrors> {
-        let decoder = self.decoder();
-        let builder = Builder::new(name, decoder.sizes, decoder.eps);
-        let logits = self.build(&builder);
-        let token = builder.root().choose(logits);
-        builder.finish(&[logits, token])
-    }
-}
 
 /// Takes a family's keys. Faults are noted in the keys.
 type ReadKeys = fn(&mut Keys, &'static str, &Accept) -> Box<dyn Page>;
@@ -79,24 +59,10 @@ impl Family {
     }
 }
 
-/// The configurations that a reader can use. Any other is a fault that names the key.
-#[derive(Clone, Copy, Debug)]
-pub struct Accept {
-    /// Whether a family is one of those, by its `model_type`.
-    pub family: fn(&str) -> bool,
-    /// Longest sequence that is needed; `None`: that of the training. A window that no such
-    /// sequence exceeds changes nothing.
-    pub max_context: Option<usize>,
-}
-
-impl Accept {
-    /// Accepts everything that a graph can express.
-    pub const ALL: Accept = Accept { family: |_| true, max_context: None };
-
-    fn families(&self) -> impl Iterator<Item = &'static Family> {
-        let accepted = self.family;
-        FAMILIES.iter().filter(move |row| accepted(row.model_type))
-    }
+/// The families that a reader of configurations can use.
+fn accepted(accept: &Accept) -> impl Iterator<Item = &'static Family> {
+    let is_accepted = accept.family;
+    FAMILIES.iter().filter(move |row| is_accepted(row.model_type))
 }
 
 /// A configuration that was read.
@@ -126,8 +92,8 @@ impl Model {
     /// The family is not known or not accepted: without it no other key has a meaning.
     pub fn read(keys: &mut Keys, accept: &Accept) -> Result<Model, KeyFault> {
         let value = keys.take("model_type").unwrap_or(Value::Null);
-        let Some(family) = accept.families().find(|family| value.as_str() == Some(family.model_type)) else {
-            let families = accept.families().map(|family| family.model_type).collect::<Vec<_>>().join(", ");
+        let Some(family) = accepted(accept).find(|family| value.as_str() == Some(family.model_type)) else {
+            let families = accepted(accept).map(|family| family.model_type).collect::<Vec<_>>().join(", ");
             return Err(KeyFault::Family { value: quote(&value), families });
         };
         if let Some(value) = keys.take_value("architectures")
@@ -156,7 +122,8 @@ impl Model {
 
     /// The page, where the model has Llama's block.
     pub fn as_llama(&self) -> Option<&Llama> {
-        self.page.as_llama()
+        let page: &dyn Any = self.page.as_ref();
+        page.downcast_ref()
     }
 
     /// The graph. The outputs are the logits of each row, and the token with the largest.
