@@ -1,7 +1,8 @@
 //! Caches and attention.
 
 use super::elementwise::soft_cap;
-use super::{StepRun, Tensor};
+use super::step::StepRun;
+use super::tensor::Tensor;
 use crate::graph::{CacheId, Step, ValueId};
 use crate::op::Op;
 

@@ -1,6 +1,6 @@
 //! Normalisation, rotation, activations and arithmetic.
 
-use super::StepRun;
+use super::step::StepRun;
 use crate::axis::Shape;
 use crate::graph::{RopeId, Step, ValueId};
 use crate::op::{ActivationKind, BinaryKind, NormKind, Op, RopePairs};
@@ -56,7 +56,7 @@ impl StepRun<'_> {
     pub(super) fn rope(&self, x: ValueId, at: ValueId, table: RopeId, pairs: RopePairs) -> Vec<f64> {
         let x = self.value(x);
         let at = self.value(at);
-        let table = &self.interpreter.graph.parts().ropes[table.index()];
+        let table = &self.graph.parts().ropes[table.index()];
         let half = table.frequencies.len();
         let last = x.shape.last().copied().unwrap_or(1);
         let mut data = x.data.clone();

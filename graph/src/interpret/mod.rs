@@ -6,120 +6,22 @@
 
 mod attend;
 mod elementwise;
+mod error;
 mod products;
 mod route;
 mod rows;
+mod step;
+mod tensor;
 mod weights;
 
-use std::collections::BTreeMap;
-
-use thiserror::Error;
-
-use crate::axis::{Dim, Extent, Type};
-use crate::dim::ExtentError;
-use crate::graph::{CacheId, Graph, Step, ValueId};
+use crate::graph::{Graph, Step};
 use crate::op::{InputKind, Op};
+use step::StepRun;
 
-pub use rows::BlockInputs;
+pub use error::RunError;
+pub use step::{BlockInputs, Sequence};
+pub use tensor::Tensor;
 pub use weights::{CheckpointTensor, WeightError, Weights};
-
-/// Numbers along axes, outermost first. Ids are whole numbers.
-///
-/// ```
-/// use tilewright_graph::interpret::Tensor;
-/// let tensor = Tensor { shape: vec![2, 3], data: vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0] };
-/// assert_eq!(tensor.row(1), [3.0, 4.0, 5.0]);
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tensor {
-    /// Extents.
-    pub shape: Vec<usize>,
-    /// The elements; the last axis is contiguous.
-    pub data: Vec<f64>,
-}
-
-impl Tensor {
-    /// The number of elements for an index of the first axis.
-    fn width(&self) -> usize {
-        self.shape[1.min(self.shape.len())..].iter().product()
-    }
-
-    /// The elements of an index of the first axis.
-    pub fn row(&self, row: usize) -> &[f64] {
-        let width = self.width();
-        &self.data[row * width..(row + 1) * width]
-    }
-
-    /// The elements along the first axis.
-    fn rows(&self) -> impl Iterator<Item = &[f64]> {
-        self.data.chunks_exact(self.width().max(1))
-    }
-}
-
-/// Why a graph cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// A weight is not there or is not what the graph declares.
-    #[error(transparent)]
-    Weight(#[from] WeightError),
-    /// An id that a table does not have.
-    #[error("{op}: id {id} is out of range; the weight `{weight}` has {count} entries")]
-    Id {
-        /// The op.
-        op: &'static str,
-        /// The id.
-        id: u64,
-        /// The table.
-        weight: String,
-        /// Its entries.
-        count: usize,
-    },
-    /// An extent that has no number in the model.
-    #[error(transparent)]
-    Extent(#[from] ExtentError),
-    /// An op on rows in a run of tokens, or an op on tokens in a run of blocks.
-    #[error("the graph has ops on rows of blocks and is run on tokens, or the other way round")]
-    Blocks,
-    /// A source of rows with another number of elements than its shape has.
-    #[error("{name}: {found} numbers were given; give {expected}")]
-    Source {
-        /// The source.
-        name: &'static str,
-        /// The number given.
-        found: usize,
-        /// The required number.
-        expected: usize,
-    },
-    /// A step without tokens.
-    #[error("a step has no tokens; give at least 1")]
-    Empty,
-}
-
-/// Caches of one sequence.
-///
-/// ```
-/// use tilewright_graph::interpret::Sequence;
-/// assert_eq!(Sequence::default().len(), 0);
-/// ```
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sequence {
-    len: usize,
-    /// Keys and values of each cache.
-    caches: BTreeMap<CacheId, [Vec<f64>; 2]>,
-}
-
-impl Sequence {
-    /// The number of tokens that the sequence has so far.
-    pub const fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the sequence has no tokens yet.
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
 
 /// Runs a graph.
 ///
@@ -164,6 +66,15 @@ impl<'g> Interpreter<'g> {
         Ok(Interpreter { graph, weights, last_use })
     }
 
+    fn step_run<'r>(
+        &'r self,
+        tokens: &'r [u32],
+        sequence: &'r mut Sequence,
+        blocks: Option<BlockInputs<'r>>,
+    ) -> StepRun<'r> {
+        StepRun { graph: self.graph, weights: &self.weights, tokens, sequence, blocks, values: Vec::new() }
+    }
+
     /// Feeds tokens to a sequence and gives the graph's outputs.
     ///
     /// # Errors
@@ -173,7 +84,7 @@ impl<'g> Interpreter<'g> {
             return Err(RunError::Empty);
         }
         let mut after = sequence.clone();
-        let mut run = StepRun { interpreter: self, tokens, sequence: &mut after, blocks: None, values: Vec::new() };
+        let mut run = self.step_run(tokens, &mut after, None);
         for (place, step) in self.graph.steps().enumerate() {
             let results = run.step(&step)?;
             run.values.extend(results.into_iter().map(Some));
@@ -211,13 +122,7 @@ impl<'g> Interpreter<'g> {
     /// An extent has no number in the model, or an op is not one on rows.
     pub fn run_blocks(&self, inputs: BlockInputs<'_>) -> Result<Vec<Tensor>, RunError> {
         let mut sequence = Sequence::default();
-        let mut run = StepRun {
-            interpreter: self,
-            tokens: &[],
-            sequence: &mut sequence,
-            blocks: Some(inputs),
-            values: Vec::new(),
-        };
+        let mut run = self.step_run(&[], &mut sequence, Some(inputs));
         for step in self.graph.steps() {
             let result = run.rows(&step)?;
             run.values.push(Some(result));
@@ -226,40 +131,8 @@ impl<'g> Interpreter<'g> {
     }
 }
 
-/// A step in progress.
-struct StepRun<'r> {
-    interpreter: &'r Interpreter<'r>,
-    tokens: &'r [u32],
-    sequence: &'r mut Sequence,
-    /// The inputs of ops on rows.
-    blocks: Option<BlockInputs<'r>>,
-    /// The values so far, but for those that no later op reads.
-    values: Vec<Option<Tensor>>,
-}
-
-/// The operand of an op that did not run; a checked graph has none.
-static NOTHING: Tensor = Tensor { shape: Vec::new(), data: Vec::new() };
-
 impl StepRun<'_> {
-    fn value(&self, id: ValueId) -> &Tensor {
-        self.values.get(id.index()).and_then(Option::as_ref).unwrap_or(&NOTHING)
-    }
-
-    fn weight(&self, id: crate::graph::WeightId) -> &Tensor {
-        &self.interpreter.weights[id.index()]
-    }
-
-    /// Extents of a result in this step.
-    fn shape(&self, kind: &Type) -> Vec<usize> {
-        let extent = |dim: &Dim| match &dim.extent {
-            Extent::Known(size) => usize::try_from(*size).unwrap_or(usize::MAX),
-            Extent::Symbol(symbol) if symbol == "rows" => self.tokens.len(),
-            // Values of rows have extents of their own.
-            Extent::Symbol(_) | Extent::Model(_) => self.sequence.len + self.tokens.len(),
-        };
-        kind.shape.0.iter().map(extent).collect()
-    }
-
+    /// The results of an op.
     fn step(&mut self, step: &Step<'_>) -> Result<Vec<Tensor>, RunError> {
         let data = match step.op {
             Op::Input { input: InputKind::Tokens } => self.tokens.iter().map(|&id| f64::from(id)).collect(),

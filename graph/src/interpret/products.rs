@@ -1,6 +1,8 @@
 //! Embedding and linear products.
 
-use super::{RunError, StepRun, Tensor};
+use super::error::RunError;
+use super::step::StepRun;
+use super::tensor::Tensor;
 use crate::graph::{ValueId, WeightId};
 use crate::op::Op;
 
@@ -28,7 +30,7 @@ impl StepRun<'_> {
         if id < count as f64 {
             return Ok(());
         }
-        let weight = self.interpreter.graph.parts().weights[weight.index()].tensor.clone();
+        let weight = self.graph.parts().weights[weight.index()].tensor.clone();
         Err(RunError::Id { op, id: id as u64, weight, count })
     }
 

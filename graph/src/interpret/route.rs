@@ -1,6 +1,7 @@
 //! Routers and the sum over chosen experts.
 
-use super::{StepRun, Tensor};
+use super::step::StepRun;
+use super::tensor::Tensor;
 use crate::graph::{Step, ValueId};
 use crate::op::RouteKind;
 

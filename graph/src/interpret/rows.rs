@@ -2,24 +2,12 @@
 
 use tilewright_layout::tensor::Format;
 
-use super::{RunError, StepRun, Tensor};
-use crate::dim::ModelShape;
+use super::error::RunError;
+use super::step::StepRun;
+use super::tensor::Tensor;
 use crate::graph::Step;
 use crate::op::Op;
-use crate::rows::{Elementwise, InnerAxis, Norm, ProductOp, Rearrange, Reduce, Reduction, Row, RowOp, Source};
-
-/// The inputs of a graph of rows: one request and key head.
-///
-/// A value with a row for each block has those of `blocks` blocks, in order.
-#[derive(Clone, Copy)]
-pub struct BlockInputs<'a> {
-    /// The model.
-    pub model: ModelShape,
-    /// The number of blocks.
-    pub blocks: usize,
-    /// The elements of a source, of all blocks where it has rows for blocks.
-    pub load: &'a dyn Fn(Source) -> Vec<f64>,
-}
+use crate::rows::{Elementwise, InnerAxis, Norm, ProductOp, Rearrange, Reduce, Reduction, Row, RowOp};
 
 /// `[d0, d1]` elements.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::Tensor;
+use super::tensor::Tensor;
 use crate::graph::Weight;
 
 /// A tensor as a checkpoint stores it.
