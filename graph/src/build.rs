@@ -12,6 +12,7 @@ use crate::error::{GraphError, GraphErrors};
 use crate::graph::{Body, CacheId, Graph, Node, Parts, RopeId, RopeTable, Step, ValueId, Weight, WeightId};
 use crate::infer::{InferContext, infer};
 use crate::op::{ActivationKind, BinaryKind, InputKind, NormKind, Op, RopePairs, RouteKind};
+use crate::parts::steps;
 use crate::text::OpText;
 
 /// Extents of the axes that most families have.
@@ -275,7 +276,7 @@ impl<'b> Projected<'b> {
         }
         let inner = self.0.builder.inner.borrow();
         let mut id = None;
-        let node = self.0.id.and_then(|id| crate::graph::steps(&inner.parts).find(|step| step.first == id));
+        let node = self.0.id.and_then(|id| steps(&inner.parts).find(|step| step.first == id));
         if let Some(Op::Linear { weight, .. }) = node.map(|step| step.op)
             && let Some(weight) = inner.parts.weights.get(weight.index())
         {

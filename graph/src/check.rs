@@ -6,9 +6,10 @@ use std::collections::{HashMap, HashSet};
 use crate::axis::Type;
 use crate::dim::InnerShape;
 use crate::error::{GraphError, GraphErrors, Problem};
-use crate::graph::{Body, CacheId, EXPERT, Parts, RopeTable, Step, ValueId, Weight, steps};
+use crate::ids::{CacheId, ValueId};
 use crate::infer::{InferContext, MOST_ELEMENTS, infer};
 use crate::op::Op;
+use crate::parts::{Body, EXPERT, Parts, RopeTable, Step, Weight, steps};
 use crate::rows::{RowProblem, Source};
 use crate::text::OpText;
 

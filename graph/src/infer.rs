@@ -7,8 +7,9 @@ use tilewright_layout::tensor::Format;
 use crate::axis::{Axis, DType, Dim, Extent, Shape, Type};
 use crate::dim::{InnerShape, Need};
 use crate::error::Problem;
-use crate::graph::{Parts, RopeTable, ValueId, Weight, WeightId};
+use crate::ids::{RopeId, ValueId, WeightId};
 use crate::op::{ActivationKind, Op};
+use crate::parts::{Body, Node, Parts, RopeTable, Weight};
 use crate::rows::{Elementwise, ProductOp, Row, RowOp, RowProblem, RowShapes, Source, joined};
 
 /// Largest product of extents: its bytes in f64 stay below 2^51.
@@ -92,6 +93,29 @@ pub(crate) fn infer(op: &Op, cx: InferContext<'_>) -> Result<Vec<Type>, Problem>
         Op::Elementwise { .. } | Op::Reduce { .. } | Op::Product { .. } => vec![cx.row_op(op)?.to_type()],
         Op::Rearrange { .. } | Op::OverBlocks { .. } | Op::Store { .. } => vec![cx.row_op(op)?.to_type()],
     })
+}
+
+impl Parts {
+    /// Adds an op with the results that it gives, and tells what it asks of the model.
+    ///
+    /// ```
+    /// use tilewright_graph::{graph::Parts, op::Op, rows::{Elementwise, Source, Unary}};
+    /// let mut parts = Parts::default();
+    /// let (query, _) = parts.push(Op::Load { from: Source::Query })?;
+    /// let (abs, _) = parts.push(Op::Elementwise { x: query, y: None, function: Elementwise::Unary(Unary::Abs) })?;
+    /// assert_eq!(parts.nodes[abs.index()].results, parts.nodes[query.index()].results);
+    /// # Ok::<(), tilewright_graph::Problem>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What the op breaks; nothing is added then.
+    pub fn push(&mut self, op: Op) -> Result<(ValueId, Vec<Need>), Problem> {
+        let types: Vec<Type> = self.nodes.iter().flat_map(|node| node.results.iter().cloned()).collect();
+        let needs = RefCell::default();
+        let results = infer(&op, InferContext { parts: self, types: &types, needs: &needs })?;
+        self.nodes.push(Node { body: Body::Single(op), results });
+        Ok((ValueId::at(types.len()), needs.into_inner()))
+    }
 }
 
 fn operand(operand: &'static str, found: &Type, rule: &'static str) -> Problem {
@@ -335,7 +359,7 @@ impl<'g> InferContext<'g> {
         Ok(Type::real(dims[..kept].iter().chain(out).cloned()))
     }
 
-    fn rope(self, x: ValueId, at: ValueId, table: crate::graph::RopeId) -> Result<Type, Problem> {
+    fn rope(self, x: ValueId, at: ValueId, table: RopeId) -> Result<Type, Problem> {
         let kind = self.rows("x", x)?;
         self.row_ids("at", at, ("`x`", kind))?;
         let ropes = &self.parts.ropes;

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::axis::{Axis, Dim};
-use crate::graph::{CacheId, RopeId, ValueId, WeightId};
+use crate::ids::{CacheId, RopeId, ValueId, WeightId};
 use crate::rows::{Elementwise, FieldId, Num, ProductOp, Rearrange, Reduction, RowOp, Source};
 
 /// An op of a graph.

@@ -1,11 +1,11 @@
-//! The text form: one line for each op, with the axes of its results.
+//! The text form of an op: one line, with the axes of its results.
 
 use std::fmt;
 
 use serde_json::Value;
 
-use crate::graph::{Body, Graph, Parts, Step};
 use crate::op::Op;
+use crate::parts::{Parts, Step};
 use crate::rows::{InnerAxis, ProductOp, Rearrange, Reduction, RowOp, Source};
 
 /// An op as a line: results, name, attributes, operands, weights.
@@ -160,27 +160,5 @@ impl fmt::Display for OpText<'_> {
             }
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for Graph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = self.parts();
-        writeln!(f, "graph {}", parts.name.escape_debug())?;
-        let mut node = None;
-        for step in self.steps() {
-            let group = match &parts.nodes[step.node].body {
-                Body::Fused(fused) => Some(fused),
-                Body::Single(_) => None,
-            };
-            if let (Some(fused), true) = (group, node != Some(step.node)) {
-                let outputs: Vec<String> = fused.outputs.iter().map(ToString::to_string).collect();
-                writeln!(f, "fused, outputs {}:", outputs.join(" "))?;
-            }
-            node = Some(step.node);
-            writeln!(f, "{}{}", if group.is_some() { "  " } else { "" }, OpText::new(parts, &step))?;
-        }
-        let outputs: Vec<String> = parts.outputs.iter().map(ToString::to_string).collect();
-        writeln!(f, "outputs {}", outputs.join(" "))
     }
 }

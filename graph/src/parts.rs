@@ -1,0 +1,198 @@
+//! What a graph consists of, before the check: weights, nodes, and their order.
+
+use serde::{Deserialize, Serialize};
+
+use crate::axis::Type;
+use crate::ids::ValueId;
+use crate::op::Op;
+use crate::rows::Memory;
+
+/// A weight: a tensor of the checkpoint, a part of one, or one tensor for each expert.
+///
+/// ```
+/// use tilewright_graph::graph::Weight;
+/// let q = Weight { rows: Some([0, 64]), ..Weight::new("qkv_proj.weight", [128, 64]) };
+/// assert_eq!(q.dims(), [64, 64]);
+/// let up = Weight { experts: Some(8), ..Weight::new("experts.{expert}.up.weight", [96, 64]) };
+/// assert_eq!(up.dims(), [8, 96, 64]);
+/// assert_eq!(up.names()[7], "experts.7.up.weight");
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Weight {
+    /// The tensor's name; `{expert}` in it stands for the number of the expert.
+    pub tensor: String,
+    /// The tensor's shape in the checkpoint, outermost first.
+    pub shape: Vec<u64>,
+    /// The part of the first axis, from the first index to the one after the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<[u64; 2]>,
+    /// How many tensors there are, one for each expert; they form a new first axis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts: Option<u64>,
+    /// A number that is added to each element.
+    #[serde(default)]
+    pub offset: f32,
+}
+
+/// What stands for the expert's number in a tensor's name.
+pub(crate) const EXPERT: &str = "{expert}";
+
+impl Weight {
+    /// A whole tensor.
+    pub fn new(tensor: impl Into<String>, shape: impl Into<Vec<u64>>) -> Weight {
+        Weight { tensor: tensor.into(), shape: shape.into(), rows: None, experts: None, offset: 0.0 }
+    }
+
+    /// The shape that ops see.
+    pub fn dims(&self) -> Vec<u64> {
+        let mut dims: Vec<u64> = self.experts.into_iter().collect();
+        dims.extend(&self.shape);
+        if let (Some([start, end]), Some(first)) = (self.rows, dims.get_mut(usize::from(self.experts.is_some()))) {
+            *first = end.saturating_sub(start);
+        }
+        dims
+    }
+
+    /// The names of the tensors.
+    pub fn names(&self) -> Vec<String> {
+        match self.experts {
+            None => vec![self.tensor.clone()],
+            Some(count) => (0..count).map(|expert| self.tensor.replace(EXPERT, &expert.to_string())).collect(),
+        }
+    }
+}
+
+/// Rotary frequencies.
+///
+/// ```
+/// use tilewright_graph::graph::RopeTable;
+/// let table = RopeTable { frequencies: vec![1.0, 0.01], scale: 1.0 };
+/// assert_eq!(table.rotated(), 4);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RopeTable {
+    /// Radians per position of each pair.
+    pub frequencies: Vec<f32>,
+    /// A factor on sine and cosine.
+    pub scale: f32,
+}
+
+impl RopeTable {
+    /// How many dimensions rotate.
+    pub const fn rotated(&self) -> usize {
+        self.frequencies.len().saturating_mul(2)
+    }
+}
+
+/// An op or a group of ops, with the types of the values it defines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// The ops.
+    pub body: Body,
+    /// The types of their results, in order.
+    pub results: Vec<Type>,
+}
+
+/// What a node runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Body {
+    /// One op.
+    Single(Op),
+    /// Ops that one kernel runs.
+    Fused(Fused),
+}
+
+impl Body {
+    /// The ops in order.
+    ///
+    /// ```
+    /// use tilewright_graph::graph::{Body, ValueId};
+    /// use tilewright_graph::op::Op;
+    /// let body = Body::Single(Op::SoftCap { x: ValueId(0), cap: 30.0 });
+    /// assert_eq!(body.ops().count(), 1);
+    /// ```
+    pub fn ops(&self) -> impl Iterator<Item = &Op> {
+        let lists: [&[Op]; 3] = match self {
+            Body::Single(op) => [std::slice::from_ref(op), &[], &[]],
+            Body::Fused(fused) => [&fused.prologue, &fused.core, &fused.epilogue],
+        };
+        lists.into_iter().flatten()
+    }
+}
+
+/// Ops that one kernel runs: what prepares its operands, its products, what follows on their
+/// results.
+///
+/// Values of a group that are not among its outputs exist inside of the kernel only: no op outside
+/// reads them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fused {
+    /// Ops on the operands.
+    pub prologue: Vec<Op>,
+    /// The products.
+    pub core: Vec<Op>,
+    /// Ops on the products' results.
+    pub epilogue: Vec<Op>,
+    /// The results that ops outside of the group may read.
+    pub outputs: Vec<ValueId>,
+}
+
+/// What a graph consists of, before the check.
+///
+/// ```
+/// use tilewright_graph::graph::{Graph, Parts};
+/// let empty = Parts::default();
+/// assert_eq!(Graph::check(empty)?.parts().nodes.len(), 0);
+/// # Ok::<(), tilewright_graph::GraphErrors>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parts {
+    /// A name for people.
+    pub name: String,
+    /// The weights.
+    pub weights: Vec<Weight>,
+    /// The tables of rotary frequencies.
+    pub ropes: Vec<RopeTable>,
+    /// What ops on rows load and store.
+    #[serde(default, skip_serializing_if = "Memory::is_empty")]
+    pub memory: Memory,
+    /// The ops in the order in which they run.
+    pub nodes: Vec<Node>,
+    /// What the graph computes.
+    pub outputs: Vec<ValueId>,
+}
+
+/// An op of a graph with its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'g> {
+    /// The op.
+    pub op: &'g Op,
+    /// Its first result; others follow.
+    pub first: ValueId,
+    /// The types of its results.
+    pub results: &'g [Type],
+    /// The node that runs it.
+    pub node: usize,
+}
+
+/// The ops of parts whose nodes have as many results as their ops define.
+pub(crate) fn steps(parts: &Parts) -> impl Iterator<Item = Step<'_>> {
+    let mut first = 0;
+    parts.nodes.iter().enumerate().flat_map(move |(place, node)| {
+        let mut within = 0;
+        let base = first;
+        first += node.results.len();
+        node.body.ops().map(move |op| {
+            let start = within.min(node.results.len());
+            within += op.results();
+            let results = &node.results[start..within.min(node.results.len())];
+            Step { op, first: ValueId::at(base + start), results, node: place }
+        })
+    })
+}
