@@ -12,7 +12,7 @@ use tilewright_megakernel::program::{BufferId, BufferKind, Source, Span};
 
 use super::score::is_blockwise;
 use super::subject::elements;
-use super::{RegisterError, Score, Select, Summarise, registry};
+use super::{RegisterError, Score, Select, Summarise, register};
 use crate::bind::{FlowExtents, Parameters};
 use crate::error::BindError;
 use crate::flow::Traced;
@@ -83,7 +83,7 @@ impl FlowSettings {
     /// # Errors
     /// If its name belongs to another flow.
     pub fn new(traced: Traced, block_tokens: usize, budget: Budget) -> Result<FlowSettings, SettingsError> {
-        let traced = registry::register(traced)?;
+        let traced = register(traced)?;
         Ok(FlowSettings { traced, block_tokens, budget, parameters: Vec::new(), is_observed: false })
     }
 

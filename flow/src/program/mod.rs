@@ -17,6 +17,7 @@
 
 mod device;
 mod lower;
+mod register;
 mod registry;
 mod score;
 mod select;
@@ -25,7 +26,8 @@ mod summaries;
 mod summarise;
 
 pub use lower::{FlowSettings, Lowered, Phase, SLOT, SettingsError, observed_names, scores_name};
-pub use registry::{RegisterError, flow, register, register_ops};
+pub use register::{register, register_ops};
+pub use registry::{RegisterError, flow};
 pub use score::Score;
 pub use select::Select;
 pub use summaries::summaries;
