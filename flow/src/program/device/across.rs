@@ -6,12 +6,14 @@ use tilewright_graph::graph::ValueId;
 use tilewright_graph::op::Op;
 use tilewright_graph::rows::{Reduce, RowOp};
 
+use super::amount::Candidates;
+use super::groups::each;
 use super::kept::OfRow;
+use super::lanes::LaneRow;
 use super::numbers::join;
 use super::recipe::PassRecipe;
-use super::score::{Candidates, each};
 use super::spread::WARP;
-use super::values::{BlockValues, Gathered, LaneRow};
+use super::values::{BlockValues, Gathered};
 
 /// Shared memory for the warps' parts.
 pub(super) fn shared_bytes(recipe: &PassRecipe, warps: u32) -> u32 {

@@ -37,3 +37,12 @@ impl Amount {
         blocks - (self.first + self.last)
     }
 }
+
+/// The candidates of a row that a task scores.
+#[derive(Clone, Copy)]
+pub(super) struct Candidates<'k> {
+    /// Place of the first of them in the sequence.
+    pub origin: Val<'k, u32>,
+    /// How many.
+    pub count: Val<'k, u32>,
+}

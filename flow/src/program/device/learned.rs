@@ -11,9 +11,9 @@ use tilewright_graph::rows::{ProductOp, Source};
 use tilewright_kernels::tile::Array;
 
 use super::kept::OfRow;
+use super::lanes::LaneRow;
 use super::recipe::PassRecipe;
 use super::spread::WARP;
-use super::values::LaneRow;
 
 /// Weights of a thread on their way together, at most.
 const TOGETHER: u32 = 16;

@@ -9,6 +9,7 @@ use tilewright_graph::Graph;
 use tilewright_graph::graph::ValueId;
 use tilewright_graph::op::Op;
 use tilewright_graph::rows::{Binary, Elementwise, InnerAxis, ProductOp, Reduce, Reduction, Source, Unary};
+use tilewright_layout::tensor::Format;
 
 /// The factor of a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,11 @@ struct Terms {
     weights: ValueId,
     masks: Vec<ValueId>,
     terms: Vec<(Factor, SignPart)>,
+}
+
+/// Whether values of a format are the same for all blocks of a row.
+pub(super) const fn is_of_row(format: Format) -> bool {
+    matches!(format, Format::Batched | Format::Parameter)
 }
 
 /// A graph with the extents of its values.
@@ -114,7 +120,7 @@ impl Finder<'_> {
 
     /// A value `[_, D]` that is the same for all blocks.
     fn weights(&self, id: ValueId) -> Option<ValueId> {
-        let is_of_row = super::recipe::is_of_row(self.graph.row(id).format);
+        let is_of_row = is_of_row(self.graph.row(id).format);
         (is_of_row && self.extents(id)[1] == self.dim).then_some(id)
     }
 

@@ -14,60 +14,14 @@ use tilewright_codegen::build::{Bf16x2, Builder, Val, Var};
 use tilewright_graph::graph::ValueId;
 use tilewright_kernels::mma::Accumulator;
 
-use super::kept::PackedBf16;
+use super::lanes::{LaneRow, PackedBf16};
 use super::linear::{Factor, LinearValue, SignPart};
 use super::recipe::PassRecipe;
+use super::registers::{LANES, REGISTERS, ROUNDS, WEIGHTS, atoms, is_ahead, weights_registers};
 use super::spread::{Spread, VECTOR};
-use super::values::{BlockValues, LaneRow};
 
-/// Lanes that share a row of an atom.
-const LANES: u32 = 4;
-/// Weights whose columns an atom has.
-const WEIGHTS: u32 = 4;
-/// Rounds of groups whose blocks are the rows of an atom.
-pub(super) const ROUNDS: usize = 2;
-/// Most registers of weights.
-pub(super) const MOST_WEIGHTS: u32 = 64;
-/// Registers of weights and of blocks on their way, together.
-const REGISTERS: u32 = 96;
 /// Chains of sums, since an instruction waits for the one before on the same.
 const CHAINS: usize = 2;
-
-/// The distribution of rows over the lanes of atoms; `None` unless heads have whole steps of all
-/// lanes.
-pub(super) fn spread(dim: u32) -> Option<Spread> {
-    dim.is_multiple_of(LANES * VECTOR).then(|| Spread::new(dim, LANES))
-}
-
-/// Atoms across: of weights.
-fn atoms(linear: &LinearValue) -> u32 {
-    linear.count.div_ceil(WEIGHTS)
-}
-
-/// Registers that the weights take.
-pub(super) fn weights_registers(linear: &LinearValue, spread: Spread) -> u32 {
-    linear.terms.len() as u32 * atoms(linear) * spread.held(spread.dim as usize) / 2
-}
-
-/// Registers of a field of an atom's blocks.
-fn field_registers(spread: Spread) -> u32 {
-    ROUNDS as u32 * spread.held(spread.dim as usize) / 2
-}
-
-/// The number of atoms of blocks that are in flight together.
-pub(super) fn tiles(linear: &[LinearValue], spread: Spread) -> usize {
-    let most = linear.iter().map(|linear| linear.fields.len() as u32 * field_registers(spread)).max();
-    let weights = linear.iter().map(|linear| weights_registers(linear, spread)).sum::<u32>();
-    ((REGISTERS.saturating_sub(weights) / most.unwrap_or(1).max(1)) as usize).clamp(1, 2)
-}
-
-/// Whether blocks are loaded a round ahead: where one value is computed, and there are registers
-/// for its weights and its blocks.
-pub(super) fn is_ahead(linear: &[LinearValue], spread: Spread) -> bool {
-    let [one] = linear else { return false };
-    let blocks = tiles(linear, spread) as u32 * one.fields.len() as u32 * field_registers(spread);
-    blocks + weights_registers(one, spread) <= REGISTERS
-}
 
 /// The weights of a row as operands: by term and atom the words of a lane.
 pub(super) type WeightFragments<'k> = Rc<Vec<Vec<FragmentWords<'k>>>>;
@@ -75,42 +29,55 @@ pub(super) type WeightFragments<'k> = Rc<Vec<Vec<FragmentWords<'k>>>>;
 /// Words of a lane.
 type FragmentWords<'k> = Vec<Val<'k, u32>>;
 
-/// The operands that the weights of a row are.
-pub(super) fn weights<'k>(
-    k: &'k Builder,
-    linear: &LinearValue,
-    values: &mut BlockValues<'k, '_>,
-) -> WeightFragments<'k> {
-    let column = k.lane() / LANES;
-    let which = column / 2;
-    let is_rest = (column % 2).eq(1);
-    // By atom the row of this lane's column; columns beyond the last weight are unused.
-    let atoms: Vec<LaneRow<'k>> = (0..linear.count)
-        .step_by(WEIGHTS as usize)
-        .map(|first| {
-            let count = (linear.count - first).min(WEIGHTS);
-            values.weighed_in_lane(linear, which.min(count - 1) + first).unwrap_or_else(|| {
-                let rows: Vec<LaneRow<'k>> = (first..first + count).map(|row| values.weighed(linear, row)).collect();
-                let element =
-                    |e: usize| (1u32..).zip(&rows[1..]).fold(rows[0][e], |x, (at, row)| which.eq(at).select(row[e], x));
-                (0..rows[0].len()).map(element).collect()
-            })
-        })
-        .collect();
-    let of_part = |part: SignPart, x: Val<'k, f32>| match part {
-        SignPart::Whole => x,
-        SignPart::Positive => x.max(0.0f32),
-        SignPart::Negative => x.min(0.0f32),
-    };
-    let operand = |row: &LaneRow<'k>, part: SignPart| -> FragmentWords<'k> {
-        let element = |e: usize| {
-            let x = of_part(part, row[e]);
-            is_rest.select(x - x.cast::<bf16>().cast::<f32>(), x)
+/// The column of a lane in an atom: which of the atom's weights it is of, and whether it is what
+/// the weight's bf16 leaves.
+pub(super) struct WeightColumn<'k> {
+    which: Val<'k, u32>,
+    is_rest: Val<'k, bool>,
+}
+
+impl<'k> WeightColumn<'k> {
+    /// The column of this lane.
+    pub fn of_lane(k: &'k Builder) -> WeightColumn<'k> {
+        let column = k.lane() / LANES;
+        WeightColumn { which: column / 2, is_rest: (column % 2).eq(1) }
+    }
+
+    /// The weight of this lane among those of an atom; columns beyond the last one are unused.
+    pub fn weight(&self, atom: &Range<u32>) -> Val<'k, u32> {
+        self.which.min(atom.end - atom.start - 1) + atom.start
+    }
+
+    /// Of the rows of an atom's weights this lane's.
+    pub fn select(&self, rows: &[LaneRow<'k>]) -> LaneRow<'k> {
+        let element =
+            |e: usize| (1u32..).zip(&rows[1..]).fold(rows[0][e], |x, (at, row)| self.which.eq(at).select(row[e], x));
+        (0..rows[0].len()).map(element).collect()
+    }
+
+    /// The operands that the weights of a row are, by atom the row of this lane's weight.
+    pub fn fragments(&self, linear: &LinearValue, atoms: &[LaneRow<'k>]) -> WeightFragments<'k> {
+        let of_part = |part: SignPart, x: Val<'k, f32>| match part {
+            SignPart::Whole => x,
+            SignPart::Positive => x.max(0.0f32),
+            SignPart::Negative => x.min(0.0f32),
         };
-        (0..row.len()).step_by(2).map(|e| element(e).pair::<Bf16x2>(element(e + 1)).bits()).collect()
-    };
-    let of_term = |&(_, part): &(Factor, SignPart)| atoms.iter().map(|row| operand(row, part)).collect();
-    Rc::new(linear.terms.iter().map(of_term).collect())
+        let operand = |row: &LaneRow<'k>, part: SignPart| -> FragmentWords<'k> {
+            let element = |e: usize| {
+                let x = of_part(part, row[e]);
+                self.is_rest.select(x - x.cast::<bf16>().cast::<f32>(), x)
+            };
+            (0..row.len()).step_by(2).map(|e| element(e).pair::<Bf16x2>(element(e + 1)).bits()).collect()
+        };
+        let of_term = |&(_, part): &(Factor, SignPart)| atoms.iter().map(|row| operand(row, part)).collect();
+        Rc::new(linear.terms.iter().map(of_term).collect())
+    }
+}
+
+/// The weights of each atom.
+pub(super) fn weights_of_atoms(linear: &LinearValue) -> impl Iterator<Item = Range<u32>> + use<> {
+    let count = linear.count;
+    (0..count).step_by(WEIGHTS as usize).map(move |first| first..(first + WEIGHTS).min(count))
 }
 
 /// Eights of a field of the block of a round: what of it, and where it comes from.

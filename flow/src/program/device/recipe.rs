@@ -9,10 +9,9 @@ use tilewright_graph::graph::ValueId;
 use tilewright_graph::op::Op;
 use tilewright_graph::rows::{FieldId, InnerAxis, ProductOp, Rearrange, Reduction, RowOp, Source};
 use tilewright_layout::DType;
-use tilewright_layout::tensor::Format;
 
-use super::linear::{Finder, LinearValue};
-use super::product;
+use super::linear::{Finder, LinearValue, is_of_row};
+use super::registers;
 use super::spread::Spread;
 use crate::FlowPass;
 use crate::bind::FlowExtents;
@@ -30,11 +29,6 @@ pub(super) struct PassRecipe {
     pub spread: Spread,
     /// The values of blocks that tensor cores compute.
     linear: Vec<LinearValue>,
-}
-
-/// Whether values of a format are the same for all blocks of a row.
-pub(super) const fn is_of_row(format: Format) -> bool {
-    matches!(format, Format::Batched | Format::Parameter)
 }
 
 /// Compares flow and model: names of flows are unique.
@@ -78,7 +72,7 @@ impl PassRecipe {
     /// The recipe with its sums of products on tensor cores, if it has such; its rows lie in lanes
     /// as these need them.
     pub fn by_products(&self) -> Option<PassRecipe> {
-        let spread = product::spread(self.spread.dim)?;
+        let spread = registers::spread(self.spread.dim)?;
         let is_bf16 = |field: FieldId| self.traced.declared.fields[field.index()].dtype == DType::BF16;
         let finder = Finder {
             graph: self.graph(),
@@ -89,8 +83,8 @@ impl PassRecipe {
         let mut registers = 0;
         let mut linear: Vec<LinearValue> = self.graph().ids().filter_map(|id| finder.find(id)).collect();
         linear.retain(|linear| {
-            let more = product::weights_registers(linear, spread);
-            let fits = registers + more <= product::MOST_WEIGHTS;
+            let more = registers::weights_registers(linear, spread);
+            let fits = registers + more <= registers::MOST_WEIGHTS;
             registers += if fits { more } else { 0 };
             fits
         });

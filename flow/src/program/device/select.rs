@@ -13,7 +13,7 @@ use tilewright_megakernel::vm::device::{
 };
 
 use super::amount::Amount;
-use super::pools_of;
+use super::plan::pools_of;
 use super::search::{CandidateSearch, List, RowScores, Shares, counts_bytes};
 use crate::program::Select;
 

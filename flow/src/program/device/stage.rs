@@ -1,5 +1,4 @@
-//! Fields of candidates streamed through the ring: the layout of a stage, its producer, and the
-//! distribution of its blocks over warps.
+//! Fields of candidates on their way through the ring: what a stage holds, and who fills it.
 //!
 //! Fields of earlier steps do not depend on this step: they are streamed before there are queries.
 
@@ -9,13 +8,11 @@ use tilewright_codegen::build::{Val, Var};
 use tilewright_graph::op::Op;
 use tilewright_kernels::kv::{PagedPool, PoolType};
 use tilewright_kernels::tile::Float;
-use tilewright_megakernel::vm::device::{KvPools, RingFeed, WeightStages};
+use tilewright_megakernel::vm::device::{KvPools, RingFeed};
 
-use super::kept::{FlowTaskFields, Lies, OfRow, TaskBuffers};
-use super::product::ROUNDS;
+use super::amount::Candidates;
+use super::buffers::{FlowTaskFields, TaskBuffers};
 use super::recipe::PassRecipe;
-use super::score::{Candidates, Each};
-use super::values::BlockValues;
 
 /// A stage of the ring that holds the rows `[blocks, dim]` of one field after the other, of
 /// consecutive blocks of a sequence from the first block of a page on, or of a whole part of one,
@@ -38,18 +35,18 @@ const KEPT: u32 = 2048;
 
 /// Blocks of a row on their way: the first block of the first stage, and how many stages.
 #[derive(Clone, Copy)]
-struct StagedBlocks<'k> {
+pub(super) struct StagedBlocks<'k> {
     origin: Val<'k, u32>,
-    stages: Val<'k, u32>,
-    /// The range of candidates.
-    candidates: [Val<'k, u32>; 2],
+    pub stages: Val<'k, u32>,
+    /// Where candidates begin and end.
+    pub candidates: [Val<'k, u32>; 2],
     /// Blocks of a stage.
-    blocks: u32,
+    pub blocks: u32,
 }
 
 impl<'k> StagedBlocks<'k> {
     /// The first block of a stage, and those of its blocks that are candidates.
-    fn stage(self, at: Val<'k, u32>) -> (Val<'k, u32>, [Val<'k, u32>; 2]) {
+    pub fn stage(self, at: Val<'k, u32>) -> (Val<'k, u32>, [Val<'k, u32>; 2]) {
         let first = self.origin + at * self.blocks;
         let [begin, end] = self.candidates;
         (first, [first.max(begin), (first + self.blocks).min(end)])
@@ -97,7 +94,8 @@ impl BlockStage {
         self.blocks.min(self.per_page)
     }
 
-    fn run<'k>(&self, of: Candidates<'k>) -> StagedBlocks<'k> {
+    /// The stages of a row's candidates.
+    pub fn run<'k>(&self, of: Candidates<'k>) -> StagedBlocks<'k> {
         let piece = self.piece();
         let end = of.origin + of.count;
         let origin = of.origin / piece * piece;
@@ -237,68 +235,12 @@ impl BlockStage {
     }
 
     /// Stages whose scores are kept in shared memory until they are stored together.
-    fn kept_stages(&self) -> u32 {
+    pub fn kept_stages(&self) -> u32 {
         (KEPT / self.blocks).max(1)
     }
 
     /// Bytes of the scores that are kept.
     pub fn kept_bytes(&self) -> u32 {
         4 * self.kept_stages() * self.blocks
-    }
-
-    /// Visits the candidates of a row in the order of their stages: sixteen to a warp, by turns
-    /// over all stages. `then` gets the place of its candidate among those whose scores are kept,
-    /// `flush` the blocks of the sequence that these are: where the first of them would be, where
-    /// they begin and end.
-    ///
-    /// A stage is given back after a fence that waits for the warp's stores to global memory:
-    /// between stages there are none.
-    pub fn each<'k, 'p, 'r>(
-        &'r self,
-        of_row: OfRow<'k, 'p, 'r>,
-        of: Candidates<'k>,
-        values: &BlockValues<'k, 'r>,
-        ring: &dyn WeightStages<'k>,
-        then: Each<'k, 'p, 'r, '_>,
-        flush: &dyn Fn(Val<'k, u32>, [Val<'k, u32>; 2]),
-    ) {
-        let k = of_row.call.builder();
-        let team = of_row.call.team();
-        let spread = of_row.recipe.spread;
-        let run = self.run(of);
-        let warps = team.warps;
-        let of_tile = spread.groups() * ROUNDS as u32;
-        let kept = self.kept_stages();
-        let group = k.lane() / spread.lanes;
-        k.for_step(0u32, run.stages, kept, |from| {
-            let (origin, _) = run.stage(from);
-            k.for_(from, run.stages.min(from + kept), |at| {
-                let (first, [begin, end]) = run.stage(at);
-                let tiles = self.blocks.div_ceil(of_tile);
-                let turn = (k.warp() + warps - at * tiles % warps) % warps;
-                ring.stage_if((turn * of_tile).lt(end - first), &|there| {
-                    k.for_step(turn * of_tile, end - first, warps * of_tile, |tile| {
-                        let number = |round: usize| first + tile + (group + round as u32 * spread.groups());
-                        let numbers: Vec<_> = (0..ROUNDS).map(number).collect();
-                        // A lane without a candidate reads another one.
-                        let block = |&number: &Val<'k, u32>| {
-                            let block = number.max(begin).min(end - 1);
-                            of_row.block(block, block - of.origin, Lies::Stage(self, there, block - first))
-                        };
-                        let blocks: Vec<_> = numbers.iter().map(block).collect();
-                        let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
-                        BlockValues::multiply(&mut all, None, &|_, _, _| Vec::new());
-                        for ((values, &block), &number) in all.into_iter().zip(&blocks).zip(&numbers) {
-                            then(values, block, number - origin, number.ge(begin) & number.lt(end));
-                        }
-                    });
-                });
-            });
-            team.sync();
-            let [begin, end] = run.candidates;
-            flush(origin, [origin.max(begin), (origin + kept * self.blocks).min(end)]);
-            // The shared memory is free for the following code.
-            team.sync();
-        });
     }
 }

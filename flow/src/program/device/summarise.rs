@@ -10,11 +10,12 @@ use tilewright_megakernel::vm::device::{
     Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, WeightStages, rows_of,
 };
 
-use super::kept::{FlowTaskFields, Lies, NamedBuffers, OfRow, TaskBuffers};
+use super::buffers::{FlowTaskFields, NamedBuffers, TaskBuffers};
+use super::kept::{Lies, OfRow};
+use super::plan::{pools_of, recipe_of, subject_of};
 use super::recipe::PassRecipe;
 use super::spread::{Spread, WARP};
 use super::values::BlockValues;
-use super::{pools_of, recipe_of, subject_of};
 use crate::FlowPass;
 use crate::program::Summarise;
 

@@ -12,15 +12,12 @@ use tilewright_graph::rows::{
     Unary,
 };
 
-use super::kept::{PackedBf16, widen};
+use super::lanes::{LaneRow, PackedBf16, widen};
 use super::linear::LinearValue;
 use super::numbers::{cmp, exp, finish, join, squared};
-use super::product::{self, Ahead, BlockOperands, Fetch, WeightFragments};
+use super::product::{self, Ahead, BlockOperands, Fetch, WeightColumn, WeightFragments};
 use super::recipe::PassRecipe;
 use super::spread::VECTOR;
-
-/// A lane's part of a row.
-pub(super) type LaneRow<'k> = Vec<Val<'k, f32>>;
 
 /// A row of a block: the distance back from the block that is computed, and the row of its `[d0,
 /// _]`.
@@ -110,7 +107,7 @@ impl<'k, 'r> BlockValues<'k, 'r> {
         let recipe = self.recipe;
         for linear in recipe.linear() {
             if self.is_ready(linear.weights) && !self.weights.contains_key(&linear.id) {
-                let weights = product::weights(self.k, linear, self);
+                let weights = self.weight_fragments(linear);
                 self.weights.insert(linear.id, weights);
             }
         }
@@ -147,14 +144,27 @@ impl<'k, 'r> BlockValues<'k, 'r> {
         }
     }
 
+    /// The weights of a value that tensor cores compute, as their operands.
+    fn weight_fragments(&mut self, linear: &LinearValue) -> WeightFragments<'k> {
+        let column = WeightColumn::of_lane(self.k);
+        let of_atom = |atom: Range<u32>| {
+            self.weighed_in_lane(linear, column.weight(&atom)).unwrap_or_else(|| {
+                let rows: Vec<LaneRow<'k>> = atom.map(|row| self.weighed(linear, row)).collect();
+                column.select(&rows)
+            })
+        };
+        let atoms: Vec<LaneRow<'k>> = product::weights_of_atoms(linear).map(of_atom).collect();
+        column.fragments(linear, &atoms)
+    }
+
     /// A row of the weights of products.
-    pub fn weighed(&mut self, linear: &LinearValue, row: u32) -> LaneRow<'k> {
+    fn weighed(&mut self, linear: &LinearValue, row: u32) -> LaneRow<'k> {
         let weights = self.broadcast(linear.weights, BlockRow::row(row));
         self.masked(linear, weights)
     }
 
     /// A product whose row may differ from lane to lane, where weights are the queries.
-    pub fn weighed_in_lane(&self, linear: &LinearValue, row: Val<'k, u32>) -> Option<LaneRow<'k>> {
+    fn weighed_in_lane(&self, linear: &LinearValue, row: Val<'k, u32>) -> Option<LaneRow<'k>> {
         let is_query = matches!(*self.recipe.graph().op(linear.weights), Op::Load { from: Source::Query });
         let weights = if is_query { self.sources.query(row)? } else { return None };
         Some(self.masked(linear, weights))
