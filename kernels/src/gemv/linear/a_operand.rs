@@ -1,10 +1,7 @@
-//! The storage of the A operand: the path of activations to the warps that multiply them.
+//! Where the A operand lives: how activations come to the warps that multiply them; and which
+//! operand of the instructions codes are.
 
-use tilewright_codegen::build::Val;
-
-use super::phases::Waiting;
-use super::starts::{Starts, side};
-use super::{Packing, SharedActivations, wide};
+use super::packing::{Packing, Quads};
 use crate::gemv::{Strip, WeightSide};
 
 /// The memory that holds the A operand.
@@ -25,7 +22,7 @@ pub enum AOperand {
     },
     /// Each warp loads the columns of a stage into registers when it comes to that stage, and
     /// multiplies them with that stage of every strip of a group; again for every group. Weights
-    /// come in the order of [`StageOrder`]. It takes rows of any length.
+    /// come in the order of [`StageOrder`](super::StageOrder). It takes rows of any length.
     Reloaded {
         /// Strips of the ring of a group.
         group: u32,
@@ -33,33 +30,6 @@ pub enum AOperand {
 }
 
 impl AOperand {
-    /// Bytes of shared memory in addition to the sums: copied activations, factors of codes for
-    /// reloaded activations, zero-point accumulators.
-    pub fn operand_bytes(self, strip: Strip, packing: Packing) -> u32 {
-        let packing = packing.meeting(strip);
-        let all = strip.stages() * strip.stage_tiles();
-        match self {
-            AOperand::Shared => self.starts_at(strip, packing) + Starts::bytes(strip, side(strip, packing, self), all),
-            AOperand::Registers => Starts::bytes(strip, WeightSide::B, all),
-            AOperand::Phases { stages, waiting } => {
-                let taken = AOperand::Registers.operand_bytes(strip.part(0, stages), packing);
-                taken.next_multiple_of(8) + Waiting::bytes(packing.rows(), waiting)
-            }
-            AOperand::Reloaded { .. } => {
-                self.starts_at(strip, packing) + Starts::bytes(strip, WeightSide::B, strip.stage_tiles())
-            }
-        }
-    }
-
-    /// The offset in that memory at which the zero-point accumulators begin, after the others.
-    pub(super) fn starts_at(self, strip: Strip, packing: Packing) -> u32 {
-        match self {
-            AOperand::Shared => SharedActivations::bytes(strip, packing),
-            AOperand::Registers | AOperand::Phases { .. } => 0,
-            AOperand::Reloaded { group } => wide::room(strip, packing, group),
-        }
-    }
-
     /// The most stages of a strip whose columns fit a number of registers of a lane, of those that
     /// divide the strip into phases. `None`: not one stage fits, or rows end inside a step.
     ///
@@ -92,28 +62,21 @@ impl AOperand {
     }
 }
 
-/// The order of the stages of strips where activations are reloaded: group by group; of each group
-/// the first stage of every strip, then the second.
-#[derive(Clone, Copy)]
-pub struct StageOrder<'k> {
-    /// Stages of a strip.
-    pub stages: Val<'k, u32>,
-    /// Strips of a group.
-    pub group: Val<'k, u32>,
-    /// Stages of all strips.
-    pub all: Val<'k, u32>,
-}
+/// Most stages of a strip that wait in registers for those of the next: of eight rows, and of more.
+const MOST_STAGES: [u32; 2] = [2, 1];
 
-impl<'k> StageOrder<'k> {
-    /// The stage at a position of the order, where each strip's stages are consecutive.
-    #[track_caller]
-    pub fn stage(self, place: Val<'k, u32>) -> Val<'k, u32> {
-        let each = self.stages * self.group;
-        let start = place / each * each;
-        // Strips of this group: the last may have fewer.
-        let strips = (self.all - start).min(each) / self.stages;
-        let stage = (place - start) / strips;
-        let strip = (place - start) % strips;
-        start + strip * self.stages + stage
+/// Which operand codes are: A, where activations are in shared memory and the parts of all rows are
+/// four columns at most; two strips together, where activations are in registers, eight columns or
+/// two times eight, and strips have few stages. B where an instruction has a group of its own.
+pub(super) fn side(strip: Strip, packing: Packing, a_operand: AOperand) -> WeightSide {
+    let columns = packing.rows() * packing.parts();
+    let most = MOST_STAGES[usize::from(packing.rows() > 8)];
+    match (strip.codes(), a_operand) {
+        (None, _) => WeightSide::B,
+        (Some(_), _) if strip.is_halved() => WeightSide::B,
+        (Some(_), AOperand::Shared) if columns <= 4 => WeightSide::A,
+        (Some(_), AOperand::Registers) if packing.quads() != Quads::Both && strip.stages() <= most => WeightSide::Pair,
+        (Some(_), _) if packing.is_half() => WeightSide::Half,
+        (Some(_), _) => WeightSide::B,
     }
 }

@@ -8,7 +8,7 @@ use core::cell::RefCell;
 
 use tilewright_codegen::build::{Val, Var};
 
-use super::sums::{Products, chains, code_tiles};
+use super::products::{Products, chains, code_tiles};
 use crate::gemv::product::{Chains, CodeTile, multiply_codes};
 use crate::gemv::{Codes, Strip};
 

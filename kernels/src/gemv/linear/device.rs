@@ -1,12 +1,19 @@
 //! A tile of a linear layer: strips of eight output features, streamed, with the epilogue that
 //! follows.
 
-use tilewright_codegen::build::{Ptr, Shared, Val, Var};
+use tilewright_codegen::build::{Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::pass::{Announce, OutputCell, PassWork, StripPass};
+use super::a_operand::AOperand;
+use super::announce::Announce;
+use super::input::Input;
+use super::pass::StripPass;
 use super::phases::TilePhase;
-use super::{AOperand, Beyond, Input, ScaledOutput, SharedSums, WeightStages};
+use super::run::PassWork;
+use super::scaled::ScaledOutput;
+use super::scratch::LinearScratch;
+use super::sums::{OutputCell, SharedSums};
+use super::weight_stages::WeightStages;
 use crate::epilogue::{GateSums, ResultFunctions, ResultOperands};
 use crate::gemv::Strip;
 use crate::sample::key::{key, largest};
@@ -69,35 +76,6 @@ pub struct ArgmaxCandidates<'k> {
     pub bests: TileBests<'k>,
     /// The index of this tile.
     pub tile: Val<'k, u32>,
-}
-
-/// Shared memory of the team that functions use while they run.
-#[derive(Clone, Copy)]
-pub struct LinearScratch<'k> {
-    /// Activations, followed by `sums`.
-    pub operand: Ptr<'k, Shared, half::bf16>,
-    /// Bytes of `operand`, a multiple of 8.
-    pub operand_bytes: u32,
-    /// Sums of squares, f32 `[16, warps]`.
-    pub squares: Ptr<'k, Shared, f32>,
-    /// Sums of products.
-    pub sums: Ptr<'k, Shared, f32>,
-    /// Bytes of `sums`.
-    pub sums_bytes: u32,
-    /// The largest logit of each row and its index, u64 `[16]`.
-    pub best: Ptr<'k, Shared, u64>,
-    /// Most registers of a lane that hold copied activations before bf16 weights are multiplied:
-    /// then a tile of weights is all that a product reads of shared memory.
-    pub copied_registers: u32,
-    /// Most rows whose codes are multiplied two strips at a time, where they can be.
-    pub paired_rows: u32,
-    /// Most stages of a strip of 4-bit codes whose words are loaded into registers during the
-    /// products of the stage before.
-    pub words_ahead: u32,
-    /// The destination of reports of f16 overflow, if they are made.
-    pub beyond: Option<Beyond<'k>>,
-    /// The destination of the time at which activations are loaded, if it is traced.
-    pub loaded: Option<Ptr<'k, Shared, u64>>,
 }
 
 /// Computes a tile. `announce` comes when all that the tile reads of other tiles is there, before

@@ -6,9 +6,9 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
-use super::WeightStages;
 use crate::gemv::product::{CodeTile, LaneCodes, WarpTile};
 use crate::gemv::{Codes, Factors, Strip, WeightSide};
+use crate::ring::Stages;
 use crate::tile::Index;
 use crate::warps::ConsumerWarps;
 
@@ -81,21 +81,21 @@ impl<'k> HeldStage<'k> {
     }
 
     /// Takes the ring's next stage, which has `bytes` bytes in the form `form`, and releases it; by
-    /// whole warps. If no stages of codes are prefetched, the form is not used.
-    pub fn take(&self, ring: &dyn WeightStages<'k>, bytes: Val<'k, u32>, form: Val<'k, u32>) {
+    /// whole warps. Where no stages of codes are held the form is not looked at.
+    pub fn take(&self, ring: &dyn Stages<'k>, bytes: Val<'k, u32>, form: Val<'k, u32>) {
         let k = self.team.k;
         let round = self.widest.stage_bytes() / self.widest.per_warp().max(1);
-        ring.stage(&|stage| {
-            // Factors are fewer bytes than a round of tiles.
-            let tiles = if self.factors[0].is_some() { bytes / round * round } else { bytes };
-            for ((number, tile), words) in (0u32..).zip(WarpTile::of_whole_rounds(k, self.widest)).zip(&self.tiles) {
-                k.when(tiles.gt(number * round), || {
-                    let loaded = tile.load(self.widest, stage.cast()).codes();
-                    words.iter().zip(loaded).for_each(|(word, loaded)| word.set(loaded));
-                    self.take_factors(number, tile.tile, stage.cast(), tiles, form);
-                });
-            }
-        });
+        let stage = ring.wait();
+        // Factors are fewer bytes than a round of tiles.
+        let tiles = if self.factors[0].is_some() { bytes / round * round } else { bytes };
+        for ((number, tile), words) in (0u32..).zip(WarpTile::of_whole_rounds(k, self.widest)).zip(&self.tiles) {
+            k.when(tiles.gt(number * round), || {
+                let loaded = tile.load(self.widest, stage.base().cast()).codes();
+                words.iter().zip(loaded).for_each(|(word, loaded)| word.set(loaded));
+                self.take_factors(number, tile.tile, stage.base().cast(), tiles, form);
+            });
+        }
+        stage.release();
     }
 
     fn take_factors(

@@ -1,8 +1,11 @@
 //! The source of activations: unchanged, or normalised.
 
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::Val;
 
-use super::{Ordered, Scaled, SharedActivations};
+use super::operand::SharedActivations;
+use super::ordered::Ordered;
+use super::scaled::Scaled;
+use super::scratch::Squares;
 use crate::gemv::Strip;
 use crate::norm::{add_squares, rms_factor};
 use crate::tile::{Array, Float};
@@ -34,10 +37,6 @@ pub enum Input<'k> {
         eps: Option<f32>,
     },
 }
-
-/// Sums of squares of the rows, `[rows, warps]`; where the writers of activations left them, a
-/// row's factor in place of its first.
-pub(super) type Squares<'k> = Ptr<'k, Shared, f32>;
 
 impl<'k> Input<'k> {
     /// The type that holds the activations without loss.
@@ -145,6 +144,26 @@ impl<'k> Input<'k> {
                 Some(rms_factor(sum_of_warps(of_row, team.warps, 1), strip.k(), eps))
             }
             Input::Scaled { eps: Some(_), .. } => Some(of_row.load()),
+        }
+    }
+}
+
+impl<'k> Input<'k> {
+    /// The order that it is brought in, if it is not that of its columns.
+    pub(super) fn ordered(self) -> Option<Ordered<'k>> {
+        match self {
+            Input::Ordered(ordered) => Some(ordered),
+            Input::Plain(_) | Input::RmsNorm { .. } | Input::Scaled { .. } => None,
+        }
+    }
+
+    /// The weights of a norm that are multiplied while activations are brought, and what is added
+    /// to its mean square.
+    pub(super) fn norm(self) -> Option<(Array<'k>, f32)> {
+        match self {
+            Input::RmsNorm { weight, eps, .. } => Some((weight, eps)),
+            Input::Ordered(ordered) => ordered.norm,
+            Input::Plain(_) | Input::Scaled { .. } => None,
         }
     }
 }

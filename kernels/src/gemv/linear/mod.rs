@@ -10,25 +10,36 @@
 //! | `device` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
 //! | `a_operand` | where the A operand lives: in shared memory, in registers, in registers by phases, reloaded with every stage |
+//! | `stage_order` | the order in which stages come, where that is not strip after strip |
+//! | `shared_bytes`, `scratch` | bytes of shared memory, and where each part of it begins |
 //! | `beyond` | what is said of activations that no f16 holds |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `input` | where activations come from: plain or normalised |
 //! | `scaled` | activations as their writers leave them: the operand's terms |
-//! | `operand` | activations copied to shared memory |
 //! | `ordered` | activations in the order of codes that have one of their own |
-//! | `starts` | what the sums of codes begin with |
+//! | `operand` | activations copied to shared memory |
 //! | `source` | activations straight to registers, without a copy |
-//! | `held` | stages of weights in registers |
-//! | `pass` | the passage of a tile's strips through the team |
+//! | `fragments` | activations as fragments of the operand, wherever they are |
+//! | `starts` | what the sums of codes begin with |
+//! | `weight_stages`, `held` | stages of weights: from a ring, and in registers |
+//! | `sums` | the warps' sums in shared memory |
+//! | `products` | strips from the ring times activations, by [`product`](super::product) |
+//! | `ahead` | the words of the next stage of codes under the products of this one |
+//! | `reloaded`, `wide` | products with activations that come stage by stage; of codes, by rounds of tiles |
+//! | `pass`, `run` | the passage of a tile's strips through the team |
 //! | `phases` | rows that are longer than registers hold, some columns at a time |
+//! | `announce` | that a tile's results are about to come |
 //! | `parts` | sums of the parts that a contraction was cut into |
-//! | `wide` | stages of codes with more activations than registers hold |
-//! | `sums` | strips from the ring times activations, by [`product`](super::product), and the warps' sums |
+//!
+//! May import: `epilogue`, `kv`, `norm`, `quant`, `ring`, `rope`, `sample`, `tile`, `warps`, and of
+//! `gemv` the weights and `product`.
 
 mod a_operand;
 mod ahead;
+mod announce;
 mod beyond;
 mod device;
+mod fragments;
 mod held;
 mod input;
 mod operand;
@@ -37,24 +48,34 @@ mod packing;
 mod parts;
 mod pass;
 mod phases;
+mod products;
 mod qkv;
+mod reloaded;
+mod run;
 mod scaled;
+mod scratch;
+mod shared_bytes;
 mod source;
+mod stage_order;
 mod starts;
 mod sums;
+mod weight_stages;
 mod wide;
 
-pub use a_operand::{AOperand, StageOrder};
+pub use a_operand::AOperand;
+pub use announce::{Announce, Early};
 pub use beyond::Beyond;
-pub use device::{ArgmaxCandidates, LinearEpilogue, LinearScratch, LinearTask, linear};
+pub use device::{ArgmaxCandidates, LinearEpilogue, LinearTask, linear};
 pub use held::{HeldForm, HeldStage};
 pub use input::Input;
 pub use operand::SharedActivations;
 pub use ordered::{Ordered, Reordering, columns};
 pub use packing::Packing;
 pub use parts::{PartSums, PostNorm};
-pub use pass::{Announce, Early};
-pub use phases::Phases;
+pub use products::in_pairs;
 pub use qkv::{Qkv, QueryKeyEpilogue, qkv};
 pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
-pub use sums::{ReadStages, SharedSums, WeightStages, in_pairs};
+pub use scratch::LinearScratch;
+pub use stage_order::{Phases, StageOrder};
+pub use sums::SharedSums;
+pub use weight_stages::{ReadStages, WeightStages};

@@ -15,7 +15,7 @@
 use tilewright_codegen::build::{Global, Load, Ptr, Val};
 use tilewright_codegen::ir::attr::{LdOrder, Scope};
 
-use super::{AOperand, Input};
+use super::a_operand::AOperand;
 use crate::gemv::{DEPTH, Strip};
 use crate::tile::{AccessMode, Array, Float};
 
@@ -142,25 +142,5 @@ impl<'k> Ordered<'k> {
             places.iter().map(|&place| self.indexes.at(place).load_as::<4>(once)).collect();
         let loaded = self.x.each(&columns.as_flattened().iter().map(|&column| start + column).collect::<Vec<_>>());
         loaded.chunks_exact(4).map(|four| std::array::from_fn(|i| four[i])).collect()
-    }
-}
-
-impl<'k> Input<'k> {
-    /// The order that it is brought in, if it is not that of its columns.
-    pub(super) fn ordered(self) -> Option<Ordered<'k>> {
-        match self {
-            Input::Ordered(ordered) => Some(ordered),
-            Input::Plain(_) | Input::RmsNorm { .. } | Input::Scaled { .. } => None,
-        }
-    }
-
-    /// The weights of a norm that are multiplied while activations are brought, and what is added
-    /// to its mean square.
-    pub(super) fn norm(self) -> Option<(Array<'k>, f32)> {
-        match self {
-            Input::RmsNorm { weight, eps, .. } => Some((weight, eps)),
-            Input::Ordered(ordered) => ordered.norm,
-            Input::Plain(_) | Input::Scaled { .. } => None,
-        }
     }
 }

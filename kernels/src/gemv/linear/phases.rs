@@ -3,31 +3,12 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
-use super::pass::{OutputCell, StripPass};
-use super::{AOperand, Input};
+use super::a_operand::AOperand;
+use super::input::Input;
+use super::pass::StripPass;
+use super::shared_bytes::waiting_bytes;
+use super::sums::OutputCell;
 use crate::gemv::Strip;
-
-/// The order of the stages of strips by phases ([`AOperand::Phases`]): of every strip its first
-/// stages, then the next.
-#[derive(Clone, Copy)]
-pub struct Phases<'k> {
-    /// Stages of a strip.
-    pub stages: Val<'k, u32>,
-    /// Stages of a strip in one phase.
-    pub each: Val<'k, u32>,
-    /// Stages of a phase, of all strips.
-    pub of_phase: Val<'k, u32>,
-}
-
-impl<'k> Phases<'k> {
-    /// The stage at a position of the order, where each strip's stages are consecutive.
-    #[track_caller]
-    pub fn stage(self, place: Val<'k, u32>) -> Val<'k, u32> {
-        let phase = place / self.of_phase;
-        let rest = place % self.of_phase;
-        rest / self.each * self.stages + phase * self.each + rest % self.each
-    }
-}
 
 /// A phase of a tile.
 #[derive(Clone, Copy)]
@@ -60,11 +41,6 @@ pub(super) struct Waiting<'k> {
 }
 
 impl<'k> Waiting<'k> {
-    /// Bytes of a number of strips.
-    pub fn bytes(rows: u32, strips: u32) -> u32 {
-        strips * rows * Strip::ROWS * 4
-    }
-
     /// The place of an output's partial sum, by the number of the strip in the tile.
     pub fn of(self, strip: Val<'k, u32>, cell: &OutputCell<'k>) -> Ptr<'k, Shared, f32> {
         self.at.at(strip * self.each + cell.row * Strip::ROWS + cell.feature)
@@ -82,7 +58,7 @@ impl<'k> StripPass<'k> {
         // Behind what the activations of a phase have there.
         let taken = AOperand::Registers.operand_bytes(part, self.packing(input)).next_multiple_of(8);
         let room = Waiting { at: scratch.operand.at(taken / 2).cast(), each: rows * Strip::ROWS };
-        let reserved = Waiting::bytes(rows, waiting);
+        let reserved = waiting_bytes(rows, waiting);
         let waiting = (waiting > 0).then_some(room);
         k.for_(0u32, phases, |number| {
             let phase = TilePhase { first: number.eq(0), last: number.eq(phases - 1), waiting };

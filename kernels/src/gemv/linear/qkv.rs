@@ -6,10 +6,16 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
+use super::a_operand::AOperand;
+use super::announce::Announce;
 use super::device::VarOperands;
-use super::pass::{OutputCell, PassWork, StripPass};
+use super::input::Input;
+use super::pass::StripPass;
 use super::phases::TilePhase;
-use super::{AOperand, Announce, Input, LinearScratch, WeightStages};
+use super::run::PassWork;
+use super::scratch::LinearScratch;
+use super::sums::OutputCell;
+use super::weight_stages::WeightStages;
 use crate::epilogue::{GateSums, ResultOperands};
 use crate::gemv::Strip;
 use crate::kv::{Newest, PagedPool};

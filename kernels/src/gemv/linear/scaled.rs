@@ -9,11 +9,9 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val, Var};
 
-use super::Input;
 use super::beyond::Beyond;
-use super::input::Squares;
 use super::packing::Packing;
-use super::pass::StripPass;
+use super::scratch::Squares;
 use crate::gemv::{DEPTH, Strip, Terms, convert};
 use crate::norm::{add_squares, rms_factor};
 use crate::quant::Code;
@@ -214,7 +212,14 @@ impl<'k> Scaled<'k> {
 
     /// Adds them up; the first number of each row of `[rows, warps]` is the row's factor, one over
     /// the root of its mean square.
-    fn store_factors(self, team: ConsumerWarps<'k>, rows: u32, eps: f32, loaded: Loaded<'k>, to: Squares<'k>) {
+    pub(super) fn store_factors(
+        self,
+        team: ConsumerWarps<'k>,
+        rows: u32,
+        eps: f32,
+        loaded: Loaded<'k>,
+        to: Squares<'k>,
+    ) {
         for (row, fours) in loaded {
             let mine = fours.iter().flatten().fold(team.k.lit(0.0f32), |sum, &square| sum + square);
             let factor = rms_factor(mine.warp_reduce(|a, b| a + b), self.form.k, eps);
@@ -391,29 +396,6 @@ impl<'k> ActivationOutput<'k> {
         match self {
             ActivationOutput::Rows(out) => matches!(out.access(), AccessMode::Packets(_)),
             ActivationOutput::Terms(_) => false,
-        }
-    }
-}
-
-impl<'k> StripPass<'k> {
-    /// Starts the load of the sums of squares that belong to activations. With K chunks,
-    /// [`StripPass::store_squares`] does it in the first chunk.
-    pub(super) fn load_squares(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<Loaded<'k>> {
-        match (input, self.accumulates_squares) {
-            (Input::Scaled { x, eps: Some(_) }, None) => Some(x.load_squares(self.team, self.rows, first_row)),
-            (Input::Scaled { .. } | Input::Plain(_) | Input::RmsNorm { .. } | Input::Ordered(_), _) => None,
-        }
-    }
-
-    /// Makes factors of rows of them for the epilogue, which follows a barrier of the team.
-    pub(super) fn store_squares(self, input: Input<'k>, first_row: Val<'k, u32>, loaded: Option<Loaded<'k>>) {
-        let StripPass { team, scratch, rows, .. } = self;
-        let Input::Scaled { x, eps: Some(eps) } = input else { return };
-        let store = |loaded| x.store_factors(team, rows, eps, loaded, scratch.squares);
-        match (loaded, self.accumulates_squares) {
-            (Some(loaded), _) => store(loaded),
-            (None, Some(accumulates)) => team.k.when(!accumulates, || store(x.load_squares(team, rows, first_row))),
-            (None, None) => {}
         }
     }
 }

@@ -9,11 +9,12 @@
 use tilewright_codegen::build::{Bf16x2, Val, Var};
 
 use super::beyond::{Beyond, size};
-use super::input::Squares;
+use super::input::Input;
 use super::operand::lift;
 use super::packing::{Half, Packing, Quads};
-use super::wide::is_wide;
-use super::{Input, Scaled};
+use super::scaled::Scaled;
+use super::scratch::Squares;
+use super::shared_bytes::is_wide;
 use crate::gemv::product::Fragment;
 use crate::gemv::{DEPTH, Strip, Terms};
 use crate::norm::add_squares;

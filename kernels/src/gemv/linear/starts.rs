@@ -8,17 +8,15 @@
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
+use super::fragments::ActivationFragments;
 use super::operand::of_two_steps;
-use super::packing::Quads;
+use super::packing::Packing;
 use super::pass::StripPass;
-use super::sums::ActivationFragments;
-use super::{AOperand, Packing};
+use super::shared_bytes::START_WORDS;
 use crate::gemv::product::{Chains, Fragment, code_instructions, halved_instructions};
 use crate::gemv::{Codes, Strip, Terms, WeightSide, convert};
 use crate::warps::ConsumerWarps;
 
-/// Words of a part of a tile.
-const WORDS: u32 = 16;
 /// Tiles whose products of zeros are on their way together.
 const STARTS: u32 = 4;
 
@@ -57,12 +55,6 @@ impl<'k> Brought<'k> {
 }
 
 impl<'k> Starts<'k> {
-    /// Bytes of shared memory for a number of tiles.
-    pub fn bytes(strip: Strip, side: WeightSide, tiles: u32) -> u32 {
-        let has_zeros = strip.codes().is_some_and(|codes| codes.code.is_integer());
-        if has_zeros { tiles * strip.parts(side) * WORDS * 4 } else { 0 }
-    }
-
     /// The products that lie there; `None` where codes have no zeros.
     pub fn new(at: Ptr<'k, Shared, u8>, strip: Strip, side: WeightSide, terms: Terms) -> Option<Starts<'k>> {
         let codes = strip.codes().filter(|codes| codes.code.is_integer())?;
@@ -156,7 +148,7 @@ impl<'k> Starts<'k> {
     }
 
     fn part(self, tile: Val<'k, u32>, part: u32) -> Ptr<'k, Shared, f32> {
-        self.at.at(tile * (self.strip.parts(self.side) * WORDS) + part * WORDS)
+        self.at.at(tile * (self.strip.parts(self.side) * START_WORDS) + part * START_WORDS)
     }
 }
 
@@ -208,26 +200,5 @@ impl<'k> StripPass<'k> {
         }
         k.sync_warp();
         Some(Brought::Shared(starts))
-    }
-}
-
-/// Most stages of a strip that wait in registers for those of the next: of eight rows, and of more.
-const MOST_STAGES: [u32; 2] = [2, 1];
-
-/// The operand that holds the codes.
-///
-/// A: activations are in shared memory, and the parts of all rows are four columns at most. Pair,
-/// two strips together: activations are in registers, eight columns or two times eight, and strips
-/// have few stages. B: an instruction has a group of its own.
-pub(super) fn side(strip: Strip, packing: Packing, a_operand: AOperand) -> WeightSide {
-    let columns = packing.rows() * packing.parts();
-    let most = MOST_STAGES[usize::from(packing.rows() > 8)];
-    match (strip.codes(), a_operand) {
-        (None, _) => WeightSide::B,
-        (Some(_), _) if strip.is_halved() => WeightSide::B,
-        (Some(_), AOperand::Shared) if columns <= 4 => WeightSide::A,
-        (Some(_), AOperand::Registers) if packing.quads() != Quads::Both && strip.stages() <= most => WeightSide::Pair,
-        (Some(_), _) if packing.is_half() => WeightSide::Half,
-        (Some(_), _) => WeightSide::B,
     }
 }

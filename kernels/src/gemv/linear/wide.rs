@@ -6,30 +6,12 @@
 
 use tilewright_codegen::build::Var;
 
-use super::AOperand;
-use super::packing::Packing;
+use super::a_operand::{AOperand, side};
+use super::reloaded::Reloading;
+use super::shared_bytes::factor_bytes;
 use super::source::ActivationSource;
-use super::starts::side;
-use super::sums::Reloading;
+use crate::gemv::Codes;
 use crate::gemv::product::{Chains, CodeTile, LaneCodes, ProductOperands, WarpTile, lowered, multiply_codes};
-use crate::gemv::{Codes, Strip};
-
-/// Most registers of a lane that hold a stage's activations.
-const MOST: u32 = 128;
-
-/// Whether a stage's activations take more registers than there are for them.
-pub(super) fn is_wide(strip: Strip, packing: Packing) -> bool {
-    strip.codes().is_some() && strip.per_warp() * strip.steps() * packing.words() > MOST
-}
-
-/// Bytes of shared memory for the factors of a group of strips.
-pub(super) fn room(strip: Strip, packing: Packing, group: u32) -> u32 {
-    if is_wide(strip, packing) { group * factor_bytes(strip) } else { 0 }
-}
-
-fn factor_bytes(strip: Strip) -> u32 {
-    strip.stage_bytes() - strip.scales_at()
-}
 
 /// Adds the products of the next strips of the ring, which are codes, to their sums; a group has
 /// `group` strips.
@@ -39,6 +21,7 @@ pub(super) fn products<'k>(work: Reloading<'_, 'k>, codes: Codes, group: u32) {
     let k = team.k;
     let side = side(strip, packing, AOperand::Reloaded { group });
     let terms = packing.terms();
+    work.begin();
     let each = |of: &dyn Fn(u32)| (0..group).for_each(|slot| k.when(strips.gt(slot), || of(slot)));
     let factors = |slot: u32| room.at(slot * factor_bytes(strip));
     k.for_(0u32, strip.stages(), |stage| {

@@ -1,0 +1,38 @@
+//! Shared memory of a team.
+
+use tilewright_codegen::build::{Ptr, Shared};
+
+use super::beyond::Beyond;
+
+/// Shared memory of the team that functions use while they run.
+#[derive(Clone, Copy)]
+pub struct LinearScratch<'k> {
+    /// Activations, followed by `sums`.
+    pub operand: Ptr<'k, Shared, half::bf16>,
+    /// Bytes of `operand`, a multiple of 8.
+    pub operand_bytes: u32,
+    /// Sums of squares, f32 `[16, warps]`.
+    pub squares: Ptr<'k, Shared, f32>,
+    /// Sums of products.
+    pub sums: Ptr<'k, Shared, f32>,
+    /// Bytes of `sums`.
+    pub sums_bytes: u32,
+    /// The largest logit of each row and its index, u64 `[16]`.
+    pub best: Ptr<'k, Shared, u64>,
+    /// Most registers of a lane to which copied activations come before bf16 weights are
+    /// multiplied: then a tile of weights is all that a product reads of shared memory.
+    pub copied_registers: u32,
+    /// Most rows whose codes are multiplied two strips at a time, where they can be.
+    pub paired_rows: u32,
+    /// Most stages of a strip of 4-bit codes of which the words of one come into registers under
+    /// the products of the one before.
+    pub words_ahead: u32,
+    /// Where it is said that activations are beyond what an f16 holds, if it is.
+    pub beyond: Option<Beyond<'k>>,
+    /// Where the time is noted when activations are there, if it is wanted.
+    pub loaded: Option<Ptr<'k, Shared, u64>>,
+}
+
+/// Sums of squares of the rows, `[rows, warps]`; where the writers of activations left them, a
+/// row's factor in place of its first.
+pub(super) type Squares<'k> = Ptr<'k, Shared, f32>;
