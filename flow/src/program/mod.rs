@@ -12,8 +12,10 @@
 //! it takes part in a lowering only by the public
 //! [`Indexer`](tilewright_megakernel::lower::Indexer).
 //!
-//! A program names its flow. The file does not contain the flow's computation: [`register`] makes a
-//! flow known; shipped flows are registered.
+//! A program names its flow. What flows compute is not in the file: [`register`] makes one known,
+//! those that ship are.
+//!
+//! May import: `algorithms`, `bind`, `flow`, `memory`, `run` and what these import.
 
 mod device;
 mod lower;

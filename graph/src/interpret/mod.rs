@@ -3,6 +3,8 @@
 //! It is written for clarity: each op is a loop over rows, weights are f64, and caches are dense.
 //! Each row is computed alone and in one order of summation, so that a sequence gives bitwise equal
 //! results in any split into steps.
+//!
+//! May import: `graph` and what it imports.
 
 mod attend;
 mod elementwise;

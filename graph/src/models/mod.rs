@@ -5,6 +5,8 @@
 //! page. To add one, write its page and add a row to the list below.
 //!
 //! A key is used, or known to change nothing, or an error that names it.
+//!
+//! May import: `build`, `graph`, `op`, `error`.
 
 mod bound;
 mod decoder;

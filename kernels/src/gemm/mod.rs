@@ -25,6 +25,8 @@
 //! ```
 //!
 //! A step's arguments name buffers; the launcher replaces them by addresses and tensor maps.
+//!
+//! May import: `activation`, `epilogue`, `mma`, `naive`, `ring`, `tile`.
 
 mod ampere;
 mod choose;

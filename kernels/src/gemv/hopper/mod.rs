@@ -23,9 +23,11 @@
 //! other order either. A tensor map brings lines of 128 bytes of many strips, and swizzles them, so
 //! that no bank is met twice: what lies in shared memory is the packed layout after a swizzle.
 //!
-//! The blocks of a cluster are placed along the rows, and bring each other activations by
-//! multicast; or along k, and send each other sums. Sums are added in the order of ranks, so that
-//! results do not depend on timing.
+//! The blocks of a cluster lie along the rows, and bring each other activations by multicast, or
+//! along k, and send each other sums, which are added in the order of their ranks: results do not
+//! depend on who was first.
+//!
+//! May import: what `gemv` may, and the weights, epilogue and oracle of `gemv`; not `linear`.
 
 mod best;
 mod choose;
