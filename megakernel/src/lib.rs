@@ -53,6 +53,7 @@
 //! | [`lower`] | model to program |
 //! | [`model`] | the architecture that is lowered |
 //! | [`ops`] | what tasks compute: one row an op |
+//! | [`oracle`] | what the oracle of an op computes on |
 //! | [`program`] | a decode step as data |
 //! | [`schedule`] | which SM runs what, in which order |
 //! | `testing` | random programs and the exact judge of small ones; enabled by the feature `testing` |
@@ -69,6 +70,7 @@ pub mod edges;
 pub mod lower;
 pub mod model;
 pub mod ops;
+pub mod oracle;
 pub mod program;
 pub mod schedule;
 #[cfg(feature = "testing")]

@@ -8,7 +8,8 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerError, LowerOptions, lower};
 use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, Rope};
-use tilewright_megakernel::program::{BufferKind, Embed, Operands, Program, Source, Span};
+use tilewright_megakernel::ops::Embed;
+use tilewright_megakernel::program::{BufferKind, Operands, Program, Source, Span};
 
 /// A small model of any shape the families allow.
 fn small_spec() -> impl Strategy<Value = LlamaSpec> {

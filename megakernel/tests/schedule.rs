@@ -5,7 +5,8 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::{Architecture, LlamaSpec};
-use tilewright_megakernel::program::{BufferKind, Copy, CounterId, Op, Program, Region, SmId, Span, TaskId, Wait};
+use tilewright_megakernel::ops::Copy;
+use tilewright_megakernel::program::{BufferKind, CounterId, Op, Program, Region, SmId, Span, TaskId, Wait};
 use tilewright_megakernel::schedule::{Balance, Levels, ScheduleError, cost, schedule};
 use tilewright_megakernel::validate::Placed;
 

@@ -10,7 +10,6 @@ use tilewright_megakernel::ops::{
     Access, CellUse, Footprint, OperandError, Operands, RowCells, SLOT_WORDS, TaskOp, index, interval, multiple,
 };
 use tilewright_megakernel::program::{BufferId, Region, Span};
-use tilewright_megakernel::vm::device::DeviceOp;
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
 use super::subject::{CheckResult, LayerFlow, Pools, elements};
@@ -115,7 +114,7 @@ impl Score {
         let blocks = position / self.block_tokens + 1;
         let Some(candidates) = self.budget.candidates(blocks) else { return Ok(()) };
         let range = split_of(&candidates, splits, self.split);
-        let table = on.table(&self.at, row, position, on.pool_shape(self.k_pool)?)?;
+        let table = on.table(self.at.page_table, row, position, on.pool_shape(self.k_pool)?)?;
         let per_page = pools.per_page();
         let place = |block: usize| pools.block(self.kv_head, table[block / per_page] * per_page + block % per_page);
         let gather = |is_read: bool, buffer, elements: usize| {
@@ -272,11 +271,7 @@ impl TaskOp for Score {
         [Access::input(self.q).relaxed()].into_iter().chain(parameters).collect()
     }
 
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        Some(self)
-    }
-
-    /// For pools: the split's share of the blocks, for each row.
+    /// Of what lies in pools the split's share of the blocks, for each row.
     fn drawn(&self, region: &Region, ops: &Operands, context: usize) -> usize {
         let Some(&[_, _, inner, elements]) = region.spans().first_chunk::<4>() else { return region.elements() };
         let splits = ops.shape::<4>("scores", self.scores).map_or(1, |[_, _, splits, _]| splits.max(1));

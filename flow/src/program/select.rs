@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
 use tilewright_megakernel::ops::{Footprint, OperandError, Operands, RowCells, TaskOp, index, interval, multiple};
 use tilewright_megakernel::program::{BufferId, Region, Span};
-use tilewright_megakernel::vm::device::DeviceOp;
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
 use super::score::split_of;
@@ -81,7 +80,7 @@ impl TaskOp for Select {
                 on.write_i32(self.last, self.kv_head * count + row, -1)?;
                 continue;
             };
-            let pages = on.table(&self.at, row, position, pool)?;
+            let pages = on.table(self.at.page_table, row, position, pool)?;
             let all = position / self.block_tokens + 1;
             let table: Vec<u32> =
                 (0..all).map(|block| (pages[block / per_page] * per_page + block % per_page) as u32).collect();
@@ -100,9 +99,5 @@ impl TaskOp for Select {
             on.write_i32(self.last, self.kv_head * count + row, tokens as i32 - 1)?;
         }
         Ok(())
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        Some(self)
     }
 }

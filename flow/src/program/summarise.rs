@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use tilewright_graph::rows::Source;
 use tilewright_megakernel::ops::{Access, Footprint, OperandError, Operands, RowCells, TaskOp, index};
 use tilewright_megakernel::program::{BufferId, Span};
-use tilewright_megakernel::vm::device::DeviceOp;
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
 use super::subject::{LayerFlow, Pools, elements};
@@ -79,7 +78,7 @@ impl TaskOp for Summarise {
                 if !(position + 1).is_multiple_of(self.block_tokens) {
                     continue;
                 }
-                let last = on.slot(&self.at, row, position, self.kv_head, on.pool_shape(self.k_pool)?)?;
+                let last = on.slot(self.at.page_table, row, position, self.kv_head, on.pool_shape(self.k_pool)?)?;
                 let tokens = self.block_tokens * pools.head_dim;
                 let first = last + pools.head_dim - tokens;
                 let block = last / tokens;
@@ -103,9 +102,5 @@ impl TaskOp for Summarise {
 
     fn accesses(&self) -> Vec<Access> {
         Access::weights(self.parameters.iter().copied()).collect()
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        Some(self)
     }
 }

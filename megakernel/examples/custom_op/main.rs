@@ -18,7 +18,7 @@ use tilewright_megakernel::ops::{self, Argmax};
 use tilewright_megakernel::program::{BufferKind, Program, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, register_device_op};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::RandomWeights;
 
@@ -84,6 +84,7 @@ fn program(spec: &LlamaSpec, sms: usize) -> Result<Program, Box<dyn Error>> {
 
 fn run(name: &str) -> Result<(), Box<dyn Error>> {
     ops::register::<SoftCap>()?;
+    register_device_op::<SoftCap>();
     let spec = spec();
     let device = device::open(name)?;
     let placed = schedule(program(&spec, 3)?, 64)?;

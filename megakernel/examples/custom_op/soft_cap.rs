@@ -11,8 +11,9 @@ use tilewright_kernels::tile::{Array, Float};
 use tilewright_megakernel::ops::{Footprint, OperandError, Operands, TaskOp, interval, positive};
 use tilewright_megakernel::program::{BufferId, Region, Span};
 use tilewright_megakernel::vm::Unsupported;
-use tilewright_megakernel::vm::device::{Call, DeviceFunction, DeviceOp, Planned, Planner, WeightStages, rows_of};
+use tilewright_megakernel::vm::device::{Call, DeviceFunction, DeviceOp, Planned, Planner, WeightStages};
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
+use tilewright_megakernel::vm::rows_of;
 
 /// `out[r, c] = cap · tanh(x[r, c] / cap)` for a tile of columns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,10 +56,6 @@ impl TaskOp for SoftCap {
             on.write(self.out, at, &capped)?;
         }
         Ok(())
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        Some(self)
     }
 }
 

@@ -31,10 +31,11 @@ use super::options::LowerError;
 use super::state::{ArrivingParts, Inlet, Outlet};
 use super::tiling;
 use crate::ops::Selection;
-use crate::program::{
-    Attention, BufferId, CounterId, GroupShape, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, NormWeight,
-    Op, Projection, Qkv, Reduce, Rope, Rotation, Span,
+use crate::ops::{
+    Attention, GroupShape, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, NormWeight, Projection, Qkv,
+    Reduce, Rope, Rotation,
 };
+use crate::program::{BufferId, CounterId, Op, Span};
 
 /// The location of a graph value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,9 +32,8 @@ use tilewright_graph::passes::{fuse, normalise};
 use tilewright_layout::DType;
 
 use crate::model::{Architecture, ModelSizes, ModelSpec};
-use crate::program::{
-    Argmax, BufferId, BufferKind, Embed, Linear, LinearOutput, Op, Program, Sample, Span, TableShard,
-};
+use crate::ops::{Argmax, Embed, Linear, LinearOutput, Sample, TableShard};
+use crate::program::{BufferId, BufferKind, Op, Program, Span};
 use emit::Emitter;
 pub use emit::LevelDone;
 pub use indexer::{Indexer, LayerTasks, Selected};

@@ -5,7 +5,8 @@ use tilewright_layout::DType;
 use super::options::LowerOptions;
 use super::stage::Stage;
 use crate::model::ModelSizes;
-use crate::program::{BufferId, BufferKind, DeviceId, Program, REQUEST_WORDS, RowCells};
+use crate::ops::{REQUEST_WORDS, RowCells};
+use crate::program::{BufferId, BufferKind, DeviceId, Program};
 
 /// Name of the token cell, i32 `[rows]`.
 pub const TOKEN: &str = "token";

@@ -12,7 +12,8 @@ use super::options::LowerError;
 use super::share::{TensorShare, part};
 use super::stage::Stage;
 use crate::model::{ModelSizes, ModelSpec};
-use crate::program::{BufferId, BufferKind, DeviceId, Program, Projection, Source, Span};
+use crate::ops::Projection;
+use crate::program::{BufferId, BufferKind, DeviceId, Program, Source, Span};
 
 /// Buffers of the model's tensors by name, as one device has them.
 pub(super) struct WeightBuffers {

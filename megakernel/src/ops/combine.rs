@@ -5,9 +5,8 @@ use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
 
 use super::{Check, Footprint, Operands, TaskOp, interval};
+use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::DeviceOp;
-use crate::vm::reference::{Context, Done};
 
 /// The merge of all splits: with `M = max_s m_s` and `w_s = exp(m_s − M)` (0 where `l_s = 0`),
 /// `out[r, h, d] = Σ_s w_s·acc[r, h, s, d] / Σ_s w_s·l_s`; 0 where no split has tokens.
@@ -51,10 +50,6 @@ impl TaskOp for Combine {
             on.write(self.out, (row * heads + self.heads.lo) * dim, &merged)?;
         }
         Ok(())
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        None
     }
 }
 

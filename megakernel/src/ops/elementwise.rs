@@ -6,9 +6,8 @@ use tilewright_kernels::activation::Activation;
 use tilewright_kernels::naive;
 
 use super::{Check, Footprint, Operands, TaskOp, same_extents};
+use crate::oracle::{Context, Done};
 use crate::program::Region;
-use crate::vm::device::DeviceOp;
-use crate::vm::reference::{Context, Done};
 
 /// `dst = src`, element by element, converted to `dst`'s dtype (round to nearest even).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,10 +36,6 @@ impl TaskOp for Copy {
             on.write(self.dst.buffer, dst.0, &on.read(self.src.buffer, src.0, src.1)?)?;
         }
         Ok(())
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        None
     }
 }
 
@@ -71,10 +66,6 @@ impl TaskOp for Add {
 
     fn oracle(&self, on: &Context) -> Done {
         each(on, &self.a, &self.b, &self.out, naive::add)
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        None
     }
 }
 
@@ -108,10 +99,6 @@ impl TaskOp for SiluMul {
 
     fn oracle(&self, on: &Context) -> Done {
         each(on, &self.gate, &self.up, &self.out, |gate, up| naive::gated(Activation::Silu, gate, up))
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        None
     }
 }
 

@@ -1,22 +1,10 @@
 //! Embedding: rows of a table, chosen by token ids.
 
-use std::mem::offset_of;
-
-use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::embed;
-use tilewright_kernels::gemv::{Deal, Strip};
-use tilewright_kernels::tile::{Float, MAX_DEVICES};
 
 use super::{Access, CellUse, Check, Footprint, Operands, TaskOp, interval, positive};
+use crate::oracle::{Context, Done, TaskFault};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::Unsupported;
-use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, ScaledCode, Storage, WeightStages, multiple, rows_of,
-};
-use crate::vm::graph::{Begun, Embedding, GraphPlanner, LaunchMemory, LaunchOp};
-use crate::vm::reference::{Context, Done, TaskFault};
-use crate::vm::resident::Rows;
 
 /// `out[r, c] = scale · table[ids[r], c]`; an idle row (`position[r] < 0`) becomes zeros.
 ///
@@ -125,142 +113,8 @@ impl TaskOp for Embed {
         sent.chain([Access::output(self.out).flagged().splitting_if(can_split)]).collect()
     }
 
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        Some(self)
-    }
-
-    fn launches(&self) -> Option<&dyn LaunchOp> {
-        Some(self)
-    }
-
     /// Of the table one row for each row of the batch.
     fn drawn(&self, region: &Region, _: &Operands, _: usize) -> usize {
         if region.buffer == self.table { self.rows.len() * self.cols.len() } else { region.elements() }
-    }
-}
-
-impl LaunchOp for Embed {
-    fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
-        let [rows, width] = plan.extents(self.out)?;
-        let rows = plan.rows(rows)?;
-        multiple("the columns of an embedding", width, 4, "a multiple of 4")?;
-        let (table, order) = plan.table(self.table, width)?;
-        let [count, _] = plan.extents(self.table)?;
-        let shard = self.shard.map(|shard| [shard.first as u32, count]);
-        let out = match self.sent.is_empty() {
-            true => plan.residual(self.out, [rows, width]),
-            false => plan.part(self.out, [rows, width], Float::F32),
-        };
-        let args = [LaunchMemory::Cell(self.ids), LaunchMemory::Cell(self.position), table, out];
-        let scale = self.scale.unwrap_or(1.0);
-        let embedding = Embedding { order, args, scale, shard, rows, width };
-        plan.begin(self.out, Begun::Embedding(embedding));
-        Ok(())
-    }
-}
-
-impl DeviceOp for Embed {
-    fn rows(&self) -> Span {
-        self.rows
-    }
-
-    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        let columns = self.cols.len() as u32;
-        let hidden = plan.extent(self.table, 0)?;
-        multiple("the columns of an embedding task", columns | self.cols.lo as u32, 4, "a multiple of 4")?;
-        let strip = plan.table(hidden, self.table)?;
-        let features = plan.extent(self.table, 1)? as usize;
-        let stream = plan.stream(Rows::Matrix(self.table), strip, features);
-        let weights = plan.start(stream);
-        let deal = plan.deal(stream);
-        let (to, out) = plan.destinations("out", self.sent.iter().copied().chain([self.out]))?;
-        let scaled = plan.scaled_output()?;
-        let (scaled, operands) = (scaled.map(|(code, _)| code), scaled.map(|(_, operands)| operands));
-        let ids_of_shard = self.shard.map(|_| features as u32);
-        let devices = if self.sent.is_empty() { Vec::new() } else { to.devices.clone() };
-        let function = RowsOfTable {
-            strip,
-            deal,
-            rows: rows_of(self.rows)?,
-            columns,
-            scale: self.scale.unwrap_or(1.0),
-            out,
-            scaled,
-            devices,
-            ids: ids_of_shard,
-        };
-        let [ids, position] = [plan.operand(self.ids)?, plan.operand(self.position)?];
-        let shard = self.shard.map_or(0, |shard| shard.first as u32);
-        let [first_row, first] = [self.rows.lo as u32, self.cols.lo as u32];
-        let scaled_at = operands.unwrap_or_default();
-        let fields = EmbedFields { first_row, first, ids, position, shard, scaled: scaled_at, outs: to.fields() };
-        let bytes = offset_of!(EmbedFields, outs) + size_of_val(&to.operands[..]);
-        Ok(Planned::new(function, fields).keeping(bytes).reading(weights))
-    }
-}
-
-/// What the code reads of a task: numbers, and operands in units of 16 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct EmbedFields {
-    first_row: u32,
-    /// The first column.
-    first: u32,
-    ids: u32,
-    position: u32,
-    /// The first id of the table, where it has a part of the vocabulary.
-    shard: u32,
-    /// Where terms, sums of squares and the weight of the norm lie, if terms are stored.
-    scaled: [u32; 3],
-    /// Where rows are stored, by device.
-    outs: [u32; MAX_DEVICES],
-}
-
-/// The device function.
-#[derive(Clone, Debug, PartialEq)]
-struct RowsOfTable {
-    /// Shape of the table's strips.
-    strip: Strip,
-    /// Where the stages of these lie.
-    deal: Deal,
-    /// Rows of the task.
-    rows: u32,
-    /// Columns of the task.
-    columns: u32,
-    /// Factor on the rows of the table.
-    scale: f32,
-    /// Storage of the output.
-    out: Storage,
-    /// How terms are stored, if they are.
-    scaled: Option<ScaledCode>,
-    /// The devices that get it, where there are several.
-    devices: Vec<u32>,
-    /// Ids of the table, where it has a part of the vocabulary.
-    ids: Option<u32>,
-}
-
-impl DeviceFunction for RowsOfTable {
-    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
-        let RowsOfTable { strip, deal, rows, columns, scale, out, scaled, ref devices, ids } = *self;
-        let outs = offset_of!(EmbedFields, outs);
-        let copies = match devices[..] {
-            [] => call.stored(outs, out, Generation::Output).into(),
-            ref devices => call.copies(outs, devices, out),
-        };
-        let first_row = call.value(offset_of!(EmbedFields, first_row));
-        let rows_of_table = embed::Embed {
-            ids: call.state(offset_of!(EmbedFields, ids)).cast(),
-            position: call.state(offset_of!(EmbedFields, position)).cast(),
-            table: embed::EmbedTable::Strips { base: call.packed().cast(), strip, deal },
-            out: copies,
-            scale,
-            shard: ids.map(|ids| (call.value(offset_of!(EmbedFields, shard)), ids)),
-            rows,
-            first_row,
-            first: call.value(offset_of!(EmbedFields, first)),
-            columns,
-            norm: scaled.map(|code| embed::EmbedNorm::Terms(call.scaled_output(offset_of!(EmbedFields, scaled), code))),
-        };
-        embed::embed(call.team(), rows_of_table);
     }
 }

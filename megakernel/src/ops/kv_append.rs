@@ -3,9 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Check, Footprint, HeadOutput, Operands, RowCells, TaskOp, interval};
+use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::DeviceOp;
-use crate::vm::reference::{Context, Done};
 
 /// `pool[h, page_table[r, p / page_tokens], p % page_tokens, :] = x[r, h, :]` with `p =
 /// position[r]`; idle rows nothing.
@@ -45,14 +44,10 @@ impl TaskOp for KvAppend {
         for row in self.rows.iter() {
             let Some(position) = on.position(self.at.position, row)? else { continue };
             for head in self.heads.iter() {
-                let slot = on.slot(&self.at, row, position, head, pool)?;
+                let slot = on.slot(self.at.page_table, row, position, head, pool)?;
                 on.write(self.pool, slot, &on.read(self.x, (row * heads + head) * dim, dim)?)?;
             }
         }
         Ok(())
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        None
     }
 }

@@ -1,26 +1,12 @@
 //! Tiles of a linear layer over some columns of its weights: a part of the sum, which the op
 //! `reduce` adds up.
 
-use std::mem::offset_of;
-
-use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::gemv::Strip;
-use tilewright_kernels::gemv::linear::{self, AOperand, Early, HeldForm, LinearEpilogue, Packing};
 use tilewright_layout::DType;
 
-use super::linear::{InputFields, TileCode, Waits, plan_a_operand};
-use super::{
-    Access, Check, Footprint, InputCode, LinearInput, OperandError, Operands, SplitAccess, SplitRead, TaskOp, interval,
-};
+use super::{Access, Check, Footprint, OperandError, Operands, SplitAccess, SplitRead, TaskOp, interval};
+use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::Unsupported;
-use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, SharedBytes, Storage, Stretch, Taken, WeightStages,
-    multiple, rows_of,
-};
-use crate::vm::reference::{Context, Done};
-use crate::vm::resident::Rows;
 
 /// `out[r, n] = Σ_k x[r, k] · weight[n, k]` for `n` in `cols` and `k` in `along`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,144 +69,5 @@ impl TaskOp for LinearPart {
             Access::input(self.x).relaxed().split(split),
             Access::output(self.out).flagged_if(self.cols.is_in_steps_of(2)),
         ]
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        Some(self)
-    }
-}
-
-impl DeviceOp for LinearPart {
-    fn rows(&self) -> Span {
-        self.rows
-    }
-
-    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        let k = plan.extent(self.weight, 0)?;
-        let features = plan.extent(self.weight, 1)?;
-        let strip = plan.strip(k, &[self.weight])?;
-        multiple("the first feature of a tile", self.cols.lo as u32, Strip::ROWS, "a multiple of 8")?;
-        let [first, end] = stages(strip, self.along)?;
-        let part = strip.part(first, end - first);
-        let activations = LinearInput::Plain { x: self.x };
-        if plan.is_ordered(&[self.weight], strip)? {
-            let name = &plan.buffer(self.weight)?.name;
-            let problem = format!("rows of weight `{name}` are cut, and its codes lie in an order of their own");
-            return Err(Unsupported::Refused { problem });
-        }
-        let input = InputCode::plan(&activations, plan, &[self.weight], strip)?;
-        let stream = plan.stream(Rows::Matrix(self.weight), strip, features as usize);
-        let rows = rows_of(self.rows)?;
-        let out = plan.storage("out", self.out)?;
-        let a_operand = plan_a_operand(plan, rows, part, input, Waits::Nowhere);
-        let tile = TileCode::new(plan, part, rows, input, a_operand).of_part(plan);
-        if let Taken::Groups(_) = tile.taken() {
-            let found = AOperand::registers(part, Packing::of(rows, plan.float("x", self.x)?));
-            let (what, expected) =
-                ("registers of a part's activations", "what shared memory or `held_registers` holds");
-            return Err(Unsupported::Number { what, found: found as usize, expected });
-        }
-        let first_strip = self.cols.lo / 8;
-        let strips = self.cols.len().div_ceil(8);
-        let fields = LinearPartFields {
-            first_row: self.rows.lo as u32,
-            first: self.cols.lo as u32,
-            end: self.cols.hi as u32,
-            along: self.along.lo as u32,
-            input: InputFields::plan(&activations, plan, &[self.weight], strip, a_operand)?,
-            out: plan.operand(self.out)?,
-        };
-        let early = plan.options().early().filter(|_| out.period > 0);
-        let function = PartTile { tile, out, pitch: k, width: features, early };
-        Ok(Planned::new(function, fields).streaming(Stretch {
-            stream,
-            first: first_strip,
-            strips,
-            taken: Taken::Part([first, end]),
-        }))
-    }
-}
-
-/// The stages of a strip that have some of its columns.
-fn stages(strip: Strip, along: Span) -> Result<[u32; 2], Unsupported> {
-    let each = strip.stage_k();
-    let expected = "where a stage of its weights begins";
-    multiple("the first column of a part", along.lo as u32, each, expected)?;
-    if along.hi as u32 != strip.k() {
-        multiple("where the columns of a part end", along.hi as u32, each, expected)?;
-    }
-    Ok([along.lo as u32 / each, (along.hi as u32).div_ceil(each)])
-}
-
-/// The record fields of a task: numbers, and operands in units of 16 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct LinearPartFields {
-    first_row: u32,
-    /// The first feature.
-    first: u32,
-    /// One past the last feature.
-    end: u32,
-    /// The first column.
-    along: u32,
-    input: InputFields,
-    out: u32,
-}
-
-/// The device function.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PartTile {
-    /// The product; its strip is the part of a strip that is multiplied.
-    pub tile: TileCode,
-    /// Storage of the part.
-    out: Storage,
-    /// Elements of a row of activations.
-    pitch: u32,
-    /// Features of a row of the output.
-    width: u32,
-    /// The point before the store at which the task signals, if it signals early.
-    early: Option<Early>,
-}
-
-impl PartTile {
-    /// Whether parts are stored as packets, which carry their arrival.
-    pub fn is_packets(&self) -> bool {
-        self.out.period > 0
-    }
-}
-
-impl DeviceFunction for PartTile {
-    fn holds_stages(&self) -> Option<HeldForm> {
-        self.tile.holds_stages()
-    }
-
-    fn shared(&self, warps: u32) -> SharedBytes {
-        self.tile.shared(warps, 1)
-    }
-
-    fn signals_early(&self) -> bool {
-        self.early.is_some()
-    }
-
-    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {
-        let value = |field: usize| call.value(field);
-        let TileCode { strip, rows, input, a_operand, .. } = self.tile;
-        let tile = linear::LinearTask {
-            strip,
-            rows,
-            first_row: value(offset_of!(LinearPartFields, first_row)),
-            first: value(offset_of!(LinearPartFields, first)),
-            end: value(offset_of!(LinearPartFields, end)),
-            pitch: self.pitch,
-            input: input
-                .of(call, offset_of!(LinearPartFields, input), self.pitch)
-                .from(value(offset_of!(LinearPartFields, along))),
-            a_operand,
-            epilogue: LinearEpilogue::to(
-                Some(call.stored(offset_of!(LinearPartFields, out), self.out, Generation::Output).into()),
-                self.width,
-            ),
-        };
-        call.announcing(self.early, |announce| linear::linear(call.team(), call.scratch(), weights, tile, announce));
     }
 }

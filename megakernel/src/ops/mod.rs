@@ -22,42 +22,38 @@
 //!
 //! `docs/program.md`, *To add an op*, lists the places that a new op touches.
 
-mod access;
 mod argmax;
 mod attention;
 mod combine;
 mod elementwise;
 mod embed;
-mod footprint;
 mod kv_append;
 mod linear;
 mod linear_part;
-mod operand;
 mod place;
 mod qkv;
 mod reduce;
 mod registry;
 mod rms_norm;
 mod rope;
-mod row;
 mod sample;
 
-pub use access::{Access, AccessRole, Choice, Partial, SplitAccess, SplitRead, Written};
+pub use crate::program::{
+    Access, AccessRole, CellUse, Check, Choice, Footprint, Op, OpValue, OperandError, Operands, Paging, Partial, Role,
+    SLOT_WORDS, SplitAccess, SplitRead, TaskOp, Written, index, interval, multiple, positive, same_extents,
+};
 pub use argmax::Argmax;
 pub use attention::{Attention, Selection};
 pub use combine::Combine;
 pub use elementwise::{Add, Copy, SiluMul};
 pub use embed::{Embed, TableShard};
-pub use footprint::{CellUse, Footprint, Paging, Role, SLOT_WORDS};
 pub use kv_append::KvAppend;
-pub use linear::{InputCode, Linear, LinearInput, LinearOutput, LinearTile, TileCode};
-pub use linear_part::{LinearPart, PartTile};
-pub use operand::{Check, OperandError, Operands, index, interval, multiple, positive, same_extents};
+pub use linear::{Linear, LinearInput, LinearOutput};
+pub use linear_part::LinearPart;
 pub use place::{Rotation, RowCells};
-pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_STRIP, Projection, Qkv, QkvProjection, QkvTile, StripRun};
+pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_STRIP, Projection, Qkv, QkvProjection, StripRun};
 pub use reduce::Reduce;
 pub use registry::{RegisterError, register};
 pub use rms_norm::{NormWeight, RmsNorm};
 pub use rope::{HeadOutput, Rope};
-pub use row::{Op, OpValue, TaskOp};
 pub use sample::{REQUEST_WORDS, Sample};

@@ -63,13 +63,22 @@ pub fn register<T: TaskOp + DeserializeOwned>() -> Result<(), RegisterError> {
     }
 }
 
-/// Whether the op of that type is the one of that name.
-pub(super) fn holds(name: &str, id: TypeId) -> bool {
-    let rows = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
-    builtin_id(name) == Some(id) || rows.iter().any(|row| row.name == name && row.id == id)
+impl Op {
+    /// Whether programs that hold it can be written and read again: an op of its type is registered
+    /// under its name.
+    pub fn is_registered(&self) -> bool {
+        let (name, id) = (self.name(), self.type_id());
+        let rows = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
+        builtin_id(name) == Some(id) || rows.iter().any(|row| row.name == name && row.id == id)
+    }
+
+    /// The names of this crate's ops, as JSON spells them.
+    pub fn names() -> Vec<&'static str> {
+        builtin_names()
+    }
 }
 
-pub(super) fn builtin_names() -> Vec<&'static str> {
+fn builtin_names() -> Vec<&'static str> {
     macro_rules! names {
         ($($Op:ident)*) => { vec![$($Op::name()),*] };
     }

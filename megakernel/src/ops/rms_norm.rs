@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 use tilewright_kernels::host;
 
 use super::{Check, Footprint, OperandError, Operands, TaskOp, interval, positive};
+use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::DeviceOp;
-use crate::vm::reference::{Context, Done};
 
 /// `out[r, i] = x[r, i] · rsqrt(mean_i(x[r, i]²) + eps) · weight[i]`, in f32, converted on store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,10 +57,6 @@ impl TaskOp for RmsNorm {
         let [_, hidden] = on.shape(self.x)?;
         let rows = normed_rows(on, self.x, self.weight, self.eps, self.rows)?;
         on.write(self.out, self.rows.lo * hidden, &rows)
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        None
     }
 }
 

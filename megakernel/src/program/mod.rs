@@ -8,33 +8,45 @@
 //! |---|---|
 //! | `id` | typed indexes |
 //! | `buffer` | named arrays: weights, activations, KV pools, cells, inputs, outputs |
+//! | `dtype` | element types by name, and as kernels have them |
 //! | `quantised` | how a weight is quantised |
 //! | `region` | boxes of indexes |
+//! | `op` | the trait of ops, and an op of any type |
+//! | `operand` | checked access to buffers |
+//! | `footprint` | what a task does to memory |
+//! | `access` | the representations of operands that device functions support |
 //! | `task` | tasks, waits, counters |
+//! | `stored` | the forms in which weights are stored |
 //! | `json` | the versioned text form |
+//!
+//! May import: `oracle`, `weights`.
 
+mod access;
 mod buffer;
+mod dtype;
+mod footprint;
 mod id;
 mod json;
+mod op;
+mod operand;
 mod quantised;
 mod region;
+mod stored;
 mod task;
 
 use serde::{Deserialize, Serialize};
 use tilewright_codegen::target::Target;
 
-pub use crate::ops::{
-    Add, Argmax, Attention, Combine, Copy, Embed, Footprint, GroupShape, HeadOutput, KeyOutput, KvAppend, Linear,
-    LinearInput, LinearOutput, LinearPart, NormWeight, Op, OperandError, Operands, PAIRS_PER_STRIP, Projection, Qkv,
-    QkvProjection, REQUEST_WORDS, Reduce, RmsNorm, Rope, Rotation, RowCells, Sample, SiluMul, StripRun, TableShard,
-};
-
-pub(crate) use buffer::float_of;
+pub use access::{Access, AccessRole, Choice, Partial, SplitAccess, SplitRead, Written};
 pub use buffer::{Buffer, BufferKind, Source};
+pub(crate) use dtype::float_of;
+pub use footprint::{CellUse, Footprint, Paging, Role, SLOT_WORDS};
 pub use id::{BufferId, CounterId, DeviceId, SmId, TaskId};
 pub use json::{FORMAT, JsonError, VERSION};
+pub use op::{Op, OpValue, TaskOp};
+pub use operand::{Check, OperandError, Operands, index, interval, multiple, positive, same_extents};
 pub use quantised::Quantised;
-pub use region::{MAX_RANK, Region, Span};
+pub use region::{AccessKind, MAX_RANK, Region, Span};
 pub use task::{Counter, MAX_SIGNALS, MAX_WAITS, Task, Wait};
 
 /// Most devices of a program.
@@ -51,7 +63,8 @@ pub const MAX_DEVICES: usize = 64;
 /// ```
 /// use tilewright_codegen::target::Target;
 /// use tilewright_layout::DType;
-/// use tilewright_megakernel::program::{BufferKind, Copy, Program, Region, TaskId};
+/// use tilewright_megakernel::program::{BufferKind, Program, Region, TaskId};
+/// use tilewright_megakernel::ops::Copy;
 /// use tilewright_megakernel::validate::Placed;
 ///
 /// let mut program = Program::new("one copy", Target::host(1));

@@ -1,16 +1,13 @@
 //! The quantised form of a weight, from which code is generated. The codes themselves belong to the
 //! weights.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::gemv::{Codes, CodesError};
 use tilewright_kernels::quant::{Code, QuantMatrix, group_of_part};
 use tilewright_layout::DType;
 
-use super::buffer::dtype_name;
-use super::{Buffer, BufferKind, Program, Source, Span, float_of};
-use crate::weights::Weights;
+use super::dtype::{dtype_name, float_of};
+use super::region::Span;
 
 /// The form of a quantised matrix `[n, k]`: `w = (code − zero) · scale` by groups of k. The
 /// buffer's element type then says nothing.
@@ -75,42 +72,6 @@ impl Quantised {
         }
         let scale = float_of(self.scale).ok_or(CodesError::Scale)?;
         Codes::new(self.code, self.group, self.zeros, scale)
-    }
-}
-
-impl Program {
-    /// Sets every weight's stored form: quantised if these weights have it so, and pools of codes
-    /// with the scales that these weights provide. Call it before scheduling, since fewer bytes are
-    /// less work.
-    #[must_use]
-    pub fn stored_as(mut self, weights: &dyn Weights) -> Program {
-        let is_codes = |buffer: &&mut Buffer| buffer.kind == BufferKind::KvPool && buffer.dtype == DType::F8E4M3;
-        for buffer in self.buffers.iter_mut().filter(is_codes) {
-            buffer.scale = weights.cache_scale(&buffer.name);
-        }
-        let of = |name: &str| weights.quantized(name).map(|matrix| (Quantised::of(&matrix), matrix.k()));
-        self.with_forms(&of)
-    }
-
-    /// Marks as quantised every weight that `form` has a form for, with the columns of its matrix:
-    /// by the names of tensors.
-    #[must_use]
-    pub fn with_forms(mut self, form: &dyn Fn(&str) -> Option<(Quantised, usize)>) -> Program {
-        // Weights that several devices share are looked up once.
-        let mut known: HashMap<String, Option<(Quantised, usize)>> = HashMap::new();
-        let mut of = |name: &String| *known.entry(name.clone()).or_insert_with(|| form(name));
-        for buffer in self.buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::Weight) {
-            match &buffer.source {
-                Some(Source::Tensor(name)) => buffer.quantised = of(name).map(|(form, _)| form),
-                Some(Source::Part { tensor, index }) => {
-                    let columns = index.get(1).copied();
-                    let part = of(tensor).zip(columns).map(|((form, k), columns)| form.of_columns(k, columns));
-                    buffer.quantised = part;
-                }
-                Some(Source::Random(_) | Source::Values(_)) | None => {}
-            }
-        }
-        self
     }
 }
 

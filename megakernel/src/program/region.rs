@@ -9,6 +9,24 @@ use super::id::BufferId;
 /// Largest rank of a buffer.
 pub const MAX_RANK: usize = 4;
 
+/// What a task does to a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AccessKind {
+    /// It reads it.
+    Read,
+    /// It writes it.
+    Write,
+}
+
+impl fmt::Display for AccessKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AccessKind::Read => "read",
+            AccessKind::Write => "write",
+        })
+    }
+}
+
 /// A half-open interval of indexes, `lo..hi`; `[lo, hi]` in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {

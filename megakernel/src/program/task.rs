@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::id::{CounterId, DeviceId, SmId, TaskId};
+use super::op::Op;
 use super::region::Region;
-use crate::ops::Op;
 
 /// Most waits of one task.
 pub const MAX_WAITS: usize = 8;

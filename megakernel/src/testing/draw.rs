@@ -1,10 +1,8 @@
 //! Random small computations: buffers and ops in an order in which they make sense, without any
 //! synchronisation.
 
-use crate::program::{
-    Add, Argmax, BufferId, BufferKind, Copy, Linear, LinearInput, LinearOutput, Op, Program, REQUEST_WORDS, Region,
-    RmsNorm, Sample, SiluMul, Source, Span,
-};
+use crate::ops::{Add, Argmax, Copy, Linear, LinearInput, LinearOutput, REQUEST_WORDS, RmsNorm, Sample, SiluMul};
+use crate::program::{BufferId, BufferKind, Op, Program, Region, Source, Span};
 use tilewright_codegen::target::Target;
 use tilewright_kernels::activation::Activation;
 use tilewright_layout::DType;

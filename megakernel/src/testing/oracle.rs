@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::ops::Reduce;
+use crate::ops::{Add, Copy, Linear, LinearOutput, SiluMul};
 use crate::program::{
-    Add, BufferId, BufferKind, Copy, Footprint, Linear, LinearOutput, MAX_SIGNALS, MAX_WAITS, Operands, Program,
-    Region, SiluMul, Source, Task,
+    BufferId, BufferKind, Footprint, MAX_SIGNALS, MAX_WAITS, Operands, Program, Region, Source, Task,
 };
 
 /// Why a program is unsafe.

@@ -9,7 +9,7 @@ use super::conflict::{Clobber, Conflicts, PartialWait, UnwrittenReads};
 use super::cycle::Cycle;
 use super::text::{Few, Hazard};
 use crate::ops::{OperandError, Role};
-use crate::program::{BufferId, BufferKind, CounterId, DeviceId, Region, SmId, TaskId};
+use crate::program::{AccessKind, BufferId, BufferKind, CounterId, DeviceId, Region, SmId, TaskId};
 
 macro_rules! kinds {
     ($($(#[$attr:meta])* $name:ident $fields:tt,)*) => {
@@ -91,14 +91,14 @@ kinds! {
 
     // Ops and regions.
     #[error("a {access} of missing buffer {buffer}, the program has {count} buffers; add it or name another")]
-    MissingBuffer { access: Access, buffer: BufferId, count: usize },
+    MissingBuffer { access: AccessKind, buffer: BufferId, count: usize },
     #[error("op `{op}`: {error}")]
     Operand { op: &'static str, error: OperandError },
     #[error(
         "declared {access}s differ from the footprint of op `{op}`: {} missing, {} surplus; declare exactly the footprint",
         Few(missing), Few(surplus)
     )]
-    RegionsDiffer { access: Access, op: &'static str, missing: Vec<Region>, surplus: Vec<Region> },
+    RegionsDiffer { access: AccessKind, op: &'static str, missing: Vec<Region>, surplus: Vec<Region> },
     #[error("no op `{op}` of this kind is registered, an op is registered under its name; call `ops::register`")]
     Unregistered { op: &'static str },
     #[error(
@@ -110,11 +110,11 @@ kinds! {
     )]
     WritesUndeclared { op: &'static str, declared: usize, needed: usize },
     #[error("the {access} {region} has rank {}, the buffer has rank {expected}; index every dimension", region.spans().len())]
-    RegionRank { access: Access, region: Region, expected: usize },
+    RegionRank { access: AccessKind, region: Region, expected: usize },
     #[error("the {access} {region} is empty in dimension {dim}, a region holds at least one element; drop it")]
-    EmptyRegion { access: Access, region: Region, dim: usize },
+    EmptyRegion { access: AccessKind, region: Region, dim: usize },
     #[error("the {access} {region} ends beyond extent {extent} of dimension {dim}; keep it inside the buffer")]
-    OutOfBounds { access: Access, region: Region, dim: usize, extent: usize },
+    OutOfBounds { access: AccessKind, region: Region, dim: usize, extent: usize },
     #[error("the write {region} goes to a buffer of kind {kind}, which tasks only read; write to an activation")]
     ReadOnly { region: Region, kind: BufferKind },
     #[error(
@@ -149,8 +149,8 @@ kinds! {
     DeviceNeeded { kind: BufferKind, devices: usize },
     #[error("an arena offset in a program of {devices} devices, which have no common arena; remove the offset")]
     ArenaDevices { devices: usize },
-    #[error("the {access} of {buffer} on {lies} by a task on {runs}; {}", access.remedy())]
-    OtherDevice { access: Access, buffer: BufferId, lies: DeviceId, runs: DeviceId },
+    #[error("the {access} of {buffer} on {lies} by a task on {runs}; {}", remedy(*access))]
+    OtherDevice { access: AccessKind, buffer: BufferId, lies: DeviceId, runs: DeviceId },
     #[error("queued on {queued} and meant for {device}, which has other SMs; schedule the program again")]
     QueueDevice { queued: SmId, device: DeviceId },
 
@@ -187,30 +187,10 @@ kinds! {
     AliasTooFine { runs: usize, limit: usize },
 }
 
-/// The kind of an access to a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Access {
-    /// The task reads the region.
-    Read,
-    /// The task writes the region.
-    Write,
-}
-
-impl Access {
-    /// The remedy for such an access to another device's memory.
-    fn remedy(self) -> &'static str {
-        match self {
-            Access::Read => "read what its own device has, and let a task there send it",
-            Access::Write => "store with an op that sends",
-        }
-    }
-}
-
-impl std::fmt::Display for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Access::Read => "read",
-            Access::Write => "write",
-        })
+/// What to do about an access of another device's memory.
+fn remedy(access: AccessKind) -> &'static str {
+    match access {
+        AccessKind::Read => "read what its own device has, and let a task there send it",
+        AccessKind::Write => "store with an op that sends",
     }
 }

@@ -122,7 +122,7 @@ mod text;
 pub use checked::{Checked, Placed, Rejected};
 pub use conflict::{Clobber, Conflicts, Pair, PartialWait, UnwrittenRead, UnwrittenReads};
 pub use cycle::{Cycle, Reason, Step};
-pub use kind::{Access, Kind};
+pub use kind::Kind;
 pub use place::Location;
 pub use report::{Note, Report, Stats, Violation, Warning};
 pub use text::{Hazard, SAMPLES, TaskName};
@@ -138,7 +138,8 @@ use order::{Execution, HappensBefore, OrderGraph};
 /// ```
 /// use tilewright_codegen::target::Target;
 /// use tilewright_layout::DType;
-/// use tilewright_megakernel::program::{BufferKind, Copy, Program, Region, Wait};
+/// use tilewright_megakernel::program::{BufferKind, Program, Region, Wait};
+/// use tilewright_megakernel::ops::Copy;
 /// use tilewright_megakernel::validate::validate;
 ///
 /// let mut program = Program::new("two copies", Target::host(2));

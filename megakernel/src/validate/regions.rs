@@ -4,12 +4,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::kind::{Access, Kind};
+use super::kind::Kind;
 use super::place::Location;
 use super::report::{Note, Report};
 use super::text::Hazard;
 use crate::ops::Role;
-use crate::program::{BufferId, Footprint, MAX_RANK, Op, OperandError, Operands, Program, Region, Task};
+use crate::program::{AccessKind, BufferId, Footprint, MAX_RANK, Op, OperandError, Operands, Program, Region, Task};
 
 /// A footprint of more writes than this is only computed if the task declares as many.
 const CHEAP_WRITES: usize = 4096;
@@ -24,7 +24,7 @@ pub(super) fn check(program: &Program, sound: bool, report: &mut Report) {
         if sound {
             op(program, &operands, task, &mut roles, &mut kinds);
         }
-        for (access, regions) in [(Access::Read, &task.reads), (Access::Write, &task.writes)] {
+        for (access, regions) in [(AccessKind::Read, &task.reads), (AccessKind::Write, &task.writes)] {
             for region in regions {
                 kinds.extend(bounds(program, access, region));
             }
@@ -49,7 +49,7 @@ pub(super) fn warn(program: &Program, report: &mut Report) {
 
 /// Whether a region names elements that exist.
 pub(super) fn is_sound(program: &Program, region: &Region) -> bool {
-    bounds(program, Access::Read, region).is_none()
+    bounds(program, AccessKind::Read, region).is_none()
         && program.buffers.get(region.buffer.index()).is_some_and(super::tables::is_sound)
 }
 
@@ -95,8 +95,8 @@ fn cell_role(roles: &mut HashMap<BufferId, Role>, buffer: BufferId, second: Role
 /// A task reaches memory of its own device, and what its op sends to; each buffer is named once.
 fn other_devices(program: &Program, task: &Task, footprint: &Footprint) -> Vec<Kind> {
     let sent = |buffer: &BufferId| footprint.sent.contains(buffer);
-    let reads = footprint.reads.iter().map(|region| (Access::Read, region.buffer));
-    let writes = footprint.writes.iter().map(|region| (Access::Write, region.buffer));
+    let reads = footprint.reads.iter().map(|region| (AccessKind::Read, region.buffer));
+    let writes = footprint.writes.iter().map(|region| (AccessKind::Write, region.buffer));
     let mut reached: Vec<_> = reads.chain(writes.filter(|(_, buffer)| !sent(buffer))).collect();
     reached.sort_unstable();
     reached.dedup();
@@ -111,7 +111,8 @@ fn other_devices(program: &Program, task: &Task, footprint: &Footprint) -> Vec<K
 fn declaration(task: &Task, footprint: Footprint) -> Vec<Kind> {
     let computed = footprint.canonical();
     let declared = Footprint::new(task.reads.clone(), task.writes.clone()).canonical();
-    let lists = [(Access::Read, &declared.reads, &computed.reads), (Access::Write, &declared.writes, &computed.writes)];
+    let lists =
+        [(AccessKind::Read, &declared.reads, &computed.reads), (AccessKind::Write, &declared.writes, &computed.writes)];
     let differing = lists.into_iter().filter(|(_, declared, computed)| declared != computed);
     differing
         .map(|(access, declared, computed)| Kind::RegionsDiffer {
@@ -172,7 +173,7 @@ fn own_reads(footprint: &Footprint) -> Option<Kind> {
 }
 
 /// A region has its buffer's rank, holds an element, and stays inside the buffer.
-fn bounds(program: &Program, access: Access, region: &Region) -> Option<Kind> {
+fn bounds(program: &Program, access: AccessKind, region: &Region) -> Option<Kind> {
     let region = *region;
     let Some(buffer) = program.buffers.get(region.buffer.index()) else {
         return Some(Kind::MissingBuffer { access, buffer: region.buffer, count: program.buffers.len() });

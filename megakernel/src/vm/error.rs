@@ -78,19 +78,19 @@ pub enum LaunchError {
     )]
     OneOf { device: usize, devices: usize, ended: bool, source: Box<DeviceError> },
     #[error(
-        "dev{device} of {devices} did not reach a barrier at which dev{waiting} waited for {patience:?}; if it is slow but not stuck, \
+        "dev{device} of {devices} did not reach a barrier at which dev{waiting} waited for {timeout:?}; if it is slow but not stuck, \
          raise the timeout"
     )]
-    Absent { device: usize, devices: usize, waiting: usize, patience: Duration },
+    Absent { device: usize, devices: usize, waiting: usize, timeout: Duration },
     #[error("the launch was aborted after {steps} whole steps")]
     Aborted { steps: u32 },
-    #[error("no step ended within {patience:?} after the first {steps}; the launch was aborted")]
-    Hung { steps: u32, patience: Duration },
+    #[error("no step ended within {timeout:?} after the first {steps}; the launch was aborted")]
+    Hung { steps: u32, timeout: Duration },
     #[error(
-        "no step ended within {patience:?} after the first {steps}, and the kernel did not react to the abort; \
+        "no step ended within {timeout:?} after the first {steps}, and the kernel did not react to the abort; \
          restart the program"
     )]
-    Unresponsive { steps: u32, patience: Duration },
+    Unresponsive { steps: u32, timeout: Duration },
     #[error("a launch takes 1 to {most} steps, {found} were asked for")]
     Steps { found: usize, most: usize },
     #[error("row {row} has {found} end tokens, a launch checks at most {most}; give fewer")]

@@ -5,6 +5,7 @@
 //! | `cells` | what changes from step to step, and which buffers hold it |
 //! | `binding` | weights and cells as the buffers of a program want them |
 //! | `unsupported`, `error` | programs that a device does not run; what goes wrong in a run |
+//! | `table` | the table by which a back end finds its side of an op |
 //! | `steps`, `abort` | limits of launches of many steps; their end from elsewhere |
 //! | [`resident`] | what stays on a device between runs: weights, KV pools, kernels |
 //! | [`device`] | the machine on a GPU, or on its simulator: one persistent kernel |
@@ -22,6 +23,7 @@ pub mod graph;
 pub mod reference;
 pub mod resident;
 mod steps;
+mod table;
 mod unsupported;
 
 pub use abort::AbortHandle;
@@ -29,4 +31,4 @@ pub use binding::BindError;
 pub use cells::{CellError, RequestSlot, StepCells};
 pub use error::{AccessError, KvError, LaunchError, LoadError, NoFeedback};
 pub use steps::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
-pub use unsupported::{Lengths, Unsupported};
+pub use unsupported::{Lengths, Unsupported, multiple, rows_of};

@@ -1,11 +1,12 @@
 //! Programs that a device does not run.
 
 use thiserror::Error;
+use tilewright_kernels::activation::SoftCapError;
 use tilewright_kernels::gemm::GemmRefusal;
 use tilewright_kernels::gemv::{CodesError, StripError};
 use tilewright_layout::DType;
 
-use crate::program::{BufferId, Program, TaskId};
+use crate::program::{BufferId, Program, Span, TaskId};
 
 /// Why the device machine does not run a program that is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -92,6 +93,12 @@ pub enum Unsupported {
     Cells,
 }
 
+impl From<SoftCapError> for Unsupported {
+    fn from(error: SoftCapError) -> Unsupported {
+        Unsupported::Refused { problem: error.to_string() }
+    }
+}
+
 /// Lengths of a program: parameters of its kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lengths {
@@ -106,5 +113,24 @@ pub(in crate::vm) fn one_device(program: &Program) -> Result<(), Unsupported> {
     match program.devices {
         1 => Ok(()),
         devices => Err(Unsupported::Devices { devices }),
+    }
+}
+
+/// Refuses a number that is not a multiple; `expected` says which one is needed.
+///
+/// # Errors
+/// If it is none.
+pub fn multiple(what: &'static str, found: u32, of: u32, expected: &'static str) -> Result<(), Unsupported> {
+    if found.is_multiple_of(of) { Ok(()) } else { Err(Unsupported::Number { what, found: found as usize, expected }) }
+}
+
+/// Rows of a task: what an MMA's operand holds.
+///
+/// # Errors
+/// If there are more.
+pub fn rows_of(span: Span) -> Result<u32, Unsupported> {
+    match span.len() {
+        found if found <= 16 => Ok(found as u32),
+        found => Err(Unsupported::Number { what: "the rows of a task", found, expected: "16 at most" }),
     }
 }

@@ -5,10 +5,10 @@ use std::mem::discriminant;
 
 use serde::{Deserialize, Serialize};
 use tilewright_megakernel::ops::{Footprint, Op, OperandError, Operands, TaskOp, register};
+use tilewright_megakernel::program::AccessKind;
 use tilewright_megakernel::program::Span;
-use tilewright_megakernel::validate::Access;
 use tilewright_megakernel::vm::Unsupported;
-use tilewright_megakernel::vm::device::{DeviceOp, Planned, Planner};
+use tilewright_megakernel::vm::device::{DeviceOp, Planned, Planner, register_device_op};
 use tilewright_megakernel::vm::reference::{Context, KvState, Machine, StepError, TaskFault};
 
 use super::{CELLS, NoWeights, SoftCap, WIDTH, placed, simulated, twice};
@@ -35,10 +35,6 @@ impl TaskOp for Beyond {
 
     fn oracle(&self, on: &Context) -> Result<(), TaskFault> {
         self.wider().oracle(on)
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        Some(self)
     }
 }
 
@@ -68,10 +64,6 @@ impl TaskOp for Backwards {
     fn oracle(&self, on: &Context) -> Result<(), TaskFault> {
         on.write(self.0.x, self.0.cols.lo, &[1.0])
     }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        None
-    }
 }
 
 fn fault(op: fn(SoftCap) -> Op) -> TaskFault {
@@ -88,19 +80,21 @@ fn fault(op: fn(SoftCap) -> Op) -> TaskFault {
 fn the_reference_machine_gives_a_task_what_it_declares_and_no_more() {
     register::<SoftCap>().unwrap();
     register::<Beyond>().unwrap();
+    register_device_op::<Beyond>();
     register::<Backwards>().unwrap();
     // The first access beyond is a read; the program itself is valid, since declarations are.
     let TaskFault::Undeclared { access, start, end, .. } = fault(|cap| Beyond(cap).into()) else {
         panic!("another fault")
     };
-    assert_eq!((access, start, end), (Access::Read, 0, WIDTH / 2 + 1));
+    assert_eq!((access, start, end), (AccessKind::Read, 0, WIDTH / 2 + 1));
     let TaskFault::Undeclared { access, .. } = fault(|cap| Backwards(cap).into()) else { panic!("another fault") };
-    assert_eq!(discriminant(&access), discriminant(&Access::Write));
+    assert_eq!(discriminant(&access), discriminant(&AccessKind::Write));
 }
 
 #[test]
 fn the_simulator_finds_an_access_beyond_the_declared_regions_as_a_race() {
     register::<Beyond>().unwrap();
+    register_device_op::<Beyond>();
     let program = placed(twice(|cap| Beyond(cap).into()));
     let mut found = 0;
     for seed in 0..8 {

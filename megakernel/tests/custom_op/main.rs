@@ -19,7 +19,7 @@ use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::{Placed, validate};
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::Unsupported;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan, register_device_op};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::{WeightTensor, Weights};
 
@@ -65,6 +65,7 @@ fn twice(cap: impl Fn(SoftCap) -> Op) -> Program {
 
 fn capped() -> Program {
     register::<SoftCap>().unwrap();
+    register_device_op::<SoftCap>();
     twice(Op::from)
 }
 

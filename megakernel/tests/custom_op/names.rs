@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 use tilewright_megakernel::ops::{Footprint, OperandError, Operands, RegisterError, TaskOp, register};
 use tilewright_megakernel::program::Program;
-use tilewright_megakernel::vm::device::DeviceOp;
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
 use super::{SoftCap, capped};
@@ -25,10 +24,6 @@ macro_rules! named {
 
             fn oracle(&self, _: &Context) -> Result<(), TaskFault> {
                 Ok(())
-            }
-
-            fn device(&self) -> Option<&dyn DeviceOp> {
-                None
             }
         }
     };

@@ -5,10 +5,10 @@ use tilewright_kernels::gemv::linear::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;
-use tilewright_megakernel::ops::{LinearTile, QkvTile};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
+use tilewright_megakernel::vm::device::{LinearTile, QkvTile};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
 use super::lab::{Cells, PAGES, device, machine, options, relative, tiny, weights};

@@ -8,10 +8,11 @@ use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;
-use tilewright_megakernel::ops::PartTile;
-use tilewright_megakernel::program::{LinearPart, Program, Reduce};
+use tilewright_megakernel::ops::{LinearPart, Reduce};
+use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::vm::device::PartTile;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Opcode, Plan};
 use tilewright_megakernel::weights::{RandomCodes, Weights};
 

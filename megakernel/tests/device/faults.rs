@@ -1,7 +1,8 @@
 //! Every way in which a launch can fail is an error that says where, and the machine runs the next
 //! launch.
 
-use tilewright_megakernel::program::{Attention, Linear, LinearOutput, Op, Qkv, TaskId};
+use tilewright_megakernel::ops::{Attention, Linear, LinearOutput, Qkv};
+use tilewright_megakernel::program::{Op, TaskId};
 use tilewright_megakernel::vm::LaunchError;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions};
 

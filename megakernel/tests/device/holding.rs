@@ -2,7 +2,8 @@
 //! and no launch hangs.
 
 use tilewright_megakernel::model::LlamaSpec;
-use tilewright_megakernel::program::{Linear, Op, Qkv};
+use tilewright_megakernel::ops::{Linear, Qkv};
+use tilewright_megakernel::program::Op;
 use tilewright_megakernel::vm::LaunchError;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions};
 use tilewright_megakernel::vm::resident::Dealing;

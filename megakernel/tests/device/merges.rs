@@ -4,7 +4,8 @@
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::{ptx, verify::verify};
 use tilewright_layout::DType;
-use tilewright_megakernel::program::{Attention, BufferId, BufferKind, Combine, Op, Program, Region, Span};
+use tilewright_megakernel::ops::{Attention, Combine};
+use tilewright_megakernel::program::{BufferId, BufferKind, Op, Program, Region, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, Plan, record};

@@ -22,7 +22,8 @@ use tilewright_codegen::ir::Kernel;
 use tilewright_codegen::sim::mutate::{Equivalent, Mutant, Portion, Survey, mutants};
 use tilewright_codegen::verify::{Verified, verify};
 use tilewright_megakernel::model::LlamaSpec;
-use tilewright_megakernel::program::{Argmax, Embed, Op, Sample, Task, TaskId};
+use tilewright_megakernel::ops::{Argmax, Embed, Sample};
+use tilewright_megakernel::program::{Op, Task, TaskId};
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, record};
 

@@ -5,10 +5,8 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;
-use tilewright_megakernel::program::{
-    Attention, BufferId, BufferKind, Footprint, KeyOutput, Linear, LinearInput, LinearOutput, Op, Operands, Program,
-    Qkv, TaskId, Wait,
-};
+use tilewright_megakernel::ops::{Attention, KeyOutput, Linear, LinearInput, LinearOutput, Qkv};
+use tilewright_megakernel::program::{BufferId, BufferKind, Footprint, Op, Operands, Program, TaskId, Wait};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::validate::Placed;

@@ -9,10 +9,10 @@ use tilewright_kernels::quant::{Code, QuantMatrix};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;
-use tilewright_megakernel::ops::{InputCode, LinearTile, QkvTile};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Opcode, Plan};
+use tilewright_megakernel::vm::device::{InputCode, LinearTile, QkvTile};
 use tilewright_megakernel::vm::{LoadError, Unsupported};
 use tilewright_megakernel::weights::{RandomCodes, WeightTensor, Weights};
 

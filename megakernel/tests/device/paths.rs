@@ -7,9 +7,9 @@ use tilewright_kernels::gemv::linear::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;
-use tilewright_megakernel::ops::{InputCode, LinearTile, PartTile, QkvTile, TileCode};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
+use tilewright_megakernel::vm::device::{InputCode, LinearTile, PartTile, QkvTile, TileCode};
 
 fn line(opcode: &Opcode) -> Option<String> {
     let linear = opcode.get::<LinearTile>().map(|linear| linear.tile);

@@ -13,8 +13,9 @@ use tilewright_megakernel::program::{BufferId, BufferKind, Region, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::Unsupported;
-use tilewright_megakernel::vm::device::{Call, DeviceFunction, DeviceOp, Planned, Planner, WeightStages, rows_of};
+use tilewright_megakernel::vm::device::{Call, DeviceFunction, DeviceOp, Planned, Planner, WeightStages};
 use tilewright_megakernel::vm::reference::{Context, KvState, Machine, TaskFault};
+use tilewright_megakernel::vm::rows_of;
 
 use super::lab::{Cells, PAGES, chain, load, options, relative, tiny, weights};
 
@@ -55,7 +56,7 @@ impl TaskOp for Ends {
                 on.write_i32(self.last, at, -1)?;
                 continue;
             };
-            let table = on.table(&self.at, row, position, on.pool_shape(self.pool)?)?;
+            let table = on.table(self.at.page_table, row, position, on.pool_shape(self.pool)?)?;
             let chosen = table.len().min(self.newest + 1);
             for entry in 0..chosen {
                 let block = if entry == 0 { 0 } else { table.len() - chosen + entry };

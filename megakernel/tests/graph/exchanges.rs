@@ -144,7 +144,7 @@ fn gpus_add_up_by_nccl() {
         println!("{} devices, own and NCCL: {errors:.4?}", on.len());
         assert!(errors.iter().all(|&error| error < BOUND), "{errors:?}");
     }
-    nccl.set_patience(std::time::Duration::from_millis(500)).unwrap();
+    nccl.set_timeout(std::time::Duration::from_millis(500)).unwrap();
     let right = step(&mut nccl, &rows);
     nccl.inject(GraphFault::Stays { device: 1, meeting: 0 });
     let error = nccl.step(&rows.view(), &[59], &mut |_, _| ()).unwrap_err();

@@ -4,10 +4,11 @@
 use tilewright_codegen::target::Target;
 use tilewright_kernels::activation::Activation;
 use tilewright_layout::DType;
-use tilewright_megakernel::program::{
-    Argmax, Attention, BufferId, BufferKind, CounterId, Embed, GroupShape, KeyOutput, Linear, LinearInput,
-    LinearOutput, Op, Program, Projection, Qkv, Rotation, RowCells, Source, Span, Wait,
+use tilewright_megakernel::ops::{
+    Argmax, Attention, Embed, GroupShape, KeyOutput, Linear, LinearInput, LinearOutput, Projection, Qkv, Rotation,
+    RowCells,
 };
+use tilewright_megakernel::program::{BufferId, BufferKind, CounterId, Op, Program, Source, Span, Wait};
 
 /// The extents of a model and how it is cut.
 #[derive(Clone, Debug)]

@@ -4,7 +4,8 @@
 use insta::assert_snapshot;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
-use tilewright_megakernel::program::{BufferKind, Copy, Program, Region, Span, TaskId};
+use tilewright_megakernel::ops::Copy;
+use tilewright_megakernel::program::{BufferKind, Program, Region, Span, TaskId};
 use tilewright_megakernel::validate::validate;
 
 use crate::twins::text;

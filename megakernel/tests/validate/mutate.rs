@@ -1,9 +1,9 @@
 //! Mutations: edits of a program that look plausible. Most break something; some do not, and the
 //! oracle says which.
 
+use tilewright_megakernel::ops::{Add, Argmax, Copy, Linear, RmsNorm, Sample, SiluMul};
 use tilewright_megakernel::program::{
-    Add, Argmax, BufferId, BufferKind, Copy, CounterId, Footprint, Linear, Op, Operands, Program, Region, RmsNorm,
-    Sample, SiluMul, SmId, Span, TaskId, Wait,
+    BufferId, BufferKind, CounterId, Footprint, Op, Operands, Program, Region, SmId, Span, TaskId, Wait,
 };
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::testing::draw::overlay;

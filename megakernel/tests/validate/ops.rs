@@ -2,12 +2,11 @@
 
 use insta::assert_snapshot;
 use tilewright_layout::DType;
-use tilewright_megakernel::ops::{Footprint, OperandError, Operands, TaskOp};
-use tilewright_megakernel::program::{
-    BufferId, BufferKind, Copy, GroupShape, KeyOutput, Linear, LinearInput, LinearOutput, Op, Program, Projection, Qkv,
-    Region, Rotation, RowCells, Source, Span, Task, TaskId,
+use tilewright_megakernel::ops::{
+    Copy, GroupShape, KeyOutput, Linear, LinearInput, LinearOutput, Projection, Qkv, Rotation, RowCells,
 };
-use tilewright_megakernel::vm::device::DeviceOp;
+use tilewright_megakernel::ops::{Footprint, OperandError, Operands, TaskOp};
+use tilewright_megakernel::program::{BufferId, BufferKind, Op, Program, Region, Source, Span, Task, TaskId};
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
 use crate::layered::Shape;
@@ -212,10 +211,6 @@ impl TaskOp for Stranger {
 
     fn oracle(&self, _: &Context) -> Result<(), TaskFault> {
         Ok(())
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        None
     }
 }
 

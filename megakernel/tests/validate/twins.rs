@@ -3,9 +3,9 @@
 
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
+use tilewright_megakernel::ops::{Add, Copy, Linear, LinearInput, LinearOutput};
 use tilewright_megakernel::program::{
-    Add, BufferId, BufferKind, Copy, CounterId, Linear, LinearInput, LinearOutput, Op, Program, Region, Source, Span,
-    TaskId, Wait,
+    BufferId, BufferKind, CounterId, Op, Program, Region, Source, Span, TaskId, Wait,
 };
 use tilewright_megakernel::validate::{Report, validate};
 

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tilewright_layout::DType;
-use tilewright_megakernel::program::{Argmax, Copy, Op, Region, Span, TaskId};
+use tilewright_megakernel::ops::{Argmax, Copy};
+use tilewright_megakernel::program::{Op, Region, Span, TaskId};
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::reference::{Fault, KvState, Machine, StepError, TaskFault};

@@ -3,10 +3,11 @@
 use proptest::prelude::*;
 use tilewright_kernels::activation::Activation;
 use tilewright_layout::DType;
-use tilewright_megakernel::program::{
-    Add, BufferId, Combine, GroupShape, HeadOutput, KeyOutput, KvAppend, Linear, LinearInput, LinearOutput, NormWeight,
-    Op, Projection, Qkv, Region, RmsNorm, Rope, Rotation, RowCells, SiluMul, Span,
+use tilewright_megakernel::ops::{
+    Add, Combine, GroupShape, HeadOutput, KeyOutput, KvAppend, Linear, LinearInput, LinearOutput, NormWeight,
+    Projection, Qkv, RmsNorm, Rope, Rotation, RowCells, SiluMul,
 };
+use tilewright_megakernel::program::{BufferId, Op, Region, Span};
 
 use super::lab::{Lab, Ran, floats};
 

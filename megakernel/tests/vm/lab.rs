@@ -8,8 +8,9 @@ use tilewright_codegen::target::Target;
 use tilewright_kernels::naive;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
+use tilewright_megakernel::ops::RowCells;
 use tilewright_megakernel::program::{
-    BufferId, BufferKind, CounterId, Op, Program, Region, RowCells, Source, Span, TaskId, Wait,
+    BufferId, BufferKind, CounterId, Op, Program, Region, Source, Span, TaskId, Wait,
 };
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::StepCells;
@@ -265,7 +266,7 @@ impl Lab {
             let src = filler.input_of(&format!("{}.before", pool.name), pool.dtype, &pool.shape, &values);
             let src = Region::whole(src, &pool.shape);
             let dst = Region::whole(dst, &pool.shape);
-            filler.task(Op::from(tilewright_megakernel::program::Copy { src, dst }));
+            filler.task(Op::from(tilewright_megakernel::ops::Copy { src, dst }));
         }
         filler.machine(1).step(&mut kv, &StepCells::default()).unwrap();
         kv

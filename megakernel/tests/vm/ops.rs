@@ -5,10 +5,11 @@ use tilewright_kernels::activation::Activation;
 use tilewright_kernels::naive::{self, PoolShape, Sampling, SplitPartial};
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
-use tilewright_megakernel::program::{
-    Add, Argmax, Attention, BufferKind, Combine, Copy, Embed, HeadOutput, KvAppend, Linear, LinearInput, LinearOutput,
-    NormWeight, Op, REQUEST_WORDS, Region, RmsNorm, Rope, Rotation, Sample, SiluMul, Span,
+use tilewright_megakernel::ops::{
+    Add, Argmax, Attention, Combine, Copy, Embed, HeadOutput, KvAppend, Linear, LinearInput, LinearOutput, NormWeight,
+    REQUEST_WORDS, RmsNorm, Rope, Rotation, Sample, SiluMul,
 };
+use tilewright_megakernel::program::{BufferKind, Op, Region, Span};
 
 use super::lab::{Lab, close, floats, unit, wide};
 

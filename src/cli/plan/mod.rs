@@ -22,10 +22,10 @@ use tilewright_layout::DType;
 use tilewright_megakernel::edges::EdgeSummary;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::ops::{LinearTile, QkvTile, TileCode};
 use tilewright_megakernel::program::{Buffer, BufferKind};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
+use tilewright_megakernel::vm::device::{LinearTile, QkvTile, TileCode};
 
 use super::Failure;
 use super::forms::Forms;

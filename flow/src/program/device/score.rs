@@ -10,8 +10,9 @@ use tilewright_kernels::tile::Float;
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::vm::Unsupported;
 use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RingFeed, SharedBytes, WeightStages, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RingFeed, SharedBytes, WeightStages,
 };
+use tilewright_megakernel::vm::rows_of;
 
 use super::amount::{Amount, Candidates};
 use super::buffers::{FlowTaskFields, NamedBuffers, TaskBuffers};

@@ -9,8 +9,9 @@ use tilewright_kernels::kv::PagedPool;
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::vm::Unsupported;
 use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, SharedBytes, WeightStages, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, SharedBytes, WeightStages,
 };
+use tilewright_megakernel::vm::rows_of;
 
 use super::amount::Amount;
 use super::plan::pools_of;

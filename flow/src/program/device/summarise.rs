@@ -6,9 +6,8 @@ use tilewright_graph::op::Op;
 use tilewright_graph::rows::Source;
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::vm::Unsupported;
-use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, WeightStages, rows_of,
-};
+use tilewright_megakernel::vm::device::{Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, WeightStages};
+use tilewright_megakernel::vm::rows_of;
 
 use super::buffers::{FlowTaskFields, NamedBuffers, TaskBuffers};
 use super::kept::{Lies, OfRow};

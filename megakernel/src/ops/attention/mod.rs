@@ -1,10 +1,7 @@
 //! Attention of one kv head over a split of the tokens, or of those that were selected.
 
-mod device;
-mod launch;
 mod oracle;
 mod selection;
-mod stream;
 
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::attention::ScoreModifier;
@@ -14,10 +11,8 @@ use super::{
     Access, Check, Footprint, OperandError, Operands, Partial, RowCells, TaskOp, Written, index, interval, multiple,
     positive,
 };
+use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::DeviceOp;
-use crate::vm::graph::LaunchOp;
-use crate::vm::reference::{Context, Done};
 pub use selection::Selection;
 
 /// Partial attention of the query heads of kv head `kv_head` over one split of the tokens
@@ -132,16 +127,7 @@ impl TaskOp for Attention {
         vec![q, acc, Access::output(self.stats).of_partial(partial)]
     }
 
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        Some(self)
-    }
-
-    fn launches(&self) -> Option<&dyn LaunchOp> {
-        // A graph's launches attend to all tokens of a sequence.
-        self.selection.is_none().then_some(self as &dyn LaunchOp)
-    }
-
-    /// For a pool: the split's share of the tokens, for each row.
+    /// Of a pool its split's share of the tokens, for each row.
     fn drawn(&self, region: &Region, ops: &Operands, context: usize) -> usize {
         if ![self.k_pool, self.v_pool].contains(&region.buffer) {
             return region.elements();

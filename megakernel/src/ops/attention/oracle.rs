@@ -4,7 +4,7 @@ use tilewright_kernels::naive::PoolShape;
 use tilewright_kernels::{host, naive};
 
 use super::Attention;
-use crate::vm::reference::{Context, Done, TaskFault};
+use crate::oracle::{Context, Done, TaskFault};
 
 pub(super) fn attention(op: &Attention, on: &Context) -> Done {
     let [_, heads, dim] = on.shape(op.q)?;
@@ -50,7 +50,7 @@ struct VisibleTokens {
 fn seen(op: &Attention, on: &Context, row: usize, pool: PoolShape) -> Done<Option<VisibleTokens>> {
     let Some(selection) = &op.selection else {
         let Some(position) = on.position(op.at.position, row)? else { return Ok(None) };
-        let table = on.table(&op.at, row, position, pool)?;
+        let table = on.table(op.at.page_table, row, position, pool)?;
         return Ok(Some(VisibleTokens { tokens: position + 1, table, pages: pool }));
     };
     let [rows, _, most] = on.shape(selection.blocks)?;

@@ -1,29 +1,19 @@
 //! Linear layers by tiles of output features, with what is fused before and after the product.
 
-mod device;
-mod launch;
 mod oracle;
-mod tile;
 
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::activation::Activation;
 use tilewright_layout::DType;
 
-pub(super) use device::InputFields;
-pub use device::{InputCode, LinearTile};
-pub(super) use launch::activations as launched_activations;
 pub(super) use oracle::{activations, product};
-pub use tile::TileCode;
-pub(super) use tile::{Waits, plan_a_operand};
 
 use super::{
     Access, AccessRole, Check, Footprint, OperandError, Operands, Partial, SplitAccess, SplitRead, TableShard, TaskOp,
     index, interval, positive,
 };
+use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::DeviceOp;
-use crate::vm::graph::LaunchOp;
-use crate::vm::reference::{Context, Done};
 
 /// `y[r, n] = Σ_k input(r)[k] · weight[n, k] (+ bias[n])` for `n` in `cols`, then what
 /// [`LinearOutput`] says.
@@ -298,14 +288,6 @@ impl TaskOp for Linear {
         all
     }
 
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        Some(self)
-    }
-
-    fn launches(&self) -> Option<&dyn LaunchOp> {
-        Some(self)
-    }
-
     fn ids(&self) -> Option<(BufferId, usize)> {
         match self.output {
             LinearOutput::Logits { best_index, shard, .. } => {
@@ -318,7 +300,7 @@ impl TaskOp for Linear {
 
 impl LinearInput {
     /// The weight of the norm.
-    pub(in crate::ops) fn norm_weight(&self) -> Option<BufferId> {
+    pub(crate) fn norm_weight(&self) -> Option<BufferId> {
         match *self {
             LinearInput::RmsNorm { weight, .. } => Some(weight),
             LinearInput::Plain { .. } | LinearInput::Combine { .. } => None,

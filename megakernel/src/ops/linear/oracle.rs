@@ -6,8 +6,8 @@ use super::{Linear, LinearInput, LinearOutput};
 use crate::ops::TableShard;
 use crate::ops::combine::merge;
 use crate::ops::rms_norm::normed_rows;
+use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Span};
-use crate::vm::reference::{Context, Done};
 
 pub(super) fn linear(op: &Linear, on: &Context) -> Done {
     let [n, _] = on.shape(op.weight)?;

@@ -13,24 +13,19 @@
 //!             (i, i + half) of q    (i, i + half) of k
 //! ```
 
-mod device;
-mod launch;
 mod oracle;
 mod strips;
 
 use serde::{Deserialize, Serialize};
 
-pub use device::QkvTile;
 pub use strips::{GroupShape, PAIRS_PER_STRIP, QkvProjection, StripRun};
 
 use super::{
     Access, Check, Footprint, LinearInput, OperandError, Operands, Rotation, RowCells, TaskOp, index, interval,
     multiple,
 };
+use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::DeviceOp;
-use crate::vm::graph::LaunchOp;
-use crate::vm::reference::{Context, Done};
 
 /// Projects `input` to the strips `strips` of kv head `kv_head`'s group.
 ///
@@ -209,14 +204,6 @@ impl TaskOp for Qkv {
             KeyOutput::RopeAppend { pool, .. } => all.push(q.with_token([pool, self.v_pool])),
         }
         all
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        Some(self)
-    }
-
-    fn launches(&self) -> Option<&dyn LaunchOp> {
-        Some(self)
     }
 
     /// A tile writes every head that it meets.

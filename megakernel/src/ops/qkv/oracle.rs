@@ -4,8 +4,8 @@ use tilewright_kernels::naive;
 
 use super::{GroupShape, KeyOutput, Qkv, QkvProjection, StripRun};
 use crate::ops::linear::{activations, product};
+use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Span};
-use crate::vm::reference::{Context, Done};
 
 pub(super) fn qkv(op: &Qkv, on: &Context) -> Done {
     let [_, heads, head_dim] = on.shape(op.q)?;
@@ -94,6 +94,6 @@ impl TileInputs<'_> {
     ) -> Done<Option<(BufferId, usize)>> {
         let Some(position) = position else { return Ok(None) };
         let shape = self.on.pool_shape(pool)?;
-        Ok(Some((pool, self.on.slot(&self.op.at, row, position, head, shape)?)))
+        Ok(Some((pool, self.on.slot(self.op.at.page_table, row, position, head, shape)?)))
     }
 }

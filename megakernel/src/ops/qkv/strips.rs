@@ -51,7 +51,8 @@ impl GroupShape {
     /// The strips `strips` of kv head `kv_head`'s group, as runs by head.
     ///
     /// ```
-    /// use tilewright_megakernel::program::{GroupShape, QkvProjection, Span};
+    /// use tilewright_megakernel::program::Span;
+    /// use tilewright_megakernel::ops::{GroupShape, QkvProjection};
     /// let shape = GroupShape { group: 4, head_dim: 64 };
     /// assert_eq!(shape.strips(), 48);
     /// let runs = shape.runs(1, Span::new(6, 10));

@@ -1,7 +1,5 @@
 //! Rotation of heads with an optional norm before it.
 
-mod device;
-mod launch;
 mod oracle;
 
 use serde::{Deserialize, Serialize};
@@ -9,10 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     Access, Check, Footprint, NormWeight, OperandError, Operands, Rotation, RowCells, TaskOp, interval, positive,
 };
+use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::DeviceOp;
-use crate::vm::graph::LaunchOp;
-use crate::vm::reference::{Context, Done};
 
 /// For each row and head: optional RMS norm over the head, then the rotation, then store or append.
 ///
@@ -125,13 +121,5 @@ impl TaskOp for Rope {
         };
         let weights = Access::weights(self.norm.iter().map(|norm| norm.weight));
         out.into_iter().chain([Access::input(self.x).relaxed()]).chain(weights).collect()
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        Some(self)
-    }
-
-    fn launches(&self) -> Option<&dyn LaunchOp> {
-        Some(self)
     }
 }

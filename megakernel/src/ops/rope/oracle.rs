@@ -3,7 +3,7 @@
 use tilewright_kernels::{host, naive};
 
 use super::{HeadOutput, Rope};
-use crate::vm::reference::{Context, Done};
+use crate::oracle::{Context, Done};
 
 pub(super) fn rope(op: &Rope, on: &Context) -> Done {
     let [_, heads, dim] = on.shape(op.x)?;
@@ -31,7 +31,7 @@ pub(super) fn rope(op: &Rope, on: &Context) -> Done {
                 (HeadOutput::Store { out }, _) => on.write(*out, start, &rotated)?,
                 (HeadOutput::Append { .. }, None) => {}
                 (HeadOutput::Append { pool }, Some(position)) => {
-                    let slot = on.slot(&op.at, row, position, head, on.pool_shape(*pool)?)?;
+                    let slot = on.slot(op.at.page_table, row, position, head, on.pool_shape(*pool)?)?;
                     on.write(*pool, slot, &rotated)?;
                 }
             }

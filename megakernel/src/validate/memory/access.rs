@@ -1,7 +1,7 @@
 //! Accesses to each buffer, in the order of the simulated execution.
 
+use crate::program::AccessKind as How;
 use crate::program::{BufferKind, Program, Region};
-use crate::validate::kind::Access as How;
 use crate::validate::order::HappensBefore;
 use crate::validate::{regions, tables};
 

@@ -4,8 +4,9 @@
 
 use super::access::TaskAccess;
 use super::findings::{Findings, Neighbours, STEPS};
+use crate::program::AccessKind as How;
 use crate::program::{BufferKind, MAX_RANK, Program, Region, Span};
-use crate::validate::kind::{Access as How, Kind};
+use crate::validate::kind::Kind;
 use crate::validate::order::Query;
 use crate::validate::place::Location;
 use crate::validate::text::Hazard;

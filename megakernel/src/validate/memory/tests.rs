@@ -9,7 +9,8 @@ use tilewright_layout::DType;
 use super::access::Accesses;
 use super::findings::Findings;
 use super::{grid, pairs};
-use crate::program::{BufferId, BufferKind, Copy, CounterId, Op, Program, Region, Span, TaskId, Wait};
+use crate::ops::Copy;
+use crate::program::{BufferId, BufferKind, CounterId, Op, Program, Region, Span, TaskId, Wait};
 use crate::validate::order::{Execution, HappensBefore, OrderGraph};
 use crate::validate::report::Report;
 

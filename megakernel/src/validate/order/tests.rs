@@ -6,7 +6,8 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 
 use super::{Clocks, Execution, OrderGraph, Query, lanes};
-use crate::program::{BufferKind, Copy, CounterId, Op, Program, Region, Span, Task, TaskId, Wait};
+use crate::ops::Copy;
+use crate::program::{BufferKind, CounterId, Op, Program, Region, Span, Task, TaskId, Wait};
 
 /// Per task: signals, waits (counter, how many fewer than all producers), queue.
 type OrderRecipe = Vec<(Vec<u8>, Vec<(u8, u8)>, u8)>;

@@ -11,15 +11,16 @@ use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use tilewright_layout::DType;
 
+use super::functions::device_op;
 use super::planner::Planner;
 use super::record::{PAIRS, PART, PHASES, TaskRecord};
 use super::storage::{KvPools, RotationRows, ScaledCode, Storage};
 use super::{DeviceOptions, Planned, Stretch, Taken};
 use crate::ops::{Rotation, RowCells};
-use crate::program::{Buffer, BufferId, BufferKind, Source, Span, Task, float_of};
+use crate::program::{Buffer, BufferId, BufferKind, Source, Task, float_of};
 use crate::vm::resident::kv::ALIGN;
 use crate::vm::resident::{RotationTable, Rows, Stream, pool_fits};
-use crate::vm::{Lengths, Unsupported};
+use crate::vm::{Lengths, Unsupported, multiple};
 
 /// Buffers on several devices that get one result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -420,7 +421,7 @@ impl Planner<'_> {
     /// The record of a task; adds its opcode where it is new.
     pub(super) fn task(&mut self, task: &Task) -> Result<TaskRecord, Unsupported> {
         (self.device, self.task) = (task.device.index(), task.id);
-        let device = task.op.device().ok_or(Unsupported::Op { op: task.op.name() })?;
+        let device = device_op(&task.op).ok_or(Unsupported::Op { op: task.op.name() })?;
         let Planned { opcode, mut record, bytes, weights } = device.plan(self)?;
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
         let early = opcode.signals_early();
@@ -472,23 +473,4 @@ fn number_of<T: PartialEq>(known: &mut Vec<T>, item: T) -> usize {
 /// A number as records have it in 16 bits.
 fn short(what: &'static str, found: usize) -> Result<u16, Unsupported> {
     u16::try_from(found).map_err(|_| Unsupported::Number { what, found, expected: "65535 at most" })
-}
-
-/// Refuses a number that is not a multiple; `expected` says which one is needed.
-///
-/// # Errors
-/// If `found` is not a multiple of `of`.
-pub fn multiple(what: &'static str, found: u32, of: u32, expected: &'static str) -> Result<(), Unsupported> {
-    if found.is_multiple_of(of) { Ok(()) } else { Err(Unsupported::Number { what, found: found as usize, expected }) }
-}
-
-/// Rows of a task: what an MMA's operand holds.
-///
-/// # Errors
-/// If there are more.
-pub fn rows_of(span: Span) -> Result<u32, Unsupported> {
-    match span.len() {
-        found if found <= 16 => Ok(found as u32),
-        found => Err(Unsupported::Number { what: "the rows of a task", found, expected: "16 at most" }),
-    }
 }

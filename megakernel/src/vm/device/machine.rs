@@ -84,7 +84,7 @@ pub struct DeviceMachine {
     kv: DeviceKv,
     status: Mapped<u32>,
     abort: AbortHandle,
-    patience: Duration,
+    timeout: Duration,
     /// Steps that all launches ran so far; what counters are scaled by.
     epoch: u32,
     /// Whether a kernel runs that does not end.
@@ -106,8 +106,8 @@ pub(super) struct MachineResources<'a> {
     pub kv: Option<&'a DeviceKv>,
 }
 
-/// The default time that a step may take before the host ends the launch.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a step may take before the host ends the launch, unless it is told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl DeviceMachine {
     /// Loads a program onto a device: plans it, generates and compiles its kernel, sends the
@@ -197,7 +197,7 @@ impl DeviceMachine {
             kv,
             status,
             abort: AbortHandle::default(),
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             epoch: 0,
             lost: false,
         })
@@ -252,8 +252,8 @@ impl DeviceMachine {
     }
 
     /// Sets the timeout of a step, after which the host aborts the launch (60 seconds by default).
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     /// Replaces the kernel by another of the same signature, for tests that break the generated
@@ -366,9 +366,9 @@ impl DeviceMachine {
 
     /// Launches and waits; gives how many steps `each` was told of.
     pub(super) fn launch(&mut self, steps: u32, feeds: Feeds, each: EachStep) -> Result<u32, LaunchError> {
-        let patience = self.patience;
+        let timeout = self.timeout;
         if self.lost {
-            return Err(self.failed(false).unwrap_or(LaunchError::Unresponsive { steps: 0, patience }));
+            return Err(self.failed(false).unwrap_or(LaunchError::Unresponsive { steps: 0, timeout }));
         }
         for word in 0..status::TOKENS as usize {
             self.status.store(word, 0)?;
@@ -382,7 +382,7 @@ impl DeviceMachine {
         };
         let rows = self.plan.rows as usize;
         let streams: Vec<&Stream> = self.parts.iter().map(|part| &part.stream).collect();
-        let watch = Watch { streams: &streams, status: &self.status, abort: &self.abort, patience, rows };
+        let watch = Watch { streams: &streams, status: &self.status, abort: &self.abort, timeout, rows };
         let mut count = 0;
         let mut told = |tokens: &[u32]| {
             count += 1;
@@ -408,7 +408,7 @@ impl DeviceMachine {
             }
             Ok(Ended::Never) => {
                 self.give_up();
-                return Err(self.failed(false).unwrap_or(LaunchError::Unresponsive { steps: count, patience }));
+                return Err(self.failed(false).unwrap_or(LaunchError::Unresponsive { steps: count, timeout }));
             }
             Ok(ended) => ended,
         };
@@ -430,7 +430,7 @@ impl DeviceMachine {
         recovered?;
         match (ended, failure) {
             (Ended::Enough { steps }, LaunchError::Aborted { .. }) => Ok(steps),
-            (Ended::Hung, LaunchError::Aborted { steps }) => Err(LaunchError::Hung { steps, patience }),
+            (Ended::Hung, LaunchError::Aborted { steps }) => Err(LaunchError::Hung { steps, timeout }),
             (_, failure) => {
                 self.abort.clear();
                 Err(failure)

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `options` | choices of speed |
 //! | `function` | the device's side of an op's row; opcodes: what of a task is constant in the code |
+//! | `functions/` | the device functions of ops, and the table that finds them |
 //! | `storage` | how operands are stored |
 //! | `record` | what the kernel reads of a task |
 //! | `place` | where everything else lies |
@@ -31,6 +32,7 @@
 
 mod fault;
 mod function;
+mod functions;
 mod kernel;
 mod load;
 mod lookup;
@@ -57,8 +59,9 @@ pub use fault::DeviceFault;
 pub use function::{
     DeviceFunction, DeviceOp, FunctionValue, Opcode, Planned, SharedBytes, Stretch, Taken, TokenFields, TokenStream,
 };
+pub use functions::{InputCode, LinearTile, PartTile, QkvTile, TileCode, register_device_op};
 pub use kernel::{Call, Generation, RingFeed, record};
-pub use lookup::{Destinations, multiple, rows_of};
+pub use lookup::Destinations;
 pub use machine::DeviceMachine;
 pub use options::DeviceOptions;
 pub use orders::OrderTable;

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemv::Deal;
 
+use super::functions::device_op;
 use super::orders::OrderTable;
 use super::place::Places;
 use super::plan::{CellsPlan, Feedback, Plan};
@@ -246,5 +247,5 @@ impl<'p> Planner<'p> {
 
 /// One past the last row of the batch.
 fn rows(placed: &Placed) -> u32 {
-    placed.tasks.iter().map(|task| task.op.device().map_or(1, |op| op.rows().hi as u32)).max().unwrap_or(1)
+    placed.tasks.iter().map(|task| device_op(&task.op).map_or(1, |op| op.rows().hi as u32)).max().unwrap_or(1)
 }

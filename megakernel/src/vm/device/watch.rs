@@ -8,7 +8,8 @@ use tilewright_codegen::device::{DeviceError, Mapped, Stream};
 use super::status;
 use crate::vm::AbortHandle;
 
-/// The time that an aborted launch may take to end, unless the timeout of a step is shorter.
+/// How long a launch that was told to end may take to end, unless the host waits less for a
+/// step.
 const GRACE: Duration = Duration::from_secs(5);
 /// The time that the host polls without a pause: about a token of a large model.
 const EAGER: Duration = Duration::from_millis(20);
@@ -22,8 +23,8 @@ pub(super) struct Watch<'w> {
     pub streams: &'w [&'w Stream],
     pub status: &'w Mapped<u32>,
     pub abort: &'w AbortHandle,
-    /// The timeout of a step.
-    pub patience: Duration,
+    /// How long a step may take.
+    pub timeout: Duration,
     /// Rows of the batch.
     pub rows: usize,
 }
@@ -82,7 +83,7 @@ impl Watch<'_> {
                     Err(error) => return self.end_the_others(error),
                 }
             }
-            if moved.elapsed() > self.patience {
+            if moved.elapsed() > self.timeout {
                 self.ask_for_the_end()?;
                 return match self.settle() {
                     Ok(true) => Ok(Ended::Hung),
@@ -119,7 +120,7 @@ impl Watch<'_> {
     }
 
     fn grace(&self) -> Duration {
-        GRACE.min(self.patience)
+        GRACE.min(self.timeout)
     }
 
     /// Whether the launch ends in time.

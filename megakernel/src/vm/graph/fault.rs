@@ -1,11 +1,11 @@
 //! Faults to inject into meetings of devices: what a machine must survive or a test must see, for
 //! tests.
 
+use super::GraphPlan;
 use super::launch::Launch;
-use super::{GraphPeers, GraphPlan};
 
-/// A fault of every step of devices with barriers, until [`GraphPeers::mend`]. Barriers are counted
-/// from 0 in a step, and in a choice of tokens.
+/// Something that is wrong with every step of devices that meet, until [`GraphPeers::mend`](super::GraphPeers::mend).
+/// Meetings are counted from 0 in a step, and in a choice of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphFault {
     /// A meeting that no device comes to.
@@ -45,17 +45,5 @@ impl GraphFault {
             |number: Option<usize>| matches!(self, GraphFault::NoMeeting { meeting } if number == Some(meeting));
         let runs = numbered.take_while(|&(number, _)| !stays(number)).filter(|&(number, _)| !left_out(number));
         runs.map(|(_, launch)| launch.clone()).collect()
-    }
-}
-
-impl GraphPeers {
-    /// Makes every step from now on suffer a fault.
-    pub fn inject(&mut self, fault: GraphFault) {
-        self.set_fault(Some(fault));
-    }
-
-    /// Removes the fault.
-    pub fn mend(&mut self) {
-        self.set_fault(None);
     }
 }

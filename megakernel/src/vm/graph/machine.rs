@@ -18,6 +18,11 @@ use crate::vm::cells::{CellLimits, CellRoles};
 use crate::vm::resident::DeviceKv;
 use crate::vm::{AbortHandle, AccessError, LaunchError, LoadError, StepCells, binding};
 
+/// How long a device waits for another at a barrier, unless it is told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The timeout of a simulated device, whose polls take no time of the host's: about 16,000 polls.
+const SIMULATED_TIMEOUT: Duration = Duration::from_millis(10);
+
 /// A step of many rows on a device, as a graph of launches.
 ///
 /// Made by [`GraphWeights::machine`](super::GraphWeights::machine).
@@ -171,6 +176,11 @@ impl GraphMachine {
     /// Captures launches as a graph.
     pub(super) fn graph_of(&self, launches: &[Launch], counts: Counts) -> Result<Graph, LaunchError> {
         Ok(self.device.graph(&self.work(launches, counts, None)?)?)
+    }
+
+    /// How long a device waits for another at a barrier, unless it is told otherwise.
+    pub(super) fn barrier_timeout(&self) -> Duration {
+        if self.is_simulated() { SIMULATED_TIMEOUT } else { TIMEOUT }
     }
 
     /// Whether its device runs what it is given at once.

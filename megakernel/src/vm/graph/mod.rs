@@ -10,6 +10,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `op` | the graph's side of an op's row |
+//! | `launches/` | the launches of ops, and the table that finds them |
 //! | `planner`, `norms`, `products`, `heads`, `choice`, `exchange` | what rows of ops ask: activations; norms; products; heads; the choice of tokens; sums of the parts of several devices |
 //! | `launch` | a launch as data: kernel, grid, what its arguments name |
 //! | `plan` | a step as launches |
@@ -19,8 +20,9 @@
 //! | `memory` | what lies on the device |
 //! | `machine` | the machine |
 //! | `run` | steps whose tokens the device chooses |
-//! | `peers`, `meetings`, `fault` | the machine of several devices; who did not come to a meeting; faults of meetings, for tests |
-//! | `nccl` | sums of several devices by NCCL |
+//! | `peers` | the machine of several devices |
+//! | `barriers`, `fault` | the host's side of device barriers; faults of barriers, for tests |
+//! | `sums`, `nccl` | sums of several devices; NCCL |
 //! | `stage` | a stage of a pipeline: what it takes and gives |
 //! | `any` | either machine under one type |
 //!
@@ -33,14 +35,15 @@
 //! to the packed one.
 
 mod any;
+mod barriers;
 mod choice;
 mod exchange;
 mod fault;
 mod heads;
 mod kernels;
 mod launch;
+mod launches;
 mod machine;
-mod meetings;
 mod memory;
 mod nccl;
 mod norms;
@@ -52,12 +55,14 @@ mod products;
 mod run;
 mod sequence;
 mod stage;
+mod sums;
 mod tuning;
 
 pub use any::{AnyGraph, PeerWeights};
 pub use fault::GraphFault;
 pub(crate) use heads::{Appended, HeadsOut, HeadsPart};
 pub use launch::{AllReduce, Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
+pub use launches::register_launch_op;
 pub use machine::{EachLogits, GraphMachine};
 pub use memory::GraphWeights;
 pub(crate) use norms::{Begun, Embedding, NormActivations, NormOf};

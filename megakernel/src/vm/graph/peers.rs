@@ -14,7 +14,7 @@ use super::launch::Launch;
 use super::machine::{Counts, EachLogits, GraphMachine, between};
 use super::nccl::NcclSums;
 use super::run::{FedSteps, run_by_host};
-use super::{GraphPlan, GraphWeights, meetings};
+use super::{GraphPlan, GraphWeights};
 use crate::vm::resident::DeviceKv;
 use crate::vm::resident::stored::BoundWeights;
 use crate::vm::steps::{check_count, end_ids};
@@ -28,9 +28,9 @@ use crate::vm::{AbortHandle, LaunchError, LoadError, StepCells, Unsupported};
 /// back by the host. Where parts are [added up by NCCL](super::Exchange::Nccl), devices wait for
 /// each other in its kernels.
 ///
-/// If a device does not reach a barrier within the machine's [timeout](GraphPeers::set_patience),
-/// or is lost, an error names it. Unless a device is lost, the next step runs as if nothing had
-/// happened.
+/// A device that does not come to a meeting is an error that names it after the machine's
+/// [timeout](GraphPeers::set_timeout), and so is one that is lost. Unless one is lost, the next
+/// step runs as if nothing had happened.
 pub struct GraphPeers {
     /// The machine of each device, two or more.
     pub(super) machines: Vec<GraphMachine>,
@@ -39,9 +39,9 @@ pub struct GraphPeers {
     /// The all-reduce by NCCL, if sums use it.
     pub(super) sums: Option<NcclSums>,
     abort: AbortHandle,
-    /// The timeout of a device barrier.
-    pub(super) patience: Duration,
-    /// A fault injected into every step, for tests.
+    /// How long a device waits for another at a barrier.
+    pub(super) timeout: Duration,
+    /// What is wrong with every step, for tests.
     fault: Option<GraphFault>,
 }
 
@@ -122,18 +122,28 @@ impl GraphPeers {
     fn new(mut machines: Vec<GraphMachine>) -> Result<GraphPeers, DeviceError> {
         let scratch: Vec<_> = machines.iter().map(|machine| machine.memory.scratch.clone()).collect();
         machines.iter_mut().for_each(|machine| machine.memory.peers.clone_from(&scratch));
-        let patience = meetings::patience(&machines[0]);
+        let timeout = machines[0].barrier_timeout();
         let graphs = BTreeMap::new();
         let sums = NcclSums::of(&machines)?;
         let abort = AbortHandle::default();
-        let peers = GraphPeers { machines, graphs, sums, abort, patience, fault: None };
-        peers.begin_meetings()?;
+        let peers = GraphPeers { machines, graphs, sums, abort, timeout, fault: None };
+        peers.reset_barriers()?;
         Ok(peers)
     }
 
-    pub(super) fn set_fault(&mut self, fault: Option<GraphFault>) {
+    fn set_fault(&mut self, fault: Option<GraphFault>) {
         self.fault = fault;
         self.graphs.clear();
+    }
+
+    /// Makes every step from now on suffer a fault.
+    pub fn inject(&mut self, fault: GraphFault) {
+        self.set_fault(Some(fault));
+    }
+
+    /// Takes it back.
+    pub fn mend(&mut self) {
+        self.set_fault(None);
     }
 
     /// The first device's plan.
@@ -208,7 +218,7 @@ impl GraphPeers {
         for (device, machine) in self.machines.iter().enumerate() {
             self.named(device, machine.wait())?;
         }
-        self.met()
+        self.check_barriers()
     }
 
     /// The logits of some rows of the step that was submitted: each device has those of its part of

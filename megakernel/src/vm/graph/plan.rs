@@ -7,6 +7,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::Scratch;
 use super::launch::{AllReduce, Launch};
+use super::launches::launch_op;
 use super::planner::GraphPlanner;
 use super::tuning::GraphOptions;
 use crate::program::BufferId;
@@ -151,7 +152,7 @@ impl GraphPlan {
         let mut planner = GraphPlanner::new(step, device, target, packed, options)?;
         planner.enter()?;
         for level in step.levels().iter().filter(|level| level.is_of(device)) {
-            let row = level.op.launches().ok_or(Unsupported::Launch { what: "such an op" });
+            let row = launch_op(&level.op).ok_or(Unsupported::Launch { what: "such an op" });
             row.and_then(|row| row.launch(&mut planner))
                 .map_err(|source| Unsupported::Level { level: level.name.clone(), source: Box::new(source) })?;
         }

@@ -3,27 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 
-use super::memory::{self, AtomicWords};
+use crate::oracle::{BoundSlot, zeroed};
 use crate::program::{Buffer, BufferId, BufferKind, Program};
 use crate::vm::BindError;
 use crate::vm::binding::{quantized, weight};
-use crate::weights::{WeightTensor, Weights};
-
-/// The storage of a buffer's elements.
-#[derive(Debug)]
-pub(super) enum BoundSlot {
-    /// In the weights.
-    Weight(WeightTensor),
-    /// In the weights, as packed codes.
-    Quantized(Arc<QuantMatrix>),
-    /// In the machine's memory, from this element on.
-    Memory { base: usize },
-    /// In the KV state; the index counts the program's pools.
-    Pool { index: usize },
-}
+use crate::weights::Weights;
 
 /// Binds every buffer; gives the slots and the words of memory that they need.
 pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<BoundSlot>, usize), BindError> {
@@ -44,7 +30,7 @@ pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<Bou
 
 /// Memory of that many words.
 pub(super) fn memory(words: usize) -> Result<Vec<AtomicU32>, BindError> {
-    memory::zeroed(words).ok_or(BindError::Memory { bytes: words.saturating_mul(4) })
+    zeroed(words).ok_or(BindError::Memory { bytes: words.saturating_mul(4) })
 }
 
 /// The first element of every buffer that lies in the machine's memory, counted in its own elements
@@ -82,11 +68,6 @@ fn lay_out(program: &Program) -> (Vec<usize>, usize) {
         run = Some((start, at, last.max(finish)));
     }
     (bases, end.div_ceil(4))
-}
-
-/// The array of a buffer in the machine's memory.
-pub(super) fn words<'a>(memory: &'a [AtomicU32], buffer: &Buffer, base: usize) -> AtomicWords<'a> {
-    AtomicWords::new(memory, base, buffer.elements().unwrap_or(0), buffer.dtype)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tilewright_layout::DType;
 
-use super::memory::{self, AtomicWords};
+use crate::oracle::{AtomicWords, poison, zeroed};
 use crate::program::{Buffer, BufferKind, Program};
 use crate::vm::KvError;
 
@@ -34,8 +34,8 @@ impl KvState {
         let buffers = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
         let pool = |buffer: &Buffer| {
             let bytes = buffer.bytes().unwrap_or(usize::MAX);
-            let words = memory::zeroed(bytes.div_ceil(4))
-                .ok_or_else(|| KvError::Memory { name: buffer.name.clone(), bytes })?;
+            let words =
+                zeroed(bytes.div_ceil(4)).ok_or_else(|| KvError::Memory { name: buffer.name.clone(), bytes })?;
             let dtype = buffer.dtype;
             let shape = buffer.shape.clone();
             let scale = buffer.factor();
@@ -80,7 +80,7 @@ impl KvState {
 
     /// Fills all pools with NaN, so that a token which is read before it was appended shows.
     pub fn poison(&mut self) {
-        self.pools.values().for_each(|pool| memory::poison(&pool.words));
+        self.pools.values().for_each(|pool| poison(&pool.words));
     }
 
     /// The pool for a program's buffer.

@@ -7,12 +7,11 @@ use thiserror::Error;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
-use super::bind::{self, BoundSlot};
-use super::context::{Context, TaskFault};
+use super::bind;
 use super::fault::Fault;
 use super::kv::KvState;
-use super::memory::AtomicWords;
 use super::walk::{Deadlock, StepWalk, Stop};
+use crate::oracle::{AtomicWords, BoundSlot, Context, TaskFault};
 use crate::program::{Buffer, BufferKind, SmId, TaskId};
 use crate::validate::Placed;
 use crate::vm::cells::{CellLimits, CellRoles};
@@ -133,14 +132,14 @@ impl Machine {
         let program = self.placed.program();
         let queues = self.placed.queues();
         let on = Context {
-            program,
+            buffers: &program.buffers,
             slots: &self.slots,
             memory: &self.memory,
             pools: &pools,
             operands: self.operands,
-            task: None,
+            declared: None,
         };
-        let walk = StepWalk::new(on, queues, &self.counters, &self.faults, self.threads.current_num_threads());
+        let walk = StepWalk::new(program, on, queues, &self.counters, &self.faults, self.threads.current_num_threads());
         self.threads.broadcast(|thread| walk.work(thread.index()));
         match walk.into_stop() {
             Ok(()) => Ok(StepOutput { machine: self }),
@@ -262,7 +261,7 @@ impl Machine {
     /// The array of a buffer that lies in the machine's memory.
     fn words(&self, buffer: &Buffer) -> Option<AtomicWords<'_>> {
         match self.slots.get(buffer.id.index())? {
-            BoundSlot::Memory { base } => Some(bind::words(&self.memory, buffer, *base)),
+            BoundSlot::Memory { base } => Some(AtomicWords::of_buffer(&self.memory, buffer, *base)),
             BoundSlot::Weight(_) | BoundSlot::Quantized(_) | BoundSlot::Pool { .. } => None,
         }
     }

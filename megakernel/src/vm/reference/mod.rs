@@ -11,22 +11,18 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `bind` | where buffers lie |
-//! | `context` | what a task computes on: the regions that it declares |
 //! | `fault` | faults to inject, for tests |
 //! | `kv` | the KV pools that several machines share |
 //! | `machine` | the machine |
-//! | `memory` | arrays of atomic words |
 //! | `walk` | workers, queues, counters, deadlock |
 
 mod bind;
-mod context;
 mod fault;
 mod kv;
 mod machine;
-mod memory;
 mod walk;
 
-pub use context::{Context, Done, TaskFault};
+pub use crate::oracle::{Context, Done, TaskFault};
 pub use fault::Fault;
 pub use kv::KvState;
 pub use machine::{Machine, StepError, StepOutput};

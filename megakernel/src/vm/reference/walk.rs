@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::context::{Context, TaskFault};
 use super::fault::Fault;
+use crate::oracle::{Context, DeclaredRegions, TaskFault};
 use crate::program::{CounterId, Program, SmId, Task, TaskId, Wait};
 
 /// A worker whose queues are empty: idle at every count.
@@ -90,6 +90,7 @@ pub(super) enum Stop {
 
 /// A step in progress, shared by all workers.
 pub(super) struct StepWalk<'a> {
+    program: &'a Program,
     on: Context<'a>,
     queues: &'a [Vec<TaskId>],
     counters: &'a [AtomicU32],
@@ -107,6 +108,7 @@ pub(super) struct StepWalk<'a> {
 impl<'a> StepWalk<'a> {
     /// A walk by `workers` workers; counters must be 0.
     pub(super) fn new(
+        program: &'a Program,
         on: Context<'a>,
         queues: &'a [Vec<TaskId>],
         counters: &'a [AtomicU32],
@@ -114,6 +116,7 @@ impl<'a> StepWalk<'a> {
         workers: usize,
     ) -> StepWalk<'a> {
         StepWalk {
+            program,
             on,
             queues,
             counters,
@@ -163,7 +166,7 @@ impl<'a> StepWalk<'a> {
             let head = &self.heads[sm];
             // Only this worker moves the head.
             let mut at = head.load(Ordering::Relaxed);
-            while let Some(task) = queue.get(at).and_then(|id| self.on.program.tasks.get(id.index())) {
+            while let Some(task) = queue.get(at).and_then(|id| self.program.tasks.get(id.index())) {
                 if self.stopped.load(Ordering::Relaxed) || self.blocking(task).is_some() {
                     break;
                 }
@@ -202,7 +205,8 @@ impl<'a> StepWalk<'a> {
                 Fault::FailTask { .. } | Fault::PanicTask { .. } | Fault::LoseSignal { .. } => {}
             }
         }
-        task.op.oracle(&Context { task: Some(task), ..self.on })
+        let declared = Some(DeclaredRegions { reads: &task.reads, writes: &task.writes });
+        task.op.oracle(&Context { declared, ..self.on })
     }
 
     fn signal(&self, task: &Task) {
@@ -229,7 +233,7 @@ impl<'a> StepWalk<'a> {
     }
 
     fn deadlock(&self) -> Deadlock {
-        let program: &Program = self.on.program;
+        let program = self.program;
         let stuck = self.queues.iter().zip(&self.heads).enumerate().filter_map(|(sm, (queue, head))| {
             let task = program.tasks.get(queue.get(head.load(Ordering::Relaxed))?.index())?;
             let (wait, seen) = self.blocking(task)?;

@@ -14,7 +14,8 @@ use tilewright_kernels::gemv::{CodePacker, Deal, Strip};
 use tilewright_kernels::tile::Float;
 
 use super::stored::StoredWeight;
-use crate::program::{BufferId, GroupShape, QkvProjection, Span, float_of};
+use crate::ops::{GroupShape, QkvProjection};
+use crate::program::{BufferId, Span, float_of};
 use crate::weights::WeightTensor;
 
 /// Bytes of a B tile, in which places among packed weights are counted.

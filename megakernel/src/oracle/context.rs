@@ -9,11 +9,9 @@ use tilewright_kernels::host::{self, ActivationElement};
 use tilewright_kernels::naive::{PoolShape, SamplingError};
 use tilewright_kernels::quant::QuantMatrix;
 
-use super::bind::{self, BoundSlot};
 use super::memory::AtomicWords;
-use crate::ops::RowCells;
-use crate::program::{BufferId, Program, Region, Span, Task};
-use crate::validate::Access;
+use super::slot::BoundSlot;
+use crate::program::{AccessKind, Buffer, BufferId, Region, Span};
 
 /// Why a task could not be done. Cells are checked before a step and programs before they are
 /// bound, so that these concern what only shows while a program runs: ids and positions that it
@@ -45,7 +43,7 @@ pub enum TaskFault {
     #[error(
         "it {access}s elements {start} to {end} of {buffer}, which its op's footprint does not name; mend the op's row"
     )]
-    Undeclared { access: Access, buffer: BufferId, start: usize, end: usize },
+    Undeclared { access: AccessKind, buffer: BufferId, start: usize, end: usize },
     #[error("{0}")]
     Refused(String),
     #[error("the fault was injected")]
@@ -59,14 +57,22 @@ pub type Done<T = ()> = Result<T, TaskFault>;
 /// others.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    pub(super) program: &'a Program,
-    pub(super) slots: &'a [BoundSlot],
-    pub(super) memory: &'a [AtomicU32],
-    pub(super) pools: &'a [AtomicWords<'a>],
-    /// The conversion of product operands other than weights, keys and values; `None`: unchanged.
-    pub(super) operands: Option<fn(f32) -> f32>,
-    /// The task that asks.
-    pub(super) task: Option<&'a Task>,
+    pub(crate) buffers: &'a [Buffer],
+    pub(crate) slots: &'a [BoundSlot],
+    pub(crate) memory: &'a [AtomicU32],
+    pub(crate) pools: &'a [AtomicWords<'a>],
+    /// What becomes of the numbers that products multiply, beside weights, keys and values; `None`:
+    /// they stay as they are.
+    pub(crate) operands: Option<fn(f32) -> f32>,
+    /// The regions of the task that asks.
+    pub(crate) declared: Option<DeclaredRegions<'a>>,
+}
+
+/// The regions that a task declares.
+#[derive(Clone, Copy)]
+pub(crate) struct DeclaredRegions<'a> {
+    pub(crate) reads: &'a [Region],
+    pub(crate) writes: &'a [Region],
 }
 
 /// The elements of a buffer.
@@ -98,7 +104,7 @@ impl Context<'_> {
     /// # Errors
     /// If there are no such elements, or the task does not declare them.
     pub fn shape<const N: usize>(&self, buffer: BufferId) -> Done<[usize; N]> {
-        let found = self.program.buffers.get(buffer.index()).and_then(|b| b.shape[..].try_into().ok());
+        let found = self.buffers.get(buffer.index()).and_then(|b| b.shape[..].try_into().ok());
         found.ok_or(TaskFault::Elements { buffer, start: 0, end: 0 })
     }
 
@@ -113,11 +119,11 @@ impl Context<'_> {
 
     fn view(&self, buffer: BufferId) -> Done<BufferView<'_>> {
         let missing = TaskFault::Elements { buffer, start: 0, end: 0 };
-        let weight = match (self.slots.get(buffer.index()), self.program.buffers.get(buffer.index())) {
+        let weight = match (self.slots.get(buffer.index()), self.buffers.get(buffer.index())) {
             (Some(BoundSlot::Weight(weight)), _) => weight,
             (Some(BoundSlot::Quantized(matrix)), _) => return Ok(BufferView::Quantized(matrix)),
             (Some(&BoundSlot::Memory { base }), Some(declared)) => {
-                return Ok(BufferView::Words(bind::words(self.memory, declared, base)));
+                return Ok(BufferView::Words(AtomicWords::of_buffer(self.memory, declared, base)));
             }
             (Some(&BoundSlot::Pool { index }), _) => {
                 return self.pools.get(index).map(|&w| BufferView::Words(w)).ok_or(missing);
@@ -146,7 +152,7 @@ impl Context<'_> {
     /// If there are no such elements, or the task does not declare them.
     pub fn read_onto(&self, buffer: BufferId, start: usize, count: usize, out: &mut Vec<f32>) -> Done {
         let end = start.saturating_add(count);
-        self.declared(Access::Read, buffer, start, end)?;
+        self.declared(AccessKind::Read, buffer, start, end)?;
         let read = match self.view(buffer)? {
             BufferView::F32(all) => all.get(start..end).map(|part| out.extend_from_slice(part)),
             BufferView::Bf16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
@@ -173,7 +179,7 @@ impl Context<'_> {
     /// If there are no such elements, or the task does not declare them.
     pub fn write(&self, buffer: BufferId, start: usize, values: &[f32]) -> Done {
         let end = start.saturating_add(values.len());
-        self.declared(Access::Write, buffer, start, end)?;
+        self.declared(AccessKind::Write, buffer, start, end)?;
         self.words(buffer)?.write(start, values).ok_or(TaskFault::Elements { buffer, start, end })
     }
 
@@ -183,7 +189,7 @@ impl Context<'_> {
     /// If there are no such elements, or the task does not declare them.
     pub fn read_i32(&self, buffer: BufferId, at: usize) -> Done<i32> {
         let end = at.saturating_add(1);
-        self.declared(Access::Read, buffer, at, end)?;
+        self.declared(AccessKind::Read, buffer, at, end)?;
         self.words(buffer)?.read_i32(at).ok_or(TaskFault::Elements { buffer, start: at, end })
     }
 
@@ -193,7 +199,7 @@ impl Context<'_> {
     /// If there are no such elements, or the task does not declare them.
     pub fn write_i32(&self, buffer: BufferId, at: usize, value: i32) -> Done {
         let end = at.saturating_add(1);
-        self.declared(Access::Write, buffer, at, end)?;
+        self.declared(AccessKind::Write, buffer, at, end)?;
         self.words(buffer)?.write_i32(at, &[value]).ok_or(TaskFault::Elements { buffer, start: at, end })
     }
 
@@ -209,15 +215,15 @@ impl Context<'_> {
     ///
     /// # Errors
     /// If there are no such elements, or the task does not declare them.
-    pub fn table(&self, at: &RowCells, row: usize, position: usize, pool: PoolShape) -> Done<Vec<usize>> {
-        let [_, width] = self.shape(at.page_table)?;
+    pub fn table(&self, page_table: BufferId, row: usize, position: usize, pool: PoolShape) -> Done<Vec<usize>> {
+        let [_, width] = self.shape(page_table)?;
         let entries = position / pool.page_tokens.max(1) + 1;
         if entries > width {
             return Err(TaskFault::Position { row, position });
         }
         (0..entries)
             .map(|entry| {
-                let page = self.read_i32(at.page_table, row * width + entry)?;
+                let page = self.read_i32(page_table, row * width + entry)?;
                 let known = usize::try_from(page).ok().filter(|&page| page < pool.pages);
                 known.ok_or(TaskFault::Page { row, page, pages: pool.pages })
             })
@@ -228,14 +234,14 @@ impl Context<'_> {
     ///
     /// # Errors
     /// If there are no such elements, or the task does not declare them.
-    pub fn slot(&self, at: &RowCells, row: usize, position: usize, head: usize, pool: PoolShape) -> Done<usize> {
-        let [_, width] = self.shape(at.page_table)?;
+    pub fn slot(&self, page_table: BufferId, row: usize, position: usize, head: usize, pool: PoolShape) -> Done<usize> {
+        let [_, width] = self.shape(page_table)?;
         let entry = position / pool.page_tokens.max(1);
         let token = position % pool.page_tokens.max(1);
         if entry >= width {
             return Err(TaskFault::Position { row, position });
         }
-        let page = self.read_i32(at.page_table, row * width + entry)?;
+        let page = self.read_i32(page_table, row * width + entry)?;
         let known = usize::try_from(page).ok().filter(|&page| page < pool.pages);
         let known = known.ok_or(TaskFault::Page { row, page, pages: pool.pages })?;
         Ok(pool.offset(head, &[known], token))
@@ -247,7 +253,7 @@ impl Context<'_> {
     /// If there are no such elements, or the task does not declare them.
     pub fn runs(&self, region: &Region) -> Done<Vec<(usize, usize)>> {
         let missing = TaskFault::Elements { buffer: region.buffer, start: 0, end: 0 };
-        let shape = &self.program.buffers.get(region.buffer.index()).ok_or(missing.clone())?.shape;
+        let shape = &self.buffers.get(region.buffer.index()).ok_or(missing.clone())?.shape;
         let (spans, Some((last, outer))) = (region.spans(), region.spans().split_last()) else { return Err(missing) };
         if spans.len() != shape.len() {
             return Err(missing);
@@ -267,7 +273,7 @@ impl Context<'_> {
     /// If there are no such elements, or the task does not declare them.
     pub fn linear(&self, x: &[f32], k: usize, weight: BufferId, start: usize, y: &mut [f32]) -> Done {
         let count = y.len() / (x.len() / k.max(1)).max(1) * k;
-        self.declared(Access::Read, weight, start, start.saturating_add(count))?;
+        self.declared(AccessKind::Read, weight, start, start.saturating_add(count))?;
         self.product(x, k, weight, start, y)
     }
 
@@ -279,7 +285,7 @@ impl Context<'_> {
     pub fn linear_part(&self, x: &[f32], along: Span, weight: BufferId, features: Span, y: &mut [f32]) -> Done {
         let [_, k] = self.shape(weight)?;
         for feature in features.iter() {
-            self.declared(Access::Read, weight, feature * k + along.lo, feature * k + along.hi)?;
+            self.declared(AccessKind::Read, weight, feature * k + along.lo, feature * k + along.hi)?;
         }
         let mut all = vec![0.0; k];
         let part = all.get_mut(along.lo..along.hi).filter(|part| part.len() == x.len());
@@ -289,7 +295,7 @@ impl Context<'_> {
     }
 
     /// A number that a product multiplies, as
-    /// [`Machine::set_operands`](super::Machine::set_operands) has it.
+    /// [`Machine::set_operands`](crate::vm::reference::Machine::set_operands) has it.
     pub fn operand(&self, x: f32) -> f32 {
         self.operands.map_or(x, |rounded| rounded(x))
     }
@@ -314,12 +320,12 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Checks that the task's regions contain the elements `start..end` of a buffer.
-    fn declared(&self, access: Access, buffer: BufferId, start: usize, end: usize) -> Done {
-        let (Some(task), Some(declared)) = (self.task, self.program.buffers.get(buffer.index())) else { return Ok(()) };
+    /// Whether the task's regions have the elements `start..end` of a buffer.
+    fn declared(&self, access: AccessKind, buffer: BufferId, start: usize, end: usize) -> Done {
+        let (Some(regions), Some(declared)) = (self.declared, self.buffers.get(buffer.index())) else { return Ok(()) };
         let regions = match access {
-            Access::Read => &task.reads,
-            Access::Write => &task.writes,
+            AccessKind::Read => regions.reads,
+            AccessKind::Write => regions.writes,
         };
         let mut at = start;
         while at < end {

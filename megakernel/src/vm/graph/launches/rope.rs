@@ -1,6 +1,6 @@
 //! Heads that are normalised and rotated by a launch of their own.
 
-use super::{HeadOutput, Rope};
+use crate::ops::{HeadOutput, Rope};
 use crate::vm::Unsupported;
 use crate::vm::graph::{GraphPlanner, HeadsOut, HeadsPart, LaunchOp};
 

@@ -8,10 +8,10 @@ use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
 use tilewright_kernels::kv::{CpAsync, KvFamily, PoolType, Tma, WidenPages, is_swizzled};
 
-use super::Attention;
+use crate::ops::Attention;
 use crate::vm::Unsupported;
-use crate::vm::device::multiple;
 use crate::vm::graph::{GraphPlanner, GraphTuning, LaunchArg, LaunchGrid, LaunchMemory, LaunchOp, RowHeads, Scratch};
+use crate::vm::multiple;
 
 /// Tokens of its tiles where `mma.sync` copies them.
 const DECODE_TILE: u32 = 16;
@@ -20,6 +20,10 @@ const SHARE_L2: u32 = 4;
 
 impl LaunchOp for Attention {
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
+        // Launches attend to all tokens of a sequence.
+        if self.selection.is_some() {
+            return Err(Unsupported::Launch { what: "attention to selected blocks" });
+        }
         let [rows, heads, depth] = plan.extents(self.q)?;
         let [kv_heads, pages, page_tokens, _] = plan.pool(self.k_pool)?;
         plan.pool(self.v_pool)?;

@@ -11,13 +11,14 @@ use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
 use super::stream::fill;
-use super::{Attention, Selection};
+use crate::ops::{Attention, Selection};
 use crate::program::Span;
 use crate::vm::Unsupported;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, KvPools, Planned, Planner, RingFeed, ScaledCode, SharedBytes, Storage,
-    TokenFields, TokenStream, WeightStages, multiple, rows_of,
+    TokenFields, TokenStream, WeightStages,
 };
+use crate::vm::{multiple, rows_of};
 
 impl DeviceOp for Attention {
     fn rows(&self) -> Span {

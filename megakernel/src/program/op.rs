@@ -1,22 +1,19 @@
 //! The row of an op: one declaration that every reader of programs asks.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::ops::Deref;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Access, Choice, Footprint, OperandError, Operands, registry};
-use crate::program::{BufferId, Region};
-use crate::vm::device::DeviceOp;
-use crate::vm::graph::LaunchOp;
-use crate::vm::reference::{Context, TaskFault};
+use super::{Access, BufferId, Choice, Footprint, OperandError, Operands, Region};
+use crate::oracle::{Context, TaskFault};
 
 /// An op: what a task computes. Its value holds the op's operands; this trait is its row.
 ///
 /// Validator, scheduler, both machines, timelines and JSON ask the row and match on no op. A crate
-/// outside writes the same row and calls [`register`](super::register).
+/// outside writes the same row and calls [`register`](crate::ops::register).
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -24,7 +21,6 @@ use crate::vm::reference::{Context, TaskFault};
 /// use tilewright_layout::DType;
 /// use tilewright_megakernel::ops::{self, Footprint, OperandError, Operands, TaskOp};
 /// use tilewright_megakernel::program::{BufferKind, Program, Region};
-/// use tilewright_megakernel::vm::device::DeviceOp;
 /// use tilewright_megakernel::vm::reference::{Context, TaskFault};
 ///
 /// /// `out = 2 · x`, element by element.
@@ -47,7 +43,6 @@ use crate::vm::reference::{Context, TaskFault};
 ///         }
 ///         Ok(())
 ///     }
-///     fn device(&self) -> Option<&dyn DeviceOp> { None }
 /// }
 ///
 /// ops::register::<Twice>()?;
@@ -78,16 +73,6 @@ pub trait TaskOp: OpValue {
     /// # Errors
     /// If its data is invalid, or it accesses memory outside the footprint.
     fn oracle(&self, on: &Context) -> Result<(), TaskFault>;
-
-    /// The device's side of the row; `None` where the op has no device function, and is refused
-    /// there.
-    fn device(&self) -> Option<&dyn DeviceOp>;
-
-    /// The graph's side of the row; `None` where no launch computes the op, and a graph of launches
-    /// refuses it.
-    fn launches(&self) -> Option<&dyn LaunchOp> {
-        None
-    }
 
     /// The accesses of its device function: operands, and the representations of each that it
     /// supports.
@@ -196,15 +181,9 @@ impl Op {
         self.0.as_any().is::<T>()
     }
 
-    /// Whether programs that hold it can be written and read again: an op of its type is registered
-    /// under its name.
-    pub fn is_registered(&self) -> bool {
-        registry::holds(self.name(), self.0.as_any().type_id())
-    }
-
-    /// The names of this crate's ops, as JSON spells them.
-    pub fn names() -> Vec<&'static str> {
-        registry::builtin_names()
+    /// The type of its operands.
+    pub(crate) fn type_id(&self) -> TypeId {
+        self.0.as_any().type_id()
     }
 }
 

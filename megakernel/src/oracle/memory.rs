@@ -9,10 +9,10 @@ use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use crate::program::float_of;
+use crate::program::{Buffer, float_of};
 
 /// `count` words of 0; `None` where there is no memory for them.
-pub(super) fn zeroed(count: usize) -> Option<Vec<AtomicU32>> {
+pub(crate) fn zeroed(count: usize) -> Option<Vec<AtomicU32>> {
     let mut words = Vec::new();
     words.try_reserve_exact(count).ok()?;
     words.resize_with(count, || AtomicU32::new(0));
@@ -21,7 +21,7 @@ pub(super) fn zeroed(count: usize) -> Option<Vec<AtomicU32>> {
 
 /// Fills words with a pattern that is NaN in f32, f16, bf16 and e4m3, so that what was not written
 /// shows.
-pub(super) fn poison(words: &[AtomicU32]) {
+pub(crate) fn poison(words: &[AtomicU32]) {
     for word in words {
         word.store(0x7fff_7fff, Relaxed);
     }
@@ -30,7 +30,7 @@ pub(super) fn poison(words: &[AtomicU32]) {
 /// An array in atomic words: f32 or i32, one to a word, f16 or bf16, two to a word, the first in
 /// the low half, or codes of e4m3, four to a word, which are numbers times a scale.
 #[derive(Clone, Copy)]
-pub(super) struct AtomicWords<'a> {
+pub(crate) struct AtomicWords<'a> {
     words: &'a [AtomicU32],
     /// The start of the array, in elements from the first word.
     base: usize,
@@ -44,20 +44,25 @@ static E4M3: LazyLock<Vec<f32>> = LazyLock::new(|| Code::E4m3.values());
 
 impl<'a> AtomicWords<'a> {
     /// An array of `len` elements that starts `base` elements after the first word.
-    pub(super) fn new(words: &'a [AtomicU32], base: usize, len: usize, dtype: DType) -> AtomicWords<'a> {
+    pub(crate) fn new(words: &'a [AtomicU32], base: usize, len: usize, dtype: DType) -> AtomicWords<'a> {
         AtomicWords { words, base, len, dtype, scale: 1.0 }
     }
 
+    /// The array of a buffer that starts `base` of its elements after the first word.
+    pub(crate) fn of_buffer(words: &'a [AtomicU32], buffer: &Buffer, base: usize) -> AtomicWords<'a> {
+        AtomicWords::new(words, base, buffer.elements().unwrap_or(0), buffer.dtype)
+    }
+
     /// Sets the factor of codes.
-    pub(super) fn scaled(self, scale: f32) -> AtomicWords<'a> {
+    pub(crate) fn scaled(self, scale: f32) -> AtomicWords<'a> {
         AtomicWords { scale, ..self }
     }
 
-    pub(super) fn dtype(&self) -> DType {
+    pub(crate) fn dtype(&self) -> DType {
         self.dtype
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
@@ -69,7 +74,7 @@ impl<'a> AtomicWords<'a> {
 
     /// Appends the elements `start..start + count` to `out`, as f32.
     #[must_use]
-    pub(super) fn read(&self, start: usize, count: usize, out: &mut Vec<f32>) -> Option<()> {
+    pub(crate) fn read(&self, start: usize, count: usize, out: &mut Vec<f32>) -> Option<()> {
         let at = self.at(start, count)?;
         out.reserve(count);
         if self.dtype == DType::F8E4M3 {
@@ -110,7 +115,7 @@ impl<'a> AtomicWords<'a> {
 
     /// Stores `values` from element `start` on, converted to the array's type.
     #[must_use]
-    pub(super) fn write(&self, start: usize, values: &[f32]) -> Option<()> {
+    pub(crate) fn write(&self, start: usize, values: &[f32]) -> Option<()> {
         let at = self.at(start, values.len())?;
         if self.dtype == DType::F8E4M3 {
             let inverse = 1.0 / self.scale;
@@ -149,14 +154,14 @@ impl<'a> AtomicWords<'a> {
     }
 
     /// The element `at` of an i32 array.
-    pub(super) fn read_i32(&self, at: usize) -> Option<i32> {
+    pub(crate) fn read_i32(&self, at: usize) -> Option<i32> {
         let at = self.at(at, 1).filter(|_| self.dtype == DType::I32)?;
         Some(self.words.get(at)?.load(Relaxed) as i32)
     }
 
     /// Stores `values` from element `start` on in an i32 array.
     #[must_use]
-    pub(super) fn write_i32(&self, start: usize, values: &[i32]) -> Option<()> {
+    pub(crate) fn write_i32(&self, start: usize, values: &[i32]) -> Option<()> {
         let at = self.at(start, values.len()).filter(|_| self.dtype == DType::I32)?;
         for (word, &value) in self.words.get(at..at + values.len())?.iter().zip(values) {
             word.store(value as u32, Relaxed);

@@ -8,15 +8,17 @@ use tilewright_kernels::gemv::linear::{self, Early, HeldForm, QueryKeyEpilogue};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 
-use super::{KeyOutput, Qkv};
-use crate::ops::linear::{InputCode, InputFields, TileCode, Waits, plan_a_operand};
+use super::input::{InputCode, InputFields};
+use super::product::{TileCode, Waits, plan_a_operand};
+use crate::ops::{KeyOutput, Qkv};
 use crate::program::Span;
 use crate::vm::Unsupported;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, KvPools, Planned, Planner, RotationRows, SharedBytes, Storage, Stretch,
-    WeightStages, rows_of,
+    WeightStages,
 };
 use crate::vm::resident::Rows;
+use crate::vm::rows_of;
 
 impl DeviceOp for Qkv {
     fn rows(&self) -> Span {

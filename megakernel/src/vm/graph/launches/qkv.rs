@@ -3,14 +3,14 @@
 use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::gemv::hopper::WeightRows;
 
-use super::{KeyOutput, Qkv};
-use crate::ops::linear::launched_activations;
+use super::linear::activations;
+use crate::ops::{KeyOutput, Qkv};
 use crate::vm::Unsupported;
 use crate::vm::graph::{Appended, GraphPlanner, HeadsOut, HeadsPart, LaunchOp, ProductInput, RowHeads, Scratch};
 
 impl LaunchOp for Qkv {
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
-        let a = launched_activations(plan, &self.input)?;
+        let a = activations(plan, &self.input)?;
         let layers = [&self.wq, &self.wk, &self.wv].map(|layer| (layer.weight, layer.bias));
         let [_, heads, dim] = plan.extents(self.q)?;
         let [kv_heads, ..] = plan.pool(self.v_pool)?;

@@ -4,7 +4,7 @@
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Packing, SharedActivations, SharedSums, in_pairs};
 
-use super::InputCode;
+use super::input::InputCode;
 use crate::vm::device::{Planner, SharedBytes, Taken};
 
 /// Strips of a group of sums where activations are held in registers, at least: fewer groups, fewer
@@ -29,17 +29,9 @@ const WAITING_STRIPS: u32 = 8;
 /// 0.9 % (H100).
 const PAIRED_ROWS: u32 = 4;
 
-/// Chooses the storage of the A operand: shared memory for few rows, registers for more.
-///
-/// If the registers are too few, activations are processed in K chunks; where chunks do not fit
-/// either, they are reloaded with each stage.
-pub(in crate::ops) fn plan_a_operand(
-    plan: &Planner,
-    rows: u32,
-    strip: Strip,
-    input: InputCode,
-    waits: Waits,
-) -> AOperand {
+/// Where the A operand lives: of few rows in shared memory, of more in registers; what does not fit
+/// there comes by phases, and what has no phases is reloaded with each stage.
+pub(super) fn plan_a_operand(plan: &Planner, rows: u32, strip: Strip, input: InputCode, waits: Waits) -> AOperand {
     let packing = input.packing(rows);
     let options = plan.options();
     // A ring of less than half of the memory does not last while the team waits.
@@ -57,7 +49,7 @@ pub(in crate::ops) fn plan_a_operand(
 
 /// The storage of a K chunk's sums until the next chunk is added.
 #[derive(Clone, Copy)]
-pub(in crate::ops) enum Waits {
+pub(super) enum Waits {
     /// Nowhere: there are no phases.
     Nowhere,
     /// In the buffer of the logits.
@@ -103,13 +95,7 @@ pub struct TileCode {
 
 impl TileCode {
     /// The product of a task.
-    pub(in crate::ops) fn new(
-        plan: &Planner,
-        strip: Strip,
-        rows: u32,
-        input: InputCode,
-        a_operand: AOperand,
-    ) -> TileCode {
+    pub(super) fn new(plan: &Planner, strip: Strip, rows: u32, input: InputCode, a_operand: AOperand) -> TileCode {
         // A strip of four stages with as many registers of activations spilled (8B, 4 rows).
         let most = plan.options().hold_beside / if strip.stages() > 2 { 2 } else { 1 };
         let beside = TileCode::fits_beside(strip, rows, input, a_operand, most);
@@ -121,7 +107,7 @@ impl TileCode {
 
     /// The product of a part of a cut sum, which has no epilogue: more activations leave room for
     /// stages.
-    pub(in crate::ops) fn of_part(self, plan: &Planner) -> TileCode {
+    pub(super) fn of_part(self, plan: &Planner) -> TileCode {
         let TileCode { strip, rows, input, a_operand, .. } = self;
         let beside = TileCode::fits_beside(strip, rows, input, a_operand, plan.options().hold_beside);
         TileCode { beside, pairs: false, ..self }
@@ -134,25 +120,25 @@ impl TileCode {
         a_operand == AOperand::Registers && rows <= BESIDE_ROWS && registers <= most && strip.codes().is_none()
     }
 
-    /// The form in which the first stages of a task are prefetched into registers. `None` if
-    /// activations take the registers that this needs.
-    pub(in crate::ops) fn holds_stages(&self) -> Option<HeldForm> {
+    /// Whether the first stages of a task may be held in registers, and how: where activations are
+    /// not, or beside few of them.
+    pub(super) fn holds_stages(&self) -> Option<HeldForm> {
         // Two strips in one stage leave less than a stage of the ring idle.
         HeldForm::of(self.strip).filter(|_| (self.a_operand == AOperand::Shared || self.beside) && !self.pairs)
     }
 
     /// Bytes of a strip, where two come as one stage.
-    pub(in crate::ops) fn takes_pairs(&self) -> Option<u32> {
+    pub(super) fn takes_pairs(&self) -> Option<u32> {
         self.pairs.then_some(self.strip.stage_bytes())
     }
 
     /// Columns of its activations, if the tile can look for them without waiting for signals.
-    pub(in crate::ops) fn looks_at_once(&self) -> Option<u32> {
+    pub(super) fn looks_at_once(&self) -> Option<u32> {
         (self.a_operand == AOperand::Shared && self.input.is_packets()).then_some(self.strip.k())
     }
 
     /// The stages of its strips, in the order in which it multiplies them.
-    pub(in crate::ops) fn taken(&self) -> Taken {
+    pub(super) fn taken(&self) -> Taken {
         match self.a_operand {
             AOperand::Reloaded { group } => Taken::Groups(group),
             AOperand::Phases { stages, .. } => Taken::Phases(stages),
@@ -161,7 +147,7 @@ impl TileCode {
     }
 
     /// Shared memory, where a strip of features has `streams` strips of weights.
-    pub(in crate::ops) fn shared(&self, warps: u32, streams: u32) -> SharedBytes {
+    pub(super) fn shared(&self, warps: u32, streams: u32) -> SharedBytes {
         let strips = match self.a_operand {
             AOperand::Shared => streams.max(if self.pairs { 2 } else { 1 }),
             AOperand::Phases { .. } => HELD_STRIPS,

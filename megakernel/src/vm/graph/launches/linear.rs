@@ -1,10 +1,10 @@
 //! A linear layer as launches: its norm, and a product of all rows.
 
+use tilewright_kernels::activation::SoftCap;
 use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::gemv::hopper::WeightRows;
 
-use super::device::cap_of;
-use super::{Linear, LinearInput, LinearOutput};
+use crate::ops::{Linear, LinearInput, LinearOutput};
 use crate::vm::Unsupported;
 use crate::vm::graph::{GraphPlanner, LaunchOp, NormActivations, NormOf, ProductInput, RowHeads, Scratch};
 
@@ -30,7 +30,7 @@ impl LaunchOp for Linear {
             }
             LinearOutput::Logits { soft_cap, .. } => match a {
                 NormActivations::Norm(norm) => {
-                    let soft_cap = cap_of(soft_cap)?;
+                    let soft_cap = soft_cap.map(SoftCap::new).transpose()?;
                     plan.norm(norm).and_then(|_| plan.logits(layer, soft_cap))
                 }
                 NormActivations::Scratch(_) => {
@@ -42,7 +42,7 @@ impl LaunchOp for Linear {
 }
 
 /// The activations of a layer, bf16 `[rows, k]`.
-pub(in crate::ops) fn activations(plan: &GraphPlanner, input: &LinearInput) -> Result<NormActivations, Unsupported> {
+pub(super) fn activations(plan: &GraphPlanner, input: &LinearInput) -> Result<NormActivations, Unsupported> {
     let whole = |x, scratch| plan.whole(x, scratch).map(|()| NormActivations::Scratch(scratch));
     match *input {
         LinearInput::RmsNorm { x, weight, eps } => Ok(NormActivations::Norm(NormOf { x, weight, eps })),

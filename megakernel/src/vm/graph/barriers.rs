@@ -1,4 +1,4 @@
-//! The host's side of device barriers: the timeout, the missing device, and the cause of an error.
+//! The host's side of device barriers: their timeout, and the device that an error comes from.
 
 use std::time::{Duration, Instant};
 
@@ -10,21 +10,12 @@ use super::machine::GraphMachine;
 use super::peers::GraphPeers;
 use crate::vm::LaunchError;
 
-/// The default time that a device waits for another.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Polls on a simulated device, which take no time of the host's: about 16,000.
-const SIMULATED: Duration = Duration::from_millis(10);
 /// Polls of a device in three microseconds, by estimate.
 const POLLS: u128 = 5;
-/// The additional time that the host waits for the devices to end.
+/// How much longer the host waits for the devices' ends.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The barrier timeout for devices of this kind.
-pub(super) fn patience(machine: &GraphMachine) -> Duration {
-    if machine.is_simulated() { SIMULATED } else { PATIENCE }
-}
-
-/// A device's words, where its program has meetings.
+/// A device's words for barriers, where its program has them.
 fn words(machine: &GraphMachine) -> Result<Option<Buffer<u32>>, DeviceError> {
     machine.memory.scratch.get(&Scratch::Meetings).map(|words| words.cast()).transpose()
 }
@@ -34,15 +25,15 @@ impl GraphPeers {
     ///
     /// # Errors
     /// If a device fails.
-    pub fn set_patience(&mut self, patience: Duration) -> Result<(), LaunchError> {
+    pub fn set_timeout(&mut self, timeout: Duration) -> Result<(), LaunchError> {
         self.wait()?;
-        self.patience = patience;
-        Ok(self.begin_meetings()?)
+        self.timeout = timeout;
+        Ok(self.reset_barriers()?)
     }
 
-    /// Sets meetings to before the first; after the end of all launches.
-    pub(super) fn begin_meetings(&self) -> Result<(), DeviceError> {
-        let polls = (self.patience.as_micros() * POLLS / 3).clamp(1, u128::from(u32::MAX));
+    /// Resets the barriers; after the end of all launches.
+    pub(super) fn reset_barriers(&self) -> Result<(), DeviceError> {
+        let polls = (self.timeout.as_micros() * POLLS / 3).clamp(1, u128::from(u32::MAX));
         let mut before = [0u32; MEET_WORDS as usize];
         before[MEET_POLLS as usize] = polls as u32;
         for machine in &self.machines {
@@ -54,10 +45,10 @@ impl GraphPeers {
         self.machines.iter().try_for_each(|machine| machine.stream.wait())
     }
 
-    /// Fails where a device gave another up; after the end of all launches.
-    pub(super) fn met(&self) -> Result<(), LaunchError> {
+    /// Fails where a device waited in vain at a barrier; after the end of all launches.
+    pub(super) fn check_barriers(&self) -> Result<(), LaunchError> {
         let devices = self.machines.len();
-        let patience = self.patience;
+        let timeout = self.timeout;
         for (waiting, machine) in self.machines.iter().enumerate() {
             let gave_up = || match words(machine)? {
                 Some(words) => Ok(machine.stream.read(&words)?[MEET_GAVE_UP as usize]),
@@ -66,7 +57,7 @@ impl GraphPeers {
             let gave_up: u32 = self.named(waiting, gave_up())?;
             if gave_up != 0 {
                 let device = gave_up.trailing_zeros() as usize;
-                return Err(LaunchError::Absent { device, devices, waiting, patience });
+                return Err(LaunchError::Absent { device, devices, waiting, timeout });
             }
         }
         Ok(())
@@ -82,7 +73,7 @@ impl GraphPeers {
         let begun = Instant::now();
         // A device that waits at a barrier gives it up, and later barriers at once.
         let runs = || self.machines.iter().any(|machine| matches!(machine.stream.done(), Ok(false)));
-        while runs() && begun.elapsed() < self.patience + GRACE.min(self.patience) {
+        while runs() && begun.elapsed() < self.timeout + GRACE.min(self.timeout) {
             std::thread::sleep(Duration::from_micros(50));
         }
         let ended = !runs();
@@ -90,7 +81,7 @@ impl GraphPeers {
         if let Some((device, source)) = self.machines.iter().enumerate().find_map(lost) {
             return LaunchError::OneOf { device, devices, ended, source: Box::new(source) };
         }
-        match ended.then(|| self.begin_meetings()) {
+        match ended.then(|| self.reset_barriers()) {
             None | Some(Ok(())) => error,
             Some(Err(source)) => source.into(),
         }

@@ -7,12 +7,11 @@ use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::rope;
 use tilewright_kernels::tile::Float;
 
-use super::{HeadOutput, Rope};
+use crate::ops::{HeadOutput, Rope};
 use crate::program::Span;
 use crate::vm::Unsupported;
-use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RotationRows, WeightStages, rows_of,
-};
+use crate::vm::device::{Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RotationRows, WeightStages};
+use crate::vm::rows_of;
 
 impl DeviceOp for Rope {
     fn rows(&self) -> Span {
