@@ -1,6 +1,5 @@
 //! The choice of the next token as each row's request says.
 
-use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::naive;
 use tilewright_kernels::sample::Request;

@@ -13,7 +13,9 @@ use tilewright_megakernel::program::{BufferId, BufferKind, Region, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::Unsupported;
-use tilewright_megakernel::vm::device::{Call, DeviceFunction, DeviceOp, Planned, Planner, WeightStages};
+use tilewright_megakernel::vm::device::{
+    Call, DeviceFunction, DeviceOp, Planned, Planner, WeightStages, register_device_op,
+};
 use tilewright_megakernel::vm::reference::{Context, KvState, Machine, TaskFault};
 use tilewright_megakernel::vm::rows_of;
 
@@ -65,10 +67,6 @@ impl TaskOp for Ends {
             on.write_i32(self.last, at, ((chosen - 1) * BLOCK + position % BLOCK) as i32)?;
         }
         Ok(())
-    }
-
-    fn device(&self) -> Option<&dyn DeviceOp> {
-        Some(self)
     }
 }
 
@@ -177,6 +175,7 @@ impl Indexer for SelectEnds {
 
 fn selecting(rows: usize, sms: usize, newest: usize, splits: usize) -> Placed {
     ops::register::<Ends>().expect("a name of its own");
+    register_device_op::<Ends>();
     let target = Target { sms, ..Target::named("h100").expect("a target") };
     let options = LowerOptions {
         rows,

@@ -1,4 +1,4 @@
-//! The device's side of an op's row, and what a planned task is: an opcode, a record, weights.
+//! A planned task: an opcode, which is a device function, a record and weights.
 
 use std::any::Any;
 use std::fmt;
@@ -7,24 +7,9 @@ use std::ops::{Deref, DerefMut};
 use bytemuck::{Pod, bytes_of, bytes_of_mut};
 use tilewright_kernels::gemv::linear::{HeldForm, WeightStages};
 
-use super::Planner;
 use super::kernel::{Call, RingFeed};
 use super::record::{FIELDS, TaskRecord};
 use super::storage::KvPools;
-use crate::program::Span;
-use crate::vm::Unsupported;
-
-/// The device's side of an op's row.
-pub trait DeviceOp {
-    /// Rows of the batch that the task computes.
-    fn rows(&self) -> Span;
-
-    /// Plans a task: the opcode that does it, and what the opcode's code reads of it.
-    ///
-    /// # Errors
-    /// If the device function does not support the task.
-    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported>;
-}
 
 /// A task as its op planned it.
 pub struct Planned {

@@ -5,15 +5,14 @@ use std::mem::offset_of;
 
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
-use tilewright_kernels::gemv::linear::{HeldForm, Reordering, ScaledForm};
+use tilewright_kernels::gemv::linear::{Reordering, ScaledForm};
 use tilewright_kernels::gemv::{Codes, CodesError, Deal, Strip};
 use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use tilewright_layout::DType;
 
-use super::functions::device_op;
 use super::planner::Planner;
-use super::record::{PAIRS, PART, PHASES, TaskRecord};
+use super::record::{HELD, PAIRS, PART, PHASES, TaskRecord};
 use super::storage::{KvPools, RotationRows, ScaledCode, Storage};
 use super::{DeviceOptions, Planned, Stretch, Taken};
 use crate::ops::{Rotation, RowCells};
@@ -418,11 +417,14 @@ impl Planner<'_> {
         Ok(Some((ScaledCode { form, weight: float }, [terms, squares, third])))
     }
 
-    /// The record of a task; adds its opcode where it is new.
-    pub(super) fn task(&mut self, task: &Task) -> Result<TaskRecord, Unsupported> {
+    /// Begins to plan a task.
+    pub(super) fn begin(&mut self, task: &Task) {
         (self.device, self.task) = (task.device.index(), task.id);
-        let device = device_op(&task.op).ok_or(Unsupported::Op { op: task.op.name() })?;
-        let Planned { opcode, mut record, bytes, weights } = device.plan(self)?;
+    }
+
+    /// The record of a task as its op planned it; adds its opcode where it is new.
+    pub(super) fn record(&mut self, task: &Task, planned: Planned) -> Result<TaskRecord, Unsupported> {
+        let Planned { opcode, mut record, bytes, weights } = planned;
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
         let early = opcode.signals_early();
         let holds = opcode.holds_stages();
@@ -458,9 +460,6 @@ impl Planner<'_> {
         Ok(record)
     }
 }
-
-/// The bits of a record's `held` that count; above them is the form.
-pub(super) const HELD: u32 = 16 - HeldForm::BITS;
 
 /// The number of an item among those that are known, to which it is added where it is new.
 fn number_of<T: PartialEq>(known: &mut Vec<T>, item: T) -> usize {

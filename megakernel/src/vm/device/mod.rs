@@ -8,14 +8,15 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `options` | choices of speed |
-//! | `function` | the device's side of an op's row; opcodes: what of a task is constant in the code |
+//! | `op` | the side of an op for this back end |
+//! | `function` | planned tasks; opcodes: what of a task is constant in the code |
 //! | `functions/` | the device functions of ops, and the table that finds them |
 //! | `storage` | how operands are stored |
 //! | `record` | what the kernel reads of a task |
 //! | `place` | where everything else lies |
 //! | `parts` | sums that are cut |
-//! | `plan` | a program as the kernel wants it |
-//! | `planner`, `lookup`, `tables` | how it is made: streams and memory, what rows of ops ask, queues |
+//! | `plan`, `shape` | a program as the kernel reads it; what code is generated for |
+//! | `build`, `planner`, `lookup`, `tables` | how it is made: task by task, streams and memory, what ops ask, queues |
 //! | `split` | the forms of split activations that products of a target can read |
 //! | `orders` | tables by which activations come in the order of weights with an act-order |
 //! | `status` | words that kernel and host share while it runs |
@@ -30,6 +31,7 @@
 //! | `timeline/` | times of tasks as a table, a trace and a picture |
 //! | `fault` | faults to inject, for tests |
 
+mod build;
 mod fault;
 mod function;
 mod functions;
@@ -37,6 +39,7 @@ mod kernel;
 mod load;
 mod lookup;
 mod machine;
+mod op;
 mod options;
 mod orders;
 mod part;
@@ -46,6 +49,7 @@ mod planner;
 mod record;
 mod resident;
 mod run;
+mod shape;
 mod split;
 mod status;
 mod storage;
@@ -57,18 +61,20 @@ mod watch;
 
 pub use fault::DeviceFault;
 pub use function::{
-    DeviceFunction, DeviceOp, FunctionValue, Opcode, Planned, SharedBytes, Stretch, Taken, TokenFields, TokenStream,
+    DeviceFunction, FunctionValue, Opcode, Planned, SharedBytes, Stretch, Taken, TokenFields, TokenStream,
 };
 pub use functions::{InputCode, LinearTile, PartTile, QkvTile, TileCode, register_device_op};
 pub use kernel::{Call, Generation, RingFeed, record};
 pub use lookup::Destinations;
 pub use machine::DeviceMachine;
+pub use op::DeviceOp;
 pub use options::DeviceOptions;
 pub use orders::OrderTable;
 pub use place::{Places, Space, space};
-pub use plan::{Feedback, Plan};
+pub use plan::Plan;
 pub use planner::Planner;
 pub use record::{BlockRecord, FIELDS, TaskRecord, WaitRecord};
+pub use shape::{CellsPlan, Feedback};
 pub use storage::{KvPools, RotationRows, ScaledCode, Storage};
 pub use text::{Accepted, Text};
 pub use tilewright_kernels::gemv::linear::WeightStages;

@@ -3,21 +3,15 @@
 
 use crate::edges::ChosenEdges;
 use tilewright_codegen::ir::Arch;
+use tilewright_kernels::gemv::Deal;
 use tilewright_kernels::gemv::linear::HeldForm;
-use tilewright_kernels::gemv::{Codes, Deal};
 
-use super::planner::Planner;
 use super::record::SECTION_TASKS;
+use super::shape::{CellsPlan, Feedback, KernelShape};
 use super::{BlockRecord, DeviceOptions, Opcode, OrderTable, Places};
-use crate::validate::Placed;
 use crate::vm::resident::stream::TILE_BYTES;
 use crate::vm::resident::{RotationTable, Stream};
-use crate::vm::unsupported::one_device;
-use crate::vm::{Lengths, NoFeedback, Unsupported};
-
-/// Entries of page tables that a block keeps in shared memory, of all rows together: of one and two
-/// rows, whose programs have most stages in the ring, and of more.
-const NEAR: [u32; 2] = [256, 1024];
+use crate::vm::{Lengths, NoFeedback};
 
 /// A placed program in the form that the generated kernel reads.
 #[derive(Clone, Debug)]
@@ -83,46 +77,6 @@ pub struct Plan {
     pub feedback: Result<Feedback, NoFeedback>,
 }
 
-/// Positions and page tables, the same for all tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CellsPlan {
-    /// The offset of the positions in the state, in units of 16 bytes.
-    pub position: u32,
-    /// The offset of the page tables in the state, in units of 16 bytes.
-    pub table: u32,
-    /// Rows.
-    pub rows: u32,
-    /// Tokens of a page.
-    pub page_tokens: u32,
-}
-
-impl CellsPlan {
-    /// Entries of a row of the page table that a block keeps, the first ones: later ones are read
-    /// where they lie.
-    pub fn near(&self) -> u32 {
-        (NEAR[usize::from(self.rows > 2)] / self.rows.max(1)).max(1)
-    }
-
-    /// Numbers of a step: positions, the page tables' first entries, and the immutable prefix of
-    /// each row.
-    pub fn numbers(&self) -> u32 {
-        self.rows * (self.near() + 2)
-    }
-}
-
-/// Byte offsets of the step inputs that a launch of several steps feeds back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Feedback {
-    /// The token of every row.
-    pub token: u64,
-    /// Its position.
-    pub position: u64,
-    /// The next token of every row.
-    pub next_token: u64,
-    /// The sampling requests, if the program samples.
-    pub request: Option<u64>,
-}
-
 impl Plan {
     /// Bytes of a device's packed weights.
     pub fn packed_of(&self, device: usize) -> u64 {
@@ -150,77 +104,38 @@ impl Plan {
         self.directory.iter().map(|block| block.tasks).max().unwrap_or(0)
     }
 
-    /// Stages of a task that the team holds, at most: 0 where no task holds any.
-    pub(super) fn held_stages(&self) -> u32 {
-        self.opcodes.iter().map(|opcode| self.held_of(opcode)).max().unwrap_or(0)
-    }
-
-    /// Stages that tasks of an opcode prefetch, at most.
-    pub(super) fn held_of(&self, opcode: &Opcode) -> u32 {
-        if opcode.holds_stages().is_some() { self.options.hold() } else { 0 }
-    }
-
-    /// The form of register prefetch that covers all tasks; `None` if no task uses it.
-    pub(super) fn held_forms(&self) -> Option<HeldForm> {
-        self.opcodes.iter().filter_map(|opcode| opcode.holds_stages()).reduce(HeldForm::or)
-    }
-
-    /// Whether some tasks may go on without packets.
-    pub(super) fn leaves(&self) -> bool {
-        self.looks_at_once || self.opcodes.iter().any(|opcode| opcode.polls_peers())
-    }
-
-    /// Whether some stages have fewer bytes than half of the largest.
-    pub(super) fn has_small_stages(&self) -> bool {
-        self.streams.iter().any(|stream| stream.strip.codes().is_some() && self.is_small(stream.strip.stage_bytes()))
-    }
-
-    /// Whether activations may meet codes as f16.
-    pub(super) fn has_halves(&self) -> bool {
-        let has = |codes: Codes| self.rows > 4 || !codes.code.is_integer();
-        self.streams.iter().any(|stream| stream.strip.codes().is_some_and(has))
-    }
-
-    /// Whether some tasks take a part of each of their strips, or part by part.
-    pub(super) fn has_parts(&self) -> bool {
-        self.parts
-    }
-
-    /// Whether some tasks' strips come two a stage.
-    pub(super) fn has_pairs(&self) -> bool {
-        self.opcodes.iter().any(|opcode| opcode.takes_pairs().is_some())
-    }
-
-    fn is_small(&self, bytes: u32) -> bool {
-        bytes <= self.small_bytes()
-    }
-
-    /// Bytes of a stage of which twice as many may be in flight.
-    pub(super) fn small_bytes(&self) -> u32 {
-        self.slot_bytes * 5 / 8
-    }
-
-    /// Stages in flight for tasks that the team has not come to, at most: one more where it makes
-    /// room by holding stages.
-    pub(super) fn in_flight(&self) -> u32 {
-        self.options.in_flight.saturating_add(u32::from(self.held_stages() > 0))
-    }
-
-    /// Plans a placed program. Packets are used where the order that remains without their releases
-    /// is the validator's for all other memory; elsewhere every signal releases.
-    ///
-    /// # Errors
-    /// If the program has ops, shapes or types that the device functions do not have.
-    pub fn new(placed: &Placed, options: DeviceOptions) -> Result<Plan, Unsupported> {
-        if options.propose {
-            one_device(placed)?;
-        }
-        match Planner::new(placed, options)?.plan() {
-            // Without packets every signal releases and every wait acquires.
-            Err(Unsupported::Unordered { .. }) if options.packets => {
-                Planner::new(placed, DeviceOptions { packets: false, ..options })?.plan()
-            }
-            plan => plan,
+    /// What the kernel is generated for, besides the device functions.
+    pub(super) fn shape(&self) -> KernelShape {
+        let opcodes = &self.opcodes;
+        let holds = opcodes.iter().any(|opcode| opcode.holds_stages().is_some());
+        let codes = || self.streams.iter().filter_map(|stream| Some((stream, stream.strip.codes()?)));
+        let small_bytes = self.slot_bytes * 5 / 8;
+        KernelShape {
+            options: self.options,
+            blocks: self.blocks,
+            devices: self.devices,
+            counters: self.counters,
+            opcodes: opcodes.len() as u32,
+            deals: self.deals.clone(),
+            slot_bytes: self.slot_bytes,
+            small_bytes,
+            operand_bytes: self.operand_bytes,
+            table_bytes: self.table_bytes,
+            section_bytes: self.section_bytes,
+            record_bytes: self.record_bytes,
+            longest_queue: self.longest_queue(),
+            rows: self.rows,
+            cells: self.cells,
+            feedback: self.feedback.clone().ok(),
+            held_stages: if holds { self.options.hold() } else { 0 },
+            held_form: opcodes.iter().filter_map(|opcode| opcode.holds_stages()).reduce(HeldForm::or),
+            fills_stages: opcodes.iter().any(|opcode| opcode.fills()),
+            has_parts: self.parts,
+            has_pairs: opcodes.iter().any(|opcode| opcode.takes_pairs().is_some()),
+            has_small_stages: codes().any(|(stream, _)| stream.strip.stage_bytes() <= small_bytes),
+            has_halves: codes().any(|(_, codes)| self.rows > 4 || !codes.code.is_integer()),
+            polls_early: self.looks_at_once,
+            leaves: self.looks_at_once || opcodes.iter().any(|opcode| opcode.polls_peers()),
         }
     }
 }

@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemv::Deal;
 
-use super::functions::device_op;
 use super::orders::OrderTable;
 use super::place::Places;
-use super::plan::{CellsPlan, Feedback, Plan};
+use super::plan::Plan;
 use super::record::{PART, PHASES, TaskRecord};
+use super::shape::{CellsPlan, Feedback};
 use super::storage::KvPools;
 use super::tables::{Tables, plain_weights, tables};
 use super::{DeviceOptions, Opcode};
@@ -39,6 +39,8 @@ pub struct Planner<'p> {
     pub(super) arch: Arch,
     /// Whether some weights are.
     pub(super) quantised: bool,
+    /// The end of the rows of the batch.
+    rows: u32,
     pub(super) edges: ChosenEdges,
     pub(super) places: Places,
     pub(super) streams: Vec<Stream>,
@@ -59,7 +61,7 @@ pub struct Planner<'p> {
 }
 
 impl<'p> Planner<'p> {
-    pub(super) fn new(placed: &'p Placed, options: DeviceOptions) -> Result<Planner<'p>, Unsupported> {
+    pub(super) fn new(placed: &'p Placed, options: DeviceOptions, rows: u32) -> Result<Planner<'p>, Unsupported> {
         let unknown = || Unsupported::Target { target: placed.target.name.clone() };
         let arch = Arch::from_name(&placed.target.arch).ok_or_else(unknown)?;
         let quantised = placed.buffers.iter().any(|buffer| buffer.quantised.is_some());
@@ -70,6 +72,7 @@ impl<'p> Planner<'p> {
             options,
             arch,
             quantised,
+            rows,
             edges: ChosenEdges::default(),
             places: Places::default(),
             streams: Vec::new(),
@@ -96,7 +99,7 @@ impl<'p> Planner<'p> {
     /// more rows.
     fn choose_edges(&self) -> Result<ChosenEdges, Unsupported> {
         let options = &self.options;
-        let few_rows = rows(self.placed) < options.held_rows;
+        let few_rows = self.rows < options.held_rows;
         let rule = EdgeRule {
             flagged: match (options.packets, few_rows) {
                 (false, _) => FlaggedUse::None,
@@ -111,17 +114,8 @@ impl<'p> Planner<'p> {
             .map_err(|PartialError { buffer, found }| Unsupported::Splits { buffer, found })
     }
 
-    /// Plans.
-    pub(super) fn plan(mut self) -> Result<Plan, Unsupported> {
-        let mut records = Vec::new();
-        for task in &self.placed.tasks {
-            let record = self.task(task).map_err(|source| Unsupported::Task {
-                task: task.id,
-                label: task.label.clone(),
-                source: Box::new(source),
-            })?;
-            records.push(record);
-        }
+    /// The plan, from the records of all tasks.
+    pub(super) fn finish(mut self, mut records: Vec<TaskRecord>) -> Result<Plan, Unsupported> {
         let parts = records.iter().any(|record: &TaskRecord| record.group & (PART | PHASES) > 0);
         let packed_bytes = self.streams.iter().map(|run| (run.start + run.tiles()) * TILE_BYTES).max().unwrap_or(0);
         self.drop_semaphores(&records);
@@ -136,7 +130,6 @@ impl<'p> Planner<'p> {
         self.fill_stages();
         let shared: Vec<_> = self.opcodes.iter().map(|opcode| opcode.shared(self.options.warps)).collect();
         let operand_bytes = shared.iter().map(|bytes| bytes.operand).max().unwrap_or(0).next_multiple_of(128);
-        let rows = rows(self.placed);
         let sums_bytes = shared.iter().map(|bytes| bytes.sums).max().unwrap_or(0);
         self.options.sums_bytes = self.options.sums_bytes.max(sums_bytes);
         let pairs = self.opcodes.iter().filter_map(|opcode| opcode.takes_pairs()).map(|bytes| 2 * bytes);
@@ -165,7 +158,7 @@ impl<'p> Planner<'p> {
             table_bytes,
             section_bytes,
             record_bytes: self.record_bytes,
-            rows,
+            rows: self.rows,
             cells: self.cells,
             parts,
             looks_at_once: self.edges.polls().contains(&true),
@@ -190,7 +183,7 @@ impl<'p> Planner<'p> {
     /// Positions and page tables, if all opcodes have the same.
     fn common_cells(&self) -> Option<CellsPlan> {
         let pools = self.opcodes.iter().filter_map(|opcode| opcode.pools());
-        let rows = rows(self.placed);
+        let rows = self.rows;
         let mut plans =
             pools.map(|KvPools { position, table, page_tokens, .. }| CellsPlan { position, table, rows, page_tokens });
         let plan = plans.next()?;
@@ -243,9 +236,4 @@ impl<'p> Planner<'p> {
         }
         Ok(DeviceOptions { stages: stages as u32, ..options })
     }
-}
-
-/// One past the last row of the batch.
-fn rows(placed: &Placed) -> u32 {
-    placed.tasks.iter().map(|task| device_op(&task.op).map_or(1, |op| op.rows().hi as u32)).max().unwrap_or(1)
 }

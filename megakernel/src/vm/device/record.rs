@@ -2,6 +2,7 @@
 //! the same types.
 
 use bytemuck::{Pod, Zeroable};
+use tilewright_kernels::gemv::linear::HeldForm;
 
 /// A task of a block's queue: what the machine reads of every task, followed by the fields of its
 /// op.
@@ -127,3 +128,6 @@ pub(super) fn sum(block: &BlockRecord, tables: &[u8]) -> u32 {
     let fields = [block.start, block.bytes, block.tasks];
     words.chain(fields).fold(0, u32::wrapping_add)
 }
+
+/// The bits of a record's `held` that count; above them is the form.
+pub(super) const HELD: u32 = 16 - HeldForm::BITS;

@@ -27,7 +27,7 @@ pub use linear_part::PartTile;
 pub use product::TileCode;
 pub use qkv::QkvTile;
 
-use super::function::DeviceOp;
+use super::op::DeviceOp;
 use crate::ops::{Argmax, Attention, Embed, Linear, LinearPart, Op, Qkv, Reduce, Rope, Sample, TaskOp};
 use crate::vm::table::OpTable;
 

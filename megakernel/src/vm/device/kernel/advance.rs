@@ -7,8 +7,9 @@ use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::sample::Request;
 
-use super::KernelContext;
-use crate::vm::device::{Feedback, status};
+use super::context::KernelContext;
+use crate::vm::device::shape::Feedback;
+use crate::vm::device::status;
 use crate::vm::{MAX_ENDS, NO_TOKEN};
 
 /// Steps between two looks at whether the host wants the end.
@@ -37,12 +38,12 @@ pub(super) fn advance<'k>(context: KernelContext<'k, '_>, step: Val<'k, u32>) {
         k.when(leader, || sync.all_finished(step));
         team.sync();
         let goes_on = k.var(true);
-        if let Ok(cells) = context.plan.feedback {
+        if let Some(cells) = context.shape.feedback {
             // A launch that is told to end leaves blocks within the step.
             let feeds = |what: Feeds| context.advance.eq(what as u32) & !sync.team_stopped();
             k.when(k.warp().eq(0) & feeds(Feeds::Choices), || {
                 goes_on.set(false);
-                k.for_step(k.lane(), context.plan.rows, 32, |row| {
+                k.for_step(k.lane(), context.shape.rows, 32, |row| {
                     let active = feed(context, cells, step, row);
                     goes_on.set(goes_on.get() | active);
                 });
@@ -89,7 +90,7 @@ fn feed<'k>(context: KernelContext<'k, '_>, cells: Feedback, step: Val<'k, u32>,
         all(cells.position).for_each(|cell| cell.store_relaxed(goes_on.select(position + 1, !position), scope));
     });
     let shown = active.select(token.cast::<u32>(), NO_TOKEN);
-    context.sync.status(status::TOKENS).at(step * context.plan.rows + row).store_relaxed(shown, Scope::Sys);
+    context.sync.status(status::TOKENS).at(step * context.shape.rows + row).store_relaxed(shown, Scope::Sys);
     goes_on
 }
 

@@ -10,8 +10,8 @@ use tilewright_kernels::kv::{PageTable, StepScalars, Streamed, TokenStage, immut
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::sync::{ProducerWatch, Sync};
-use crate::vm::device::plan::CellsPlan;
-use crate::vm::device::{KvPools, Plan};
+use crate::vm::device::KvPools;
+use crate::vm::device::shape::{CellsPlan, KernelShape};
 
 /// The step's positions and page tables.
 #[derive(Clone, Copy)]
@@ -29,11 +29,11 @@ pub(super) struct StepCells<'k> {
 }
 
 impl<'k> StepCells<'k> {
-    pub fn new(k: &'k Builder, plan: &Plan, state: Ptr<'k, Global, u8>, width: Val<'k, u32>) -> StepCells<'k> {
-        let kept = plan.cells.map(|cells| (cells, k.shared::<i32>("cells", cells.numbers())));
-        let streams = plan.opcodes.iter().any(|opcode| opcode.fills());
+    pub fn new(k: &'k Builder, shape: &KernelShape, state: Ptr<'k, Global, u8>, width: Val<'k, u32>) -> StepCells<'k> {
+        let kept = shape.cells.map(|cells| (cells, k.shared::<i32>("cells", cells.numbers())));
+        let streams = shape.fills_stages;
         let turns = streams.then(|| ["cells_there", "cells_done"].map(|name| k.shared(name, 1)));
-        let scope = if plan.devices > 1 { Scope::Sys } else { Scope::Gpu };
+        let scope = if shape.devices > 1 { Scope::Sys } else { Scope::Gpu };
         StepCells { k, state, scope, width, kept, turns }
     }
 

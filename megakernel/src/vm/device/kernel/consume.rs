@@ -1,16 +1,19 @@
 //! The team: waits, computes, publishes, task by task and step by step.
 
+use super::call::Call;
+use super::context::KernelContext;
 use super::held::Held;
 use super::ring::RingReader;
 use super::sections::Section;
-use super::{KernelContext, advance, dispatch};
+use super::{advance, dispatch};
+use crate::vm::device::Opcode;
 
 /// Runs every task of every step.
 ///
 /// Thread 0 alone writes the block's word `stop`, before the first barrier of a task; the team
 /// reads it between that barrier and the next, so that all of it stops at the same task. A step in
 /// which packets were left is not finished.
-pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: RingReader<'k>) {
+pub(super) fn consume<'k>(context: KernelContext<'k, '_>, opcodes: &[Opcode], reader: RingReader<'k>) {
     let k = context.k;
     let team = context.team;
     let sync = context.sync;
@@ -38,7 +41,7 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: RingReader<'k>
             }
             let weights = Held::take(context, &reader, task);
             k.when(leader, || {
-                sync.check(task, context.plan.opcodes.len() as u32);
+                sync.check(task, context.shape.opcodes);
                 sync.wait(task, step);
                 section.into_iter().for_each(|section| section.wait_for_producer(sync));
                 context.progress.comes_to(step * tasks + index + 1);
@@ -49,7 +52,7 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: RingReader<'k>
             team.sync();
             over.set(sync.team_stopped());
             k.break_if(over.get());
-            dispatch::dispatch(context, task, sync.now(step), &weights);
+            dispatch::dispatch(Call { context, task, now: sync.now(step) }, opcodes, &weights);
             section.into_iter().for_each(Section::wait_for_copies);
             team.sync();
             k.when(leader, || {
@@ -66,7 +69,7 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: RingReader<'k>
             });
         });
         k.break_if(over.get());
-        k.when(leader, || sync.finish(context.table, step));
+        k.when(leader, || sync.finish(step, || context.table.tasks(), |task| context.table.id(task)));
         advance::advance(context, step);
     });
     if let Some(sections) = context.table.sections {

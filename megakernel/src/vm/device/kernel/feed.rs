@@ -1,33 +1,147 @@
-//! Stages of the ring that device functions fill besides those of weights.
+//! The ring as the producer fills it: stages of weights, and those that device functions fill.
 //!
 //! Data of earlier steps does not depend on this step, so a task finds it in shared memory when its
 //! activations arrive. Data that the step itself writes is not streamed: the consumer warps read it
 //! from memory.
 
-use tilewright_codegen::build::{Builder, Val};
-use tilewright_codegen::ir::attr::ProxyFence;
+use tilewright_codegen::build::{Builder, Bulk, Val, Var};
+use tilewright_kernels::gemv::linear::{Phases, StageOrder};
 use tilewright_kernels::kv::{PagedPool, Streamed, TokenStage};
 use tilewright_kernels::ring::Pieces;
 
-use super::dispatch::task_pages;
-use super::produce::{Feed, Turn};
+use super::call::task_pages;
+use super::context::KernelContext;
+use super::ring::RingProducer;
+use super::sync::ProducerWatch;
+use super::task::TaskView;
 use crate::vm::device::KvPools;
+use crate::vm::device::record::{PAIRS, PART, PHASES};
+use crate::vm::device::shape::KernelShape;
 
-/// Fills the stages of a task besides those of its weights, if it has such.
-pub(super) fn fill_stages<'k>(feed: &Feed<'k, '_>, turn: Turn<'k>) {
-    let context = feed.context;
-    let k = feed.context.k;
-    for (opcode, function) in context.plan.opcodes.iter().enumerate().filter(|(_, function)| function.fills()) {
-        k.when(turn.task.opcode().eq(opcode as u32), || {
-            context.cells.wait_for_step(context.sync, feed.watch, turn.step);
-            feed.listen();
-            if !feed.by_warp() {
-                // The pages were written by stores; copies of the engine see them after this.
-                k.fence_proxy_async(ProxyFence::Global);
+/// A task that the producer is at.
+#[derive(Clone, Copy)]
+pub(super) struct Turn<'k> {
+    pub task: TaskView<'k>,
+    /// The step of the launch.
+    pub step: Val<'k, u32>,
+    /// Counted over the launch from 1.
+    pub number: Val<'k, u32>,
+}
+
+/// Stages for the team.
+pub(super) struct Feed<'k, 'p> {
+    pub context: KernelContext<'k, 'p>,
+    pub producer: RingProducer<'k>,
+    pub how: Bulk<'k>,
+    /// How it watches the team while it waits.
+    pub watch: Option<ProducerWatch<'k>>,
+    /// Whether the team does not go on.
+    pub stopped: Var<'k, bool>,
+    /// With a timeline: how long nothing was on its way because the ring was full.
+    pub full: Option<Var<'k, u64>>,
+}
+
+impl<'k> Feed<'k, '_> {
+    /// Fills the stages of a task's weights.
+    pub fn weights(&self, turn: Turn<'k>) {
+        let k = self.context.k;
+        let task = turn.task;
+        let bytes = task.stage_bytes();
+        let weights = self.context.memory.prepacked.at(task.weights().mul_wide(512u32));
+        let from = |stage: Val<'k, u32>| weights.at(self.place(task, stage).mul_wide(bytes));
+        let one = |stage: Val<'k, u32>| {
+            let from = from(stage);
+            self.stage(turn, bytes, |stage| stage.bring(from, bytes));
+            k.break_if(self.stopped.get());
+        };
+        if !self.context.shape.has_pairs {
+            return k.for_(0u32, task.stages(), one);
+        }
+        let pairs = (task.group() & u32::from(PAIRS)).ne(0);
+        let all = task.stages();
+        let both = pairs.select(all / 2 * 2, 0u32);
+        k.for_step(0u32, both, 2u32, |stage| {
+            let [first, next] = [from(stage), from(stage + 1)];
+            self.stage(turn, bytes * 2, |stage| {
+                stage.bring(first, bytes);
+                stage.at(bytes).bring(next, bytes);
+            });
+            k.break_if(self.stopped.get());
+        });
+        k.when(!self.stopped.get(), || k.for_(both, all, one));
+    }
+
+    /// Where the stage lies that comes at a place of a task's, counted in stages from the start of
+    /// the stream.
+    fn place(&self, task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
+        let k = self.context.k;
+        let deals = &self.context.shape.deals;
+        let stage = task.first() + ordered(task, place, self.context.shape);
+        let at = k.var(stage);
+        for (number, deal) in deals.iter().enumerate().filter(|(_, deal)| !deal.is_in_order()) {
+            k.when(task.deal().eq(number as u32), || at.set(deal.at(stage)));
+        }
+        at.get()
+    }
+
+    /// Whether a warp copies, not the engine.
+    pub fn by_warp(&self) -> bool {
+        self.producer.by_warp()
+    }
+
+    /// Finds out whether the team does not go on.
+    pub fn listen(&self) {
+        self.stopped.set(self.producer.any(self.context.sync.stopped()));
+    }
+
+    /// Fills the next stage for a task, when there is room; or finds out that the team does not go
+    /// on.
+    pub fn stage(&self, turn: Turn<'k>, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
+        let k = self.context.k;
+        let producer = &self.producer;
+        let trace = self.context.trace;
+        producer.wait_below(self.context.progress.most(turn.number, bytes));
+        let since = trace.map(|trace| k.var(trace.now()));
+        self.watch.into_iter().for_each(ProducerWatch::begins);
+        let listen = || {
+            self.watch.into_iter().for_each(ProducerWatch::looks);
+            if let (Some(trace), Some(since)) = (trace, since) {
+                k.when(producer.flies(), || since.set(trace.now()));
             }
-            function.fill(RingFeed { feed, turn });
+            self.context.sync.stopped()
+        };
+        producer.acquire_unless(self.stopped, listen, |empty| {
+            if let (Some(trace), Some(since), Some(full)) = (trace, since, self.full) {
+                let idle = producer.flies().select(0u64, trace.now() - since.get());
+                full.set(full.get() + idle);
+            }
+            empty.fill(bytes, self.how, copies)
         });
     }
+}
+
+/// Which stage comes at a place of a task's, counted from its first.
+fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>, shape: &KernelShape) -> Val<'k, u32> {
+    let k = place.builder();
+    let at = place.builder().var(place);
+    let group = if shape.has_pairs { task.group() & !u32::from(PAIRS) } else { task.group() };
+    let in_groups = || {
+        let order = StageOrder { stages: task.strip_stages(), group, all: task.stages() };
+        at.set(order.stage(place));
+    };
+    let [part, phases] = [PART, PHASES].map(u32::from);
+    let in_parts = || {
+        let stages = task.strip_stages();
+        let each = group & (phases - 1);
+        // A part is one phase of all strips that the task takes.
+        let of_phase = group.ge(part).select(task.stages(), task.stages() / stages * each);
+        at.set(Phases { stages, each, of_phase }.stage(place));
+    };
+    k.when(
+        group.ne(0),
+        || if shape.has_parts { k.if_else(group.ge(phases), in_parts, in_groups) } else { in_groups() },
+    );
+    at.get()
 }
 
 /// The ring, as a device function fills it for a task: by one thread and the copy engine, or by a
@@ -39,7 +153,11 @@ pub struct RingFeed<'k, 'p> {
     turn: Turn<'k>,
 }
 
-impl<'k> RingFeed<'k, '_> {
+impl<'k, 'p> RingFeed<'k, 'p> {
+    pub(super) fn new(feed: &'p Feed<'k, 'p>, turn: Turn<'k>) -> RingFeed<'k, 'p> {
+        RingFeed { feed, turn }
+    }
+
     /// The recorder.
     pub fn builder(self) -> &'k Builder {
         self.feed.context.k

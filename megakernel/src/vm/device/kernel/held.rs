@@ -5,10 +5,10 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, ReadStages, WeightStages};
 use tilewright_kernels::ring::{AnyStage, Stages};
 
-use super::KernelContext;
+use super::context::KernelContext;
 use super::ring::RingReader;
-use super::table::TaskView;
-use crate::vm::device::lookup::HELD;
+use super::task::TaskView;
+use crate::vm::device::record::HELD;
 
 /// The ring's reader, after the stages that are held.
 pub(super) struct Held<'r, 'k> {
@@ -24,10 +24,10 @@ impl<'r, 'k> Held<'r, 'k> {
     /// arrived.
     pub fn take(context: KernelContext<'k, '_>, ring: &'r RingReader<'k>, task: TaskView<'k>) -> Held<'r, 'k> {
         let k = context.k;
-        let stage_bytes = context.plan.options.stage_bytes;
-        let forms = context.plan.held_forms().unwrap_or_default();
+        let stage_bytes = context.shape.options.stage_bytes;
+        let forms = context.shape.held_form.unwrap_or_default();
         let stages: Vec<_> =
-            (0..context.plan.held_stages()).map(|_| HeldStage::new(context.team, stage_bytes, forms)).collect();
+            (0..context.shape.held_stages).map(|_| HeldStage::new(context.team, stage_bytes, forms)).collect();
         for (number, stage) in (0u32..).zip(&stages) {
             if forms == HeldForm::default() {
                 k.when(task.held().gt(number), || stage.take(ring, task.stage_bytes(), k.lit(0)));

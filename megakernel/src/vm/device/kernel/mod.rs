@@ -2,8 +2,9 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `context` | what every part of the kernel works with |
 //! | `ring` | the ring of stages, and how far the team has come |
-//! | `table` | the block's tables in shared memory |
+//! | `table`, `task` | the block's tables in shared memory; the record of a task |
 //! | `sections` | tables of many tasks, section by section |
 //! | `cells` | positions and page tables in shared memory |
 //! | `sync` | counters, the end of a launch, reports |
@@ -13,15 +14,17 @@
 //! | `consume` | the warps that compute |
 //! | `held` | a task's first stages in registers, while the team waits |
 //! | `pages` | keys and values that are not streamed on their way to L2 |
-//! | `dispatch` | from opcodes to device functions |
+//! | `call`, `dispatch` | calls of device functions; from opcodes to them |
 //! | `advance` | from one step to the next |
 //! | `propose` | the same of one sequence whose rows are proposed |
 //! | `peers` | the other devices of a program of several |
 //! | `trace` | times of tasks |
 
 mod advance;
+mod call;
 mod cells;
 mod consume;
+mod context;
 mod dispatch;
 mod feed;
 mod held;
@@ -33,10 +36,11 @@ mod ring;
 mod sections;
 mod sync;
 mod table;
+mod task;
 mod trace;
 
 use half::bf16;
-use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record as record_kernel};
+use tilewright_codegen::build::{Builder, block, record as record_kernel};
 use tilewright_codegen::device;
 use tilewright_codegen::ir::Kernel;
 use tilewright_kernels::gemv::linear::LinearScratch;
@@ -48,11 +52,11 @@ use crate::vm::LoadError;
 use crate::vm::resident::DeviceKernels;
 
 pub(super) use advance::Feeds;
+pub use call::{Call, Generation};
 use cells::StepCells;
-pub use dispatch::{Call, Generation};
+use context::{KernelContext, MemorySpaces, Proposals};
 pub use feed::RingFeed;
 use peers::Peers;
-use propose::Proposals;
 use ring::Progress;
 use sync::Sync;
 pub(super) use sync::{BEGUN, HALT, OWN_COUNTERS, PITCH};
@@ -62,43 +66,6 @@ use trace::Trace;
 
 /// The kernel's name.
 pub(super) const NAME: &str = "megakernel";
-
-/// Memory of the device, by space.
-#[derive(Clone, Copy)]
-struct MemorySpaces<'k> {
-    prepacked: Ptr<'k, Global, u8>,
-    plain: Ptr<'k, Global, u8>,
-    state: Ptr<'k, Global, u8>,
-    pools: Ptr<'k, Global, u8>,
-    /// The other devices of a program of several.
-    peers: Option<Peers<'k>>,
-}
-
-/// The state that all parts of the kernel share.
-#[derive(Clone, Copy)]
-struct KernelContext<'k, 'p> {
-    k: &'k Builder,
-    plan: &'p Plan,
-    memory: MemorySpaces<'k>,
-    progress: Progress<'k>,
-    table: Table<'k>,
-    sync: Sync<'k>,
-    team: ConsumerWarps<'k>,
-    scratch: LinearScratch<'k>,
-    cells: StepCells<'k>,
-    /// The destination of trace timestamps, if they are recorded.
-    trace: Option<Trace<'k>>,
-    /// Steps of this launch.
-    steps: Val<'k, u32>,
-    /// The feedback mode of the launch ([`Feeds`]).
-    advance: Val<'k, u32>,
-    /// The tokens that end each row.
-    ends: Ptr<'k, Global, i32>,
-    /// Pages of each pool.
-    pages: Val<'k, u32>,
-    /// The text whose tokens are proposed, where the plan has proposals.
-    proposals: Option<Proposals<'k>>,
-}
 
 /// Most registers of a thread to which activations in shared memory come before they are multiplied
 /// by bf16 weights.
@@ -119,7 +86,8 @@ pub fn record(plan: &Plan) -> Kernel {
 }
 
 fn body(k: &Builder, plan: &Plan) {
-    let options = plan.options;
+    let shape = &plan.shape();
+    let options = shape.options;
     let [prepacked, plain, state, pools, tables] =
         ["prepacked", "plain", "state", "pools", "tables"].map(|name| k.global::<u8>(name));
     let directory = k.global::<u32>("directory");
@@ -132,10 +100,10 @@ fn body(k: &Builder, plan: &Plan) {
     let table_width = k.param::<u32>("table_width");
     let ends = k.global::<i32>("ends");
     let text = options.propose.then(|| k.global::<i32>("text"));
-    let ring = ring::ring(k, plan);
-    let progress = Progress::new(k, plan);
-    let table = Table::new(k, plan, directory, tables);
-    let operand_bytes = plan.operand_bytes;
+    let ring = ring::ring(k, shape);
+    let progress = Progress::new(k, shape);
+    let table = Table::new(k, shape, directory, tables);
+    let operand_bytes = shape.operand_bytes;
     let sums_bytes = options.sums_bytes;
     let operand = k.shared_aligned::<bf16>("operand", (operand_bytes + sums_bytes) / 2, 128);
     let scratch = LinearScratch {
@@ -152,14 +120,14 @@ fn body(k: &Builder, plan: &Plan) {
         loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };
     let proposals = text.map(|text| Proposals::new(text, scratch.sums, scratch.best));
-    let trace = options.timeline.then(|| Trace::new(k, plan, scratch.loaded));
-    let peers = Peers::new(k, plan);
-    let sync = Sync::new(k, plan, counters, status, peers, epoch);
-    let cells = StepCells::new(k, plan, state, table_width);
+    let trace = options.timeline.then(|| Trace::new(k, shape, scratch.loaded));
+    let peers = Peers::new(k, shape);
+    let sync = Sync::new(k, shape, counters, status, peers, epoch);
+    let cells = StepCells::new(k, shape, state, table_width);
     let memory = MemorySpaces { prepacked, plain, state, pools, peers };
     let context = KernelContext {
         k,
-        plan,
+        shape,
         memory,
         progress,
         table,
@@ -193,7 +161,7 @@ fn body(k: &Builder, plan: &Plan) {
                 if let Some(registers) = options.registers() {
                     k.registers_up(registers.team);
                 }
-                consume::consume(context, reader.into());
+                consume::consume(context, &plan.opcodes, reader.into());
             },
             || {
                 if let Some(registers) = options.registers() {
@@ -201,7 +169,7 @@ fn body(k: &Builder, plan: &Plan) {
                 }
                 let warp = k.warp().eq(options.warps);
                 let who = if producer.by_warp() { warp } else { warp & k.lane().eq(0) };
-                k.moving().when(who, || produce::produce(context, producer.counted()));
+                k.moving().when(who, || produce::produce(context, &plan.opcodes, producer.counted()));
             },
         );
     });

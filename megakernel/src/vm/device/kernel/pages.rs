@@ -7,17 +7,17 @@
 use tilewright_codegen::build::Val;
 use tilewright_kernels::attention::split::Shares;
 
-use super::KernelContext;
-use super::table::TaskView;
-use crate::vm::device::TokenStream;
+use super::context::KernelContext;
+use super::task::TaskView;
+use crate::vm::device::{Opcode, TokenStream};
 
 /// Asks for the pages that a task of attention will read.
-pub(super) fn prefetch_pages<'k>(context: KernelContext<'k, '_>, task: TaskView<'k>) {
+pub(super) fn prefetch_pages<'k>(context: KernelContext<'k, '_>, opcodes: &[Opcode], task: TaskView<'k>) {
     let k = context.k;
-    if !context.plan.options.pages_ahead || context.plan.cells.is_none() {
+    if !context.shape.options.pages_ahead || context.shape.cells.is_none() {
         return;
     }
-    for (opcode, function) in context.plan.opcodes.iter().enumerate() {
+    for (opcode, function) in opcodes.iter().enumerate() {
         let Some(tokens) = function.tokens() else { continue };
         k.when(task.opcode().eq(opcode as u32), || {
             k.for_(0u32, tokens.rows, |row| pages(context, task, task.value(tokens.fields.first_row) + row, &tokens));

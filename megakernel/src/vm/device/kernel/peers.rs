@@ -4,7 +4,7 @@
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_kernels::tile::MAX_DEVICES;
 
-use crate::vm::device::Plan;
+use crate::vm::device::shape::KernelShape;
 
 /// All devices of a program of several, this one among them.
 #[derive(Clone, Copy)]
@@ -17,9 +17,9 @@ pub(super) struct Peers<'k> {
 
 impl<'k> Peers<'k> {
     /// The parameters of a program of several devices; none of one.
-    pub fn new(k: &'k Builder, plan: &Plan) -> Option<Peers<'k>> {
-        let names = |what: &'static str| (0..plan.devices).map(move |device| format!("{what}_dev{device}"));
-        (plan.devices > 1).then(|| {
+    pub fn new(k: &'k Builder, shape: &KernelShape) -> Option<Peers<'k>> {
+        let names = |what: &'static str| (0..shape.devices).map(move |device| format!("{what}_dev{device}"));
+        (shape.devices > 1).then(|| {
             let rank = k.param::<u32>("rank");
             let mut counters = names("counters");
             let mut states = names("state");

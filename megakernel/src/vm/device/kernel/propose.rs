@@ -13,11 +13,12 @@ use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::sample::Request;
 
-use super::KernelContext;
 use super::advance::ends;
+use super::context::{KernelContext, Proposals};
 use crate::vm::NO_TOKEN;
+use crate::vm::device::shape::Feedback;
+use crate::vm::device::status;
 use crate::vm::device::text::{LEFT, LEN, MOST, REJECTED, SCRIPT, TEXT};
-use crate::vm::device::{Feedback, status};
 
 /// Tokens that are looked up: as many of the last as came together before, at least two.
 const RUN: u32 = 4;
@@ -26,18 +27,6 @@ const LEAST_RUN: u32 = 2;
 const WORDS: u32 = 4;
 /// The place of a run in its key, whose upper bits are its length.
 const PLACE_BITS: u32 = 24;
-
-/// The sequence whose text the rows of a step go on with.
-#[derive(Clone, Copy)]
-pub(super) struct Proposals<'k> {
-    /// Numbers, and after them the tokens: see [`text`](crate::vm::device::text).
-    words: Ptr<'k, Global, i32>,
-    /// Results of the step in shared memory: each row's choice, token and position, followed by the
-    /// decision.
-    found: Ptr<'k, Shared, i32>,
-    /// The best run of each warp.
-    best: Ptr<'k, Shared, u32>,
-}
 
 /// Rows that there is room for in each of the arrays of `found`.
 const ROWS: u32 = 16;
@@ -76,7 +65,7 @@ impl<'k> Proposals<'k> {
     /// Brings what the rows chose, and what they were fed.
     fn bring(self, context: KernelContext<'k, '_>, cells: Feedback) {
         let k = context.k;
-        k.when(k.tid().lt(context.plan.rows), || {
+        k.when(k.tid().lt(context.shape.rows), || {
             let at = |offset: u64| context.memory.state.at(offset as u32).cast::<i32>().at(k.tid());
             for (array, cell) in (0u32..).zip([cells.next_token, cells.token, cells.position]) {
                 self.found.at(array * ROWS + k.tid()).store(at(cell).load());
@@ -93,12 +82,12 @@ impl<'k> Proposals<'k> {
         let len = self.number(LEN).load();
         let left = self.number(LEFT).load();
         let script = self.number(SCRIPT).load();
-        let shown = context.sync.status(status::TOKENS).at(step * context.plan.rows);
+        let shown = context.sync.status(status::TOKENS).at(step * context.shape.rows);
         let mut counts = k.lit(true);
         let mut ended = k.lit(false);
         let mut accepted = k.lit(0i32);
         let mut before = k.lit(0i32);
-        for row in 0..context.plan.rows {
+        for row in 0..context.shape.rows {
             let [own, token, position] = [0, ROWS, 2 * ROWS].map(|array| self.found.at(array + row).load());
             let chosen = k.var(own);
             k.when(script.ne(0), || chosen.set(self.text().at((script + len + row as i32).cast::<u32>()).load()));
@@ -160,7 +149,7 @@ impl<'k> Proposals<'k> {
     /// proposed tokens: a text that repeats itself wraps around.
     fn feed(self, context: KernelContext<'k, '_>, cells: Feedback) {
         let k = context.k;
-        k.when(k.tid().lt(context.plan.rows), || {
+        k.when(k.tid().lt(context.shape.rows), || {
             let row = k.tid();
             let warps = (0..context.team.warps).map(|warp| self.best.at(warp).load());
             let best = warps.reduce(|a, b| a.max(b)).unwrap_or_else(|| k.lit(0));

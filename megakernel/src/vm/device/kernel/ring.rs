@@ -8,7 +8,7 @@ use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::ring::{self, ByPieces, Consumers, Counted, Shape, StageTile, Unready};
 use tilewright_layout::Layout;
 
-use crate::vm::device::Plan;
+use crate::vm::device::shape::KernelShape;
 
 /// Names the ring.
 pub(super) enum RingStages {}
@@ -22,10 +22,13 @@ pub(super) type RingProducer<'k> = Counted<'k, RingStages, StageOperands>;
 /// The end that reads them, for whole warps.
 pub(super) type RingReader<'k> = RefCell<ring::Consumer<'k, RingStages, StageOperands>>;
 
-/// The ring of a plan.
-pub(super) fn ring<'k>(k: &'k Builder, plan: &Plan) -> Unready<ring::Ring<'k, RingStages, StageOperands, ByPieces>> {
-    let words = Layout::constant(Layout::leaf(i64::from(plan.slot_bytes / 4), 1));
-    let shape = Shape::stages(plan.options.stages).consumers(Consumers::Warps(plan.options.warps));
+/// The ring of a shape.
+pub(super) fn ring<'k>(
+    k: &'k Builder,
+    shape: &KernelShape,
+) -> Unready<ring::Ring<'k, RingStages, StageOperands, ByPieces>> {
+    let words = Layout::constant(Layout::leaf(i64::from(shape.slot_bytes / 4), 1));
+    let shape = Shape::stages(shape.options.stages).consumers(Consumers::Warps(shape.options.warps));
     ring::Ring::pieces(k, (StageTile::new(words),), shape)
 }
 
@@ -48,15 +51,15 @@ impl<'k> Progress<'k> {
     /// The task number after the last task of a launch.
     pub const OVER: u32 = u32::MAX;
 
-    pub fn new(k: &'k Builder, plan: &Plan) -> Progress<'k> {
+    pub fn new(k: &'k Builder, shape: &KernelShape) -> Progress<'k> {
         // The producer's view of what arrived must stay within one round of the ring: parities
         // repeat after two.
         let within = |times: u32| {
-            let all = [plan.in_flight(), plan.options.burst].map(|most| most.saturating_mul(times));
-            all.map(|most| most.clamp(1, plan.options.stages - 1))
+            let all = [shape.in_flight(), shape.options.burst].map(|most| most.saturating_mul(times));
+            all.map(|most| most.clamp(1, shape.options.stages - 1))
         };
-        let small = plan.has_small_stages().then(|| (plan.small_bytes(), within(2)));
-        Progress { task: k.shared("current", 1), is_watched: plan.leaves(), most: within(1), small }
+        let small = shape.has_small_stages.then(|| (shape.small_bytes, within(2)));
+        Progress { task: k.shared("current", 1), is_watched: shape.leaves, most: within(1), small }
     }
 
     /// Initialises it; by one thread, before any other thread uses it.

@@ -16,9 +16,10 @@ use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, RedOrder, Scope};
 
 pub(super) use self::leave::ProducerWatch;
 use super::peers::Peers;
-use super::table::TaskView;
+use super::task::TaskView;
 use crate::vm::device::record::{SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE};
-use crate::vm::device::{Plan, status};
+use crate::vm::device::shape::KernelShape;
+use crate::vm::device::status;
 
 /// Counters of the machine's own, after the program's.
 pub(in crate::vm::device) const OWN_COUNTERS: u32 = 3;
@@ -55,15 +56,15 @@ pub(super) struct Sync<'k> {
 impl<'k> Sync<'k> {
     pub fn new(
         k: &'k Builder,
-        plan: &Plan,
+        shape: &KernelShape,
         counters: Ptr<'k, Global, u32>,
         status: Ptr<'k, Global, u32>,
         peers: Option<Peers<'k>>,
         epoch: Val<'k, u32>,
     ) -> Sync<'k> {
         let stop = k.shared::<u32>("stop", 1);
-        let left = plan.leaves().then(|| k.shared::<u32>("left", 1));
-        let Plan { blocks, devices, counters: own, options, .. } = *plan;
+        let left = shape.leaves.then(|| k.shared::<u32>("left", 1));
+        let KernelShape { blocks, devices, counters: own, options, .. } = *shape;
         Sync { k, counters, status, stop, left, epoch, own, polls: options.polls, blocks, devices, peers }
     }
 

@@ -7,8 +7,9 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::sections::{Section, Sections};
-use crate::vm::device::Plan;
-use crate::vm::device::record::{BlockRecord, SECTION_TASKS, TaskRecord, WaitRecord};
+use super::task::{TaskView, field};
+use crate::vm::device::record::{BlockRecord, SECTION_TASKS, TaskRecord};
+use crate::vm::device::shape::KernelShape;
 
 /// The tables of this block.
 #[derive(Clone, Copy)]
@@ -26,21 +27,19 @@ pub(super) struct Table<'k> {
     pub sections: Option<Sections<'k>>,
 }
 
-/// A field of a record, by its offset in bytes.
-macro_rules! field {
-    ($record:expr, $Type:ident . $field:ident) => {
-        $record.at_byte(offset_of!($Type, $field) as u32).load()
-    };
-}
-
 impl<'k> Table<'k> {
-    pub fn new(k: &'k Builder, plan: &Plan, directory: Ptr<'k, Global, u32>, tables: Ptr<'k, Global, u8>) -> Table<'k> {
-        let bytes = plan.table_bytes;
-        let record = plan.record_bytes;
+    pub fn new(
+        k: &'k Builder,
+        shape: &KernelShape,
+        directory: Ptr<'k, Global, u32>,
+        tables: Ptr<'k, Global, u8>,
+    ) -> Table<'k> {
+        let bytes = shape.table_bytes;
+        let record = shape.record_bytes;
         let at = k.shared_aligned::<u32>("table", bytes.max(16) / 4, 16);
         let block = directory.at(k.block_id() * (size_of::<BlockRecord>() as u32 / 4));
-        let sections = plan.section_bytes.map(|bytes| Sections::new(k, bytes, at, tables));
-        let most = plan.section_bytes.unwrap_or(bytes.max(16));
+        let sections = shape.section_bytes.map(|bytes| Sections::new(k, bytes, at, tables));
+        let most = shape.section_bytes.unwrap_or(bytes.max(16));
         Table { at, block, tables, record, most, sum: k.shared::<u32>("sum", 1), sections }
     }
 
@@ -119,65 +118,5 @@ impl<'k> Table<'k> {
         let Some(sections) = self.sections else { return self.task(None, index).task() };
         let section = self.part().at(sections.place(index / SECTION_TASKS));
         field!(section.at(index % SECTION_TASKS * (self.record / 4)), TaskRecord.task)
-    }
-}
-
-/// A task's record.
-#[derive(Clone, Copy)]
-pub(super) struct TaskView<'k> {
-    at: Ptr<'k, Shared, u32>,
-    /// The tables that its waits and signals lie in.
-    section: Ptr<'k, Shared, u32>,
-}
-
-macro_rules! fields {
-    ($($field:ident)+) => {
-        impl<'k> TaskView<'k> {
-            $(pub fn $field(self) -> Val<'k, u32> {
-                field!(self.at, TaskRecord.$field)
-            })+
-        }
-    };
-}
-
-fields!(opcode task weights first stages stage_bytes waits wait_count signals signal_count);
-fields!(input residual output);
-
-/// Offsets of fields of 16 bits.
-macro_rules! short_fields {
-    ($($field:ident)+) => {
-        impl<'k> TaskView<'k> {
-            $(pub fn $field(self) -> Val<'k, u32> {
-                self.at.at_byte(offset_of!(TaskRecord, $field) as u32).cast::<u16>().load().cast()
-            })+
-        }
-    };
-}
-
-short_fields!(strip_stages held group deal releases early);
-
-impl<'k> TaskView<'k> {
-    /// Wait number `number`: counter, threshold, period; and, where it is asked for, whether other
-    /// devices signal the counter.
-    pub fn wait(self, number: Val<'k, u32>, across: bool) -> ([Val<'k, u32>; 3], Option<Val<'k, bool>>) {
-        let wait = self.section.at(self.waits() + number * (size_of::<WaitRecord>() as u32 / 4));
-        let words =
-            [field!(wait, WaitRecord.counter), field!(wait, WaitRecord.threshold), field!(wait, WaitRecord.period)];
-        (words, across.then(|| field!(wait, WaitRecord.across).ne(0)))
-    }
-
-    /// Signal number `number`: the counter; of several devices a word of the record's bits.
-    pub fn signal(self, number: Val<'k, u32>) -> Val<'k, u32> {
-        self.section.at(self.signals() + number).load()
-    }
-
-    /// A field of the op's own, by its offset in their type (`offset_of!`).
-    pub fn value(self, field: usize) -> Val<'k, u32> {
-        self.at.at_byte((offset_of!(TaskRecord, fields) + field) as u32).load()
-    }
-
-    /// The address in `space` of the operand that a field names.
-    pub(super) fn operand(self, space: Ptr<'k, Global, u8>, field: usize) -> Ptr<'k, Global, u8> {
-        space.at(self.value(field).mul_wide(16u32))
     }
 }

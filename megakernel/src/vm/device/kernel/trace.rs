@@ -3,7 +3,7 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 
-use crate::vm::device::Plan;
+use crate::vm::device::shape::KernelShape;
 
 /// Times of a task: begun, waited, loaded (0 where a task loads no activations of its own),
 /// computed, published; and how long the producer found no room for its weights.
@@ -18,9 +18,9 @@ pub(super) struct Trace<'k> {
 }
 
 impl<'k> Trace<'k> {
-    pub fn new(k: &'k Builder, plan: &Plan, loaded: Option<Ptr<'k, Shared, u64>>) -> Trace<'k> {
+    pub fn new(k: &'k Builder, shape: &KernelShape, loaded: Option<Ptr<'k, Shared, u64>>) -> Trace<'k> {
         let trace = k.global::<u64>("trace");
-        Trace { k, at: trace.at(k.block_id() * (plan.longest_queue() * TIMES)), loaded }
+        Trace { k, at: trace.at(k.block_id() * (shape.longest_queue * TIMES)), loaded }
     }
 
     /// Records a time of a task; by one thread.

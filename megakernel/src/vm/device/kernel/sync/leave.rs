@@ -11,7 +11,6 @@ use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::Scope;
 
 use super::super::ring::Progress;
-use super::super::table::Table;
 use super::Sync;
 use crate::vm::device::status;
 
@@ -51,16 +50,21 @@ impl<'k> Sync<'k> {
         self.left.map(|left| ProducerWatch { sync: self, left, progress, looks: self.k.var(0u32) })
     }
 
-    /// Signals that this block finished a step, or reports why it did not: if polling was aborted,
-    /// which ends the launch. By one thread, after a barrier of the consumer warps.
-    pub fn finish(self, table: Table<'k>, step: Val<'k, u32>) {
+    /// Says that this block finished a step, or why it did not: where packets were left, which ends
+    /// the launch. By one thread, after a barrier of the team.
+    pub fn finish(
+        self,
+        step: Val<'k, u32>,
+        tasks: impl Fn() -> Val<'k, u32>,
+        id: impl Fn(Val<'k, u32>) -> Val<'k, u32>,
+    ) {
         let (Some(left), k) = (self.left, self.k) else { return self.finished_step() };
         let why = left.load_relaxed(Scope::Cta);
         let says = || {
-            let task = (why & (HEARD - 1)) - step * table.tasks() - 1;
+            let task = (why & (HEARD - 1)) - step * tasks() - 1;
             for (bit, code) in [(LATE, status::PARTS), (ASKED, status::ABORTED)] {
                 k.when((why & bit).ne(0), || {
-                    self.say(code, table.id(task), [k.lit(0u32); 3]);
+                    self.say(code, id(task), [k.lit(0u32); 3]);
                     self.halt_all();
                 });
             }
