@@ -15,10 +15,11 @@ use tilewright_layout::DType;
 use super::chosen::{
     ActivationLayout, ChosenEdge, ChosenEdges, CurrentToken, SplitActivations, TaskGenerations, Transport,
 };
+use super::flow::Flow;
 use super::partial::{Merge, PartialError, are_apart, merges};
 use super::walk::Edges;
 use crate::ops::{Access, AccessRole, SplitAccess, SplitRead};
-use crate::program::{BufferId, BufferKind, Program, TaskId, float_of};
+use crate::program::{BufferId, BufferKind, TaskId, float_of};
 use crate::validate::Placed;
 
 /// Most generations of a buffer in a step: records have 16 bits for them.
@@ -67,14 +68,6 @@ pub struct Activations {
     pub rows: u32,
     /// Their type.
     pub float: Float,
-}
-
-/// A program with its edges and its accesses by task.
-#[derive(Clone, Copy)]
-pub(super) struct Flow<'p> {
-    pub program: &'p Program,
-    pub edges: &'p Edges,
-    pub accesses: &'p [Vec<Access>],
 }
 
 impl ChosenEdges {

@@ -18,6 +18,7 @@
 
 mod choose;
 mod chosen;
+mod flow;
 mod partial;
 mod poll;
 mod summary;

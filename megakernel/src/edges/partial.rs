@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use thiserror::Error;
 use tilewright_kernels::tile::Float;
 
-use super::choose::Flow;
+use super::flow::Flow;
 use crate::ops::{Access, Written};
 use crate::program::{Buffer, BufferId, BufferKind, Task, TaskId};
 

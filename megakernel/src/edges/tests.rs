@@ -6,7 +6,7 @@ use tilewright_kernels::gemv::linear::{Packing, ScaledForm};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use super::choose::Flow;
+use super::flow::Flow;
 use super::partial::{are_apart, merges};
 use super::*;
 use crate::lower::{LowerOptions, lower};

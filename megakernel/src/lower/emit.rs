@@ -1,7 +1,7 @@
 //! The emitter: adds levels on one device after the other: as tasks, with one counter each, or as
 //! whole ops.
 
-use super::indexer::Indexer;
+use super::level::{HeadTasks, LevelDone};
 use super::options::{LowerError, LowerOptions, MAX_TASKS};
 use super::plan::{Level, PlannedLevels};
 use super::stage::Stage;
@@ -9,38 +9,6 @@ use super::state::{ArrivingParts, HostBuffers, StateBuffers};
 use super::weights::WeightBuffers;
 use crate::model::ModelSizes;
 use crate::program::{BufferId, CounterId, DeviceId, Op, Operands, Program, Span, Wait};
-
-/// The completion condition of a level: all of its tasks have signalled the counter.
-#[derive(Clone, Copy, Debug)]
-pub struct LevelDone {
-    counter: CounterId,
-    tasks: u32,
-}
-
-impl LevelDone {
-    fn wait(self) -> Wait {
-        Wait { counter: self.counter, threshold: self.tasks }
-    }
-
-    /// Merges completion conditions into the conditions for all of them. Parts of a level that
-    /// share a counter ([`Emitter::joint`]) become one.
-    pub(super) fn joined(parts: &[LevelDone]) -> Vec<LevelDone> {
-        let mut joined: Vec<LevelDone> = Vec::new();
-        for part in parts {
-            match joined.iter_mut().find(|known| known.counter == part.counter) {
-                Some(known) => known.tasks += part.tasks,
-                None => joined.push(*part),
-            }
-        }
-        joined
-    }
-}
-
-/// Tasks of one kv head in a level that has a counter for each of them.
-pub(super) struct HeadTasks {
-    pub ops: Vec<Op>,
-    pub ready: Vec<LevelDone>,
-}
 
 /// A program under construction.
 pub(super) struct Emitter<'a> {
@@ -61,8 +29,6 @@ pub(super) struct Emitter<'a> {
     pub device: usize,
     /// Splits of the tokens in attention.
     pub splits: usize,
-    /// Adds ops between a layer's projections and its attention.
-    pub indexer: Option<&'a mut dyn Indexer>,
 }
 
 impl Emitter<'_> {
@@ -199,14 +165,14 @@ impl Emitter<'_> {
         let name = &if self.devices() > 1 { format!("{name}.dev{}", self.device) } else { name.to_owned() };
         if self.planned.is_some() {
             self.plan(name, parts.iter().map(|(op, _)| op))?;
-            return Ok(LevelDone { counter: CounterId(0), tasks: 1 });
+            return Ok(LevelDone::new(CounterId(0), 1));
         }
         let counter = joint.unwrap_or_else(|| self.program.add_counter(name));
         let tasks = parts.len() as u32;
         for (at, (op, waits)) in parts.into_iter().enumerate() {
             self.task(format!("{name}[{at}]"), op, waits, vec![counter])?;
         }
-        Ok(LevelDone { counter, tasks })
+        Ok(LevelDone::new(counter, tasks))
     }
 
     fn task(&mut self, label: String, op: Op, waits: Vec<Wait>, signals: Vec<CounterId>) -> Result<(), LowerError> {

@@ -8,7 +8,8 @@
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 
-use super::emit::{Emitter, LevelDone};
+use super::emit::Emitter;
+use super::level::LevelDone;
 use super::options::{LowerError, LowerOptions};
 use crate::model::ModelSizes;
 use crate::ops::{Op, RowCells, Selection};

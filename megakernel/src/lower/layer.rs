@@ -24,16 +24,19 @@ use std::collections::HashMap;
 
 use tilewright_graph::graph::ValueId;
 
-use super::emit::{Emitter, HeadTasks, LevelDone};
-use super::indexer::{LayerTasks, Selected};
-use super::nodes::{Added, Gated, LayerAttention, LayerHeads, LoweredNode, Norm, NormTensor};
+use super::emit::Emitter;
+use super::ends::{Embedding, OutputChoice, choose, embed};
+use super::indexer::{Indexer, LayerTasks, Selected};
+use super::level::{HeadTasks, LevelDone};
+use super::nodes::{Added, Gated, LayerAttention, LayerHeads, LoweredNode, NormTensor};
 use super::options::LowerError;
-use super::state::{ArrivingParts, Inlet, Outlet};
+use super::residual::{ResidualBuffer, Sum, buffer, norm_input, parts_of, sum};
+use super::state::{Inlet, Outlet};
 use super::tiling;
 use crate::ops::Selection;
 use crate::ops::{
-    Attention, GroupShape, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, NormWeight, Projection, Qkv,
-    Reduce, Rope, Rotation,
+    Attention, GroupShape, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, NormWeight, Projection, Qkv, Rope,
+    Rotation,
 };
 use crate::program::{BufferId, CounterId, Op, Span};
 
@@ -48,28 +51,17 @@ enum Location {
     Inner,
 }
 
-/// A buffer of the residual stream. Each addition reads one and writes another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ResidualBuffer {
-    /// The output of the previous stage.
-    Input,
-    /// Before attention.
-    BeforeAttention,
-    /// Before the MLP.
-    BeforeMlp,
-    /// For another stage.
-    Output,
-}
-
 /// Values that have been lowered.
-struct LoweredValues {
+struct LoweredValues<'a> {
     locations: HashMap<ValueId, Location>,
     /// For each device, what completes a value: its level; for queries, those of each kv head.
     /// Nothing for what is there from the beginning.
     ready: Vec<HashMap<ValueId, Vec<LevelDone>>>,
+    /// The indexer, whose ops come between a layer's projections and its attention.
+    indexer: Option<&'a mut (dyn Indexer + 'a)>,
 }
 
-impl LoweredValues {
+impl LoweredValues<'_> {
     fn location(&self, value: ValueId) -> Result<Location, LowerError> {
         self.locations.get(&value).copied().ok_or(LowerError::Value { value: value.index() })
     }
@@ -98,8 +90,13 @@ impl LoweredValues {
 }
 
 /// Lowers the nodes of the emitter's stage.
-pub(super) fn lower(e: &mut Emitter, nodes: &[LoweredNode<'_>]) -> Result<(), LowerError> {
-    let mut values = LoweredValues { locations: HashMap::new(), ready: vec![HashMap::new(); e.devices()] };
+pub(super) fn lower(
+    e: &mut Emitter,
+    nodes: &[LoweredNode<'_>],
+    indexer: Option<&mut dyn Indexer>,
+) -> Result<(), LowerError> {
+    let ready = vec![HashMap::new(); e.devices()];
+    let mut values = LoweredValues { locations: HashMap::new(), ready, indexer };
     // Nodes of a layer since the last result that devices exchange.
     let mut open = Vec::new();
     let mut layer = 0;
@@ -107,7 +104,7 @@ pub(super) fn lower(e: &mut Emitter, nodes: &[LoweredNode<'_>]) -> Result<(), Lo
         match node {
             LoweredNode::Embed { table, scale, out } => {
                 let Inlet::Tokens(ids) = e.host.inlet else { continue };
-                let done = super::embed(e, ids, super::Embedding { table, scale: *scale })?;
+                let done = embed(e, ids, Embedding { table, scale: *scale })?;
                 values.complete_residual(*out, ResidualBuffer::BeforeAttention, done);
             }
             LoweredNode::Choice(choice) => {
@@ -115,8 +112,8 @@ pub(super) fn lower(e: &mut Emitter, nodes: &[LoweredNode<'_>]) -> Result<(), Lo
                 let residual = values.residual(choice.norm.x)?;
                 let ready: Vec<Vec<LevelDone>> =
                     (0..e.devices()).map(|device| values.ready(choice.norm.x, device).to_vec()).collect();
-                let chosen = super::OutputChoice { choice, residual, logits, next_token };
-                super::choose(e, &ready, chosen)?;
+                let chosen = OutputChoice { choice, residual, logits, next_token };
+                choose(e, &ready, chosen)?;
             }
             LoweredNode::Heads(heads) => {
                 layer = heads.cache;
@@ -141,7 +138,7 @@ pub(super) fn lower(e: &mut Emitter, nodes: &[LoweredNode<'_>]) -> Result<(), Lo
 /// Nodes of a layer up to an addition, device by device, and the sum of the devices' parts.
 fn exchanged(
     e: &mut Emitter,
-    values: &mut LoweredValues,
+    values: &mut LoweredValues<'_>,
     layer: usize,
     open: &[&LoweredNode<'_>],
     added: &Added<'_>,
@@ -188,7 +185,7 @@ fn exchanged(
 /// Lowers a node whose result stays on the emitter's device.
 fn on_device(
     e: &mut Emitter,
-    values: &mut LoweredValues,
+    values: &mut LoweredValues<'_>,
     layer: usize,
     node: &LoweredNode<'_>,
 ) -> Result<(), LowerError> {
@@ -202,7 +199,7 @@ fn on_device(
         }
         LoweredNode::Attention(attended) => {
             let heads = values.ready(attended.q, device).to_vec();
-            let Selected { ready: heads, selection } = index(e, attended.cache, heads)?;
+            let Selected { ready: heads, selection } = index(e, values.indexer.as_deref_mut(), attended.cache, heads)?;
             let done = attention(e, attended, &heads, selection.as_ref())?;
             values.locations.insert(attended.out, Location::Splits);
             values.complete(attended.out, device, vec![done]);
@@ -216,57 +213,6 @@ fn on_device(
         LoweredNode::Embed { .. } | LoweredNode::Added(_) | LoweredNode::Choice(_) => {}
     }
     Ok(())
-}
-
-/// The buffer of the residual stream on the emitter's device.
-pub(super) fn buffer(e: &Emitter, residual: ResidualBuffer) -> BufferId {
-    match (residual, e.host.inlet, e.host.outlet) {
-        (ResidualBuffer::Input, Inlet::Hidden(hidden), _) | (ResidualBuffer::Output, _, Outlet::Hidden(hidden)) => {
-            hidden
-        }
-        (ResidualBuffer::BeforeMlp, _, _) => e.state().middle,
-        (ResidualBuffer::BeforeAttention | ResidualBuffer::Input | ResidualBuffer::Output, _, _) => e.state().residual,
-    }
-}
-
-/// The buffers that receive the devices' partial sums of the residual stream.
-fn parts_of(parts: &ArrivingParts, residual: ResidualBuffer) -> &Vec<BufferId> {
-    match residual {
-        ResidualBuffer::BeforeMlp => &parts.middle,
-        ResidualBuffer::Input | ResidualBuffer::BeforeAttention | ResidualBuffer::Output => &parts.residual,
-    }
-}
-
-/// A sum of partial results on one device.
-pub(super) struct Sum<'a> {
-    pub parts: &'a Vec<BufferId>,
-    /// The norm of the sum.
-    pub norm: Option<NormWeight>,
-    /// The buffer that is added to the sum.
-    pub residual: Option<BufferId>,
-    pub out: BufferId,
-}
-
-/// The sum of the parts on each device, when all have been sent; where results are added as they
-/// are made there is none to make.
-pub(super) fn sum(
-    e: &mut Emitter,
-    name: &str,
-    sent: Vec<LevelDone>,
-    of: impl for<'e> Fn(&'e Emitter) -> Option<Sum<'e>>,
-) -> Result<Vec<LevelDone>, LowerError> {
-    if e.parts().is_none() {
-        return Ok(sent);
-    }
-    let all = LevelDone::joined(&sent);
-    e.each_device(|e, _| {
-        let Some(Sum { parts, norm, residual, out }) = of(e) else { return Ok(sent[e.device]) };
-        let parts = parts.clone();
-        let rows = e.rows();
-        let tile = |cols| Op::from(Reduce { parts: parts.clone(), residual, norm, out, rows, cols });
-        let ops = tiling::features(e.spec.hidden, e.sms()).into_iter().map(tile).collect();
-        e.level(name, ops, &all)
-    })
 }
 
 fn rotation(e: &Emitter) -> Rotation {
@@ -339,12 +285,15 @@ fn rope(e: &mut Emitter, heads: &LayerHeads<'_>, ready: Vec<LevelDone>) -> Resul
     e.level_of_heads(&format!("layers.{layer}.rope"), tasks)
 }
 
-/// Adds the tasks of the indexer, if there is one.
-fn index(e: &mut Emitter, layer: usize, heads: Vec<LevelDone>) -> Result<Selected, LowerError> {
-    let Some(indexer) = e.indexer.take() else { return Ok(Selected { ready: heads, selection: None }) };
-    let selected = indexer.layer(&mut LayerTasks::new(e, layer, &heads));
-    e.indexer = Some(indexer);
-    let selected = selected?;
+/// What an indexer adds.
+fn index(
+    e: &mut Emitter,
+    indexer: Option<&mut (dyn Indexer + '_)>,
+    layer: usize,
+    heads: Vec<LevelDone>,
+) -> Result<Selected, LowerError> {
+    let Some(indexer) = indexer else { return Ok(Selected { ready: heads, selection: None }) };
+    let selected = indexer.layer(&mut LayerTasks::new(e, layer, &heads))?;
     let found = selected.ready.len();
     let expected = heads.len();
     if found == expected { Ok(selected) } else { Err(LowerError::Heads { found, expected }) }
@@ -399,11 +348,6 @@ fn gate_up(
     let output = LinearOutput::Gated { activation: *activation, up: up.weight, up_bias: up.bias, out: e.state().mlp };
     let features = e.spec.intermediate;
     linear(e, LinearLevel { name: &name, joint: None, input, projection, features, output, ready })
-}
-
-/// The RMS norm of `x` as the input of a linear layer.
-pub(super) fn norm_input(e: &Emitter, norm: &Norm<'_>, x: BufferId) -> LinearInput {
-    LinearInput::RmsNorm { x, weight: e.weights().get(norm.weight), eps: norm.eps }
 }
 
 /// A level of one linear layer.

@@ -1,8 +1,8 @@
 //! Lowering: a model's fused graph becomes the program of one decode step.
 //!
-//! `nodes` maps each node of the graph to a kind of level, and `layer` makes the levels: cut into
-//! tasks by [`lower`], whole by [`plan()`]. A node that no level runs is refused by the names of
-//! its ops.
+//! `nodes` says what each node of the graph is to the lowering, and `layer` and `ends` make levels of it: cut
+//! into tasks by [`lower`], whole by [`plan()`]. What no level runs is refused by the names of its
+//! ops.
 //!
 //! Every level covers all SMs with row tiles of equal bytes. A block has five levels (six with q/k
 //! norms), and attention is split over kv heads and tokens. Each task recomputes the norm of its
@@ -14,12 +14,15 @@
 //! [`crate::schedule`]'s.
 
 mod emit;
+mod ends;
 mod indexer;
 mod layer;
+mod level;
 mod nodes;
 mod options;
 mod parts;
 mod plan;
+mod residual;
 mod share;
 mod stage;
 mod state;
@@ -32,15 +35,14 @@ use tilewright_graph::passes::{fuse, normalise};
 use tilewright_layout::DType;
 
 use crate::model::{Architecture, ModelSizes, ModelSpec};
-use crate::ops::{Argmax, Embed, Linear, LinearOutput, Sample, TableShard};
-use crate::program::{BufferId, BufferKind, Op, Program, Span};
+use crate::program::Program;
 use emit::Emitter;
-pub use emit::LevelDone;
 pub use indexer::{Indexer, LayerTasks, Selected};
-use nodes::{LoweredChoice, LoweredNode};
+pub use level::LevelDone;
+use nodes::LoweredNode;
 pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
 use plan::PlannedLevels;
-pub use plan::{Level, StepPlan, plan};
+pub use plan::{Level, StepPlan};
 use stage::Stage;
 pub use state::{HIDDEN_IN, HIDDEN_OUT, LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
 pub use tiling::STRIP;
@@ -94,7 +96,23 @@ pub fn lower_indexed<'a>(
     Ok(emit(spec, dtype_of, target, options, Emission::Tasks(indexer))?.program)
 }
 
-/// The form in which levels are emitted.
+/// Plans a step of a model: as [`lower`](super::lower), without tasks.
+///
+/// # Errors
+/// As [`lower`](super::lower).
+pub fn plan(
+    spec: &impl Architecture,
+    dtype_of: &dyn Fn(&str) -> DType,
+    target: Target,
+    options: &LowerOptions,
+) -> Result<StepPlan, LowerError> {
+    // One task is the whole.
+    let target = Target { sms: 1, ..target };
+    let Emitted { program, planned } = emit(spec, dtype_of, target, options, Emission::Levels)?;
+    Ok(StepPlan { program, planned })
+}
+
+/// What levels are made of.
 enum Emission<'a> {
     /// Tasks, with those of an indexer.
     Tasks(Option<&'a mut dyn Indexer>),
@@ -152,9 +170,8 @@ fn emit<'a>(
         shards,
         device: 0,
         splits,
-        indexer: indexer.map(|indexer| indexer as _),
     };
-    layer::lower(&mut e, &nodes)?;
+    layer::lower(&mut e, &nodes, indexer)?;
     Ok(Emitted { program: e.program, planned: e.planned.unwrap_or_default() })
 }
 
@@ -176,100 +193,4 @@ fn rope(spec: &ModelSpec) -> Result<&RopeTable, LowerError> {
     } else {
         Err(LowerError::Rotated { rotated: rope.rotated(), head_dim: spec.head_dim })
     }
-}
-
-/// The rows of the vocabulary that a device's tables have, where it has not all.
-fn table_shard(e: &Emitter) -> Option<TableShard> {
-    let vocab = e.spec.vocab;
-    (e.devices() > 1).then(|| TableShard { first: e.device * vocab, vocab: e.devices() * vocab })
-}
-
-/// Adds the embedding; returns the completion condition of the residual stream for each device.
-fn embed(e: &mut Emitter, ids: BufferId, embedding: Embedding<'_>) -> Result<Vec<LevelDone>, LowerError> {
-    let joint = e.joint("embed");
-    let Embedding { table, scale } = embedding;
-    let scale = Some(scale).filter(|scale| *scale != 1.0);
-    let done = e.each_device(|e, _| {
-        let apart = e.destinations(|parts| &parts.residual).filter(|_| e.devices() > 1);
-        let (out, sent) = apart.unwrap_or((e.state().residual, vec![]));
-        let table = e.weights().get(table);
-        let part = |rows| {
-            Op::from(Embed {
-                ids,
-                position: e.host.at.position,
-                table,
-                scale,
-                out,
-                rows,
-                cols: Span::all(e.spec.hidden),
-                shard: table_shard(e),
-                sent: sent.clone(),
-            })
-        };
-        let ops = tiling::deal(e.options.rows, e.sms()).into_iter().map(part).collect();
-        e.level_in(joint, "embed", ops, &[])
-    })?;
-    if e.devices() == 1 {
-        return Ok(done);
-    }
-    layer::sum(e, "embed.sum", done, |e| {
-        let parts = &e.parts()?.residual;
-        Some(layer::Sum { parts, norm: None, residual: None, out: e.state().residual })
-    })
-}
-
-/// The rows of the embedding.
-#[derive(Clone, Copy)]
-struct Embedding<'n> {
-    table: &'n str,
-    scale: f32,
-}
-
-/// The output projection and the choice of the next token.
-struct OutputChoice<'c> {
-    choice: &'c LoweredChoice<'c>,
-    /// The buffer of the residual stream.
-    residual: layer::ResidualBuffer,
-    logits: BufferId,
-    next_token: BufferId,
-}
-
-/// Emits the output projection and the choice of the next token, which is the first device's.
-fn choose(e: &mut Emitter, ready: &[Vec<LevelDone>], chosen: OutputChoice<'_>) -> Result<(), LowerError> {
-    let OutputChoice { choice: &LoweredChoice { norm, table, soft_cap }, residual, logits, next_token } = chosen;
-    let rows = e.options.rows;
-    let devices = e.devices();
-    let tiles = tiling::features(e.spec.vocab, e.sms());
-    let mut first = state::On { program: &mut e.program, device: 0 };
-    let shape = [rows, devices * tiles.len()];
-    let best_value = first.add("best.value", BufferKind::Activation, DType::F32, &shape);
-    let best_index = first.add("best.index", BufferKind::Activation, DType::I32, &shape);
-    let ready = e.each_device(|e, device| {
-        let input = layer::norm_input(e, &norm, layer::buffer(e, residual));
-        let weight = e.weights().get(table);
-        let out = logits;
-        let shard = table_shard(e);
-        let tile = |(tile, &cols): (usize, &Span)| {
-            let tile = device * tiles.len() + tile;
-            let output = LinearOutput::Logits { soft_cap, out, shard, best_value, best_index, tile };
-            Op::from(Linear { input: input.clone(), weight, bias: None, rows: Span::all(rows), cols, output })
-        };
-        let ops = tiles.iter().enumerate().map(tile).collect();
-        e.level("logits", ops, &ready[device])
-    })?;
-    e.device = 0;
-    let value = best_value;
-    let index = best_index;
-    let out = next_token;
-    let Some(request) = e.host.request else {
-        let argmax = Op::from(Argmax { value, index, out, rows: Span::all(rows) });
-        return e.last(vec![("argmax".to_owned(), argmax)], &ready);
-    };
-    // A row's choice reads all of its logits: rows are dealt to the SMs.
-    let position = e.host.at.position;
-    let samples = tiling::deal(rows, e.sms()).into_iter().enumerate().map(|(at, rows)| {
-        let sample = Sample { logits, value, index, position, request, out, rows };
-        (format!("sample[{at}]"), Op::from(sample))
-    });
-    e.last(samples.collect(), &ready)
 }

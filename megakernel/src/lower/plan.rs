@@ -2,12 +2,6 @@
 
 use std::ops::Deref;
 
-use tilewright_codegen::target::Target;
-use tilewright_layout::DType;
-
-use super::options::{LowerError, LowerOptions};
-use super::{Emission, Emitted, emit};
-use crate::model::Architecture;
 use crate::ops::{CellUse, Op};
 use crate::program::{Buffer, BufferId, DeviceId, Program, Quantised};
 use crate::weights::Weights;
@@ -32,8 +26,8 @@ use crate::weights::Weights;
 /// ```
 #[derive(Clone, Debug)]
 pub struct StepPlan {
-    program: Program,
-    planned: PlannedLevels,
+    pub(super) program: Program,
+    pub(super) planned: PlannedLevels,
 }
 
 /// A level: an op of all rows on one device.
@@ -53,22 +47,6 @@ pub struct Level {
 pub(super) struct PlannedLevels {
     pub levels: Vec<Level>,
     pub cells: Vec<(BufferId, CellUse)>,
-}
-
-/// Plans a step of a model: as [`lower`](super::lower), without tasks.
-///
-/// # Errors
-/// As [`lower`](super::lower).
-pub fn plan(
-    spec: &impl Architecture,
-    dtype_of: &dyn Fn(&str) -> DType,
-    target: Target,
-    options: &LowerOptions,
-) -> Result<StepPlan, LowerError> {
-    // One task is the whole.
-    let target = Target { sms: 1, ..target };
-    let Emitted { program, planned } = emit(spec, dtype_of, target, options, Emission::Levels)?;
-    Ok(StepPlan { program, planned })
 }
 
 impl Level {

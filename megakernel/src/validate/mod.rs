@@ -116,6 +116,7 @@ mod placement;
 mod regions;
 mod report;
 mod sync;
+mod synchronisation;
 mod tables;
 mod text;
 
@@ -125,6 +126,7 @@ pub use cycle::{Cycle, Reason, Step};
 pub use kind::Kind;
 pub use place::Location;
 pub use report::{Note, Report, Stats, Violation, Warning};
+pub(crate) use synchronisation::Synchronisation;
 pub use text::{Hazard, SAMPLES, TaskName};
 
 use crate::program::{BufferKind, Program, TaskId};
@@ -184,18 +186,6 @@ fn check_order(program: &Program, queued: bool, report: &mut Report) {
         report.stats.depth = Some(execution.depth);
         memory::check(program, &HappensBefore::new(&graph, &execution), report);
     }
-}
-
-/// The synchronisation by which a back end orders the memory accesses of a program.
-///
-/// The validator's order says which task is done before which starts. On a device that is an order
-/// in time; accesses of memory are ordered only where a signal releases and a wait acquires.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Synchronisation {
-    /// For each task, whether it waits for its counters with acquire loads.
-    pub acquires: Vec<bool>,
-    /// For each task, whether it signals its counters with releases.
-    pub releases: Vec<bool>,
 }
 
 /// The conflicts of a valid placed program that a back end leaves unordered.

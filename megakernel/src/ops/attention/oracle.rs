@@ -3,7 +3,7 @@
 use tilewright_kernels::naive::PoolShape;
 use tilewright_kernels::{host, naive};
 
-use super::Attention;
+use super::operands::Attention;
 use crate::oracle::{Context, Done, TaskFault};
 
 pub(super) fn attention(op: &Attention, on: &Context) -> Done {

@@ -1,195 +1,17 @@
 //! Linear layers by tiles of output features, with what is fused before and after the product.
 
+mod operands;
 mod oracle;
 
-use serde::{Deserialize, Serialize};
-use tilewright_kernels::activation::Activation;
-use tilewright_layout::DType;
-
-pub(super) use oracle::{activations, product};
-
 use super::{
-    Access, AccessRole, Check, Footprint, OperandError, Operands, Partial, SplitAccess, SplitRead, TableShard, TaskOp,
-    index, interval, positive,
+    Access, AccessRole, Check, Footprint, OperandError, Operands, TableShard, TaskOp, index, interval, positive,
 };
 use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Region, Span};
+use tilewright_layout::DType;
 
-/// `y[r, n] = Σ_k input(r)[k] · weight[n, k] (+ bias[n])` for `n` in `cols`, then what
-/// [`LinearOutput`] says.
-///
-/// All arithmetic is f32; a store converts to the dtype of its buffer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Linear {
-    /// The source of the activations.
-    pub input: LinearInput,
-    /// Weights, `[n, k]`.
-    pub weight: BufferId,
-    /// Bias, `[n]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bias: Option<BufferId>,
-    /// Rows of the batch that this task computes.
-    pub rows: Span,
-    /// Output features that this task computes.
-    pub cols: Span,
-    /// The epilogue applied to `y`.
-    pub output: LinearOutput,
-}
-
-/// The activations of a linear layer, computed by the task itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum LinearInput {
-    /// `x[r, k]` as it is.
-    Plain {
-        /// Activations, `[rows, k]`.
-        x: BufferId,
-    },
-    /// The RMS norm of row `r` of `x`, as the op `rms_norm` defines it.
-    RmsNorm {
-        /// Residual stream, `[rows, k]`.
-        x: BufferId,
-        /// Scale of every column, `[k]`.
-        weight: BufferId,
-        /// Added to the mean square.
-        eps: f32,
-    },
-    /// The merged attention of row `r`, as the op `combine` defines it; `k = heads · head_dim`.
-    Combine {
-        /// Unnormalised partial sums, f32 `[rows, heads, splits, head_dim]`.
-        acc: BufferId,
-        /// Maximum and sum of every part, f32 `[rows, heads, splits, 2]`.
-        stats: BufferId,
-    },
-}
-
-/// The epilogue of a linear layer on its result `y[r, n]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum LinearOutput {
-    /// `out[r, n] = y[r, n]`.
-    Store {
-        /// Output, `[rows, n]`.
-        out: BufferId,
-        /// Buffers that get the same, on whatever device they lie.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        sent: Vec<BufferId>,
-    },
-    /// `out[r, n] = residual[r, n] + y[r, n]`.
-    Add {
-        /// The residual stream before, `[rows, n]`.
-        residual: BufferId,
-        /// The residual stream after, `[rows, n]`; not the buffer that `input` reads.
-        out: BufferId,
-    },
-    /// `out[r, n] = activation(y[r, n]) · u[r, n]`, where `u` is a second layer on the same input.
-    #[serde(rename = "silu_mul")]
-    Gated {
-        /// The function of the gate; missing: `silu`.
-        #[serde(default, skip_serializing_if = "is_silu", with = "activation_name")]
-        activation: Activation,
-        /// Weights of `u`, `[n, k]`.
-        up: BufferId,
-        /// Bias of `u`, `[n]`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        up_bias: Option<BufferId>,
-        /// Output, `[rows, n]`.
-        out: BufferId,
-    },
-    /// `out[r, n] = y[r, n]`, or `cap · tanh(y[r, n] / cap)` under a soft cap, and the largest of
-    /// this tile with its index (the lowest among equals). All three may lie on another device.
-    Logits {
-        /// The soft cap.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        soft_cap: Option<f32>,
-        /// Logits, f32 `[rows, n]`; `[rows, vocab]` where the weights are a shard.
-        out: BufferId,
-        /// Set if the weights are a shard of the vocabulary: token `first + n` replaces `n`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        shard: Option<TableShard>,
-        /// Largest logit of every tile, f32 `[rows, tiles]`.
-        best_value: BufferId,
-        /// Its index, i32 `[rows, tiles]`.
-        best_index: BufferId,
-        /// The index of this task's tile.
-        tile: usize,
-    },
-}
-
-fn is_silu(activation: &Activation) -> bool {
-    *activation == Activation::Silu
-}
-
-/// `Activation` by name: the kernels' crate has no serde.
-mod activation_name {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-    use tilewright_kernels::activation::Activation;
-
-    pub fn serialize<S: Serializer>(activation: &Activation, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(activation.name())
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Activation, D::Error> {
-        let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        let known = Activation::ALL.into_iter().find(|activation| activation.name() == name);
-        known.ok_or_else(|| D::Error::custom(format_args!("`{name}` is not an activation")))
-    }
-}
-
-impl LinearOutput {
-    /// The buffer of the result.
-    pub fn out(&self) -> BufferId {
-        match *self {
-            LinearOutput::Store { out, .. }
-            | LinearOutput::Add { out, .. }
-            | LinearOutput::Gated { out, .. }
-            | LinearOutput::Logits { out, .. } => out,
-        }
-    }
-}
-
-impl LinearInput {
-    /// Checks the input against the reduction extent `k`; gives the batch's rows and the regions
-    /// read.
-    pub(super) fn footprint(&self, ops: &Operands, rows: Span, k: usize) -> Check<(usize, Vec<Region>)> {
-        match *self {
-            LinearInput::Plain { x } => {
-                let [count, _] = ops.floats("x", x)?;
-                ops.floats_of("x", x, [count, k])?;
-                Ok((count, vec![Region::new(x, &[rows, Span::all(k)])]))
-            }
-            LinearInput::RmsNorm { x, weight, eps } => {
-                let [count, _] = ops.floats("x", x)?;
-                ops.floats_of("x", x, [count, k])?;
-                ops.floats_of("norm weight", weight, [k])?;
-                positive("eps", eps)?;
-                Ok((count, vec![Region::new(x, &[rows, Span::all(k)]), Region::new(weight, &[Span::all(k)])]))
-            }
-            LinearInput::Combine { acc, stats } => {
-                let [count, heads, splits, head_dim] = ops.floats("acc", acc)?;
-                ops.exactly("acc", acc, DType::F32, [count, heads, splits, head_dim])?;
-                ops.exactly("stats", stats, DType::F32, [count, heads, splits, 2])?;
-                if heads.checked_mul(head_dim) != Some(k) {
-                    let found = heads.saturating_mul(head_dim);
-                    let expected = k;
-                    return Err(OperandError::Extent { operand: "acc", buffer: acc, dim: 3, found, expected });
-                }
-                let part =
-                    |buffer, last| Region::new(buffer, &[rows, Span::all(heads), Span::all(splits), Span::all(last)]);
-                Ok((count, vec![part(acc, head_dim), part(stats, 2)]))
-            }
-        }
-    }
-
-    /// The buffers of activations that it reads.
-    pub fn activations(&self) -> Vec<BufferId> {
-        match *self {
-            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => vec![x],
-            LinearInput::Combine { acc, stats } => vec![acc, stats],
-        }
-    }
-}
+pub use operands::{Linear, LinearInput, LinearOutput};
+pub(super) use oracle::{activations, product};
 
 impl TaskOp for Linear {
     fn name() -> &'static str {
@@ -294,30 +116,6 @@ impl TaskOp for Linear {
                 Some((best_index, shard.map_or(0, |shard| shard.first) + self.cols.hi))
             }
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Gated { .. } => None,
-        }
-    }
-}
-
-impl LinearInput {
-    /// The weight of the norm.
-    pub(crate) fn norm_weight(&self) -> Option<BufferId> {
-        match *self {
-            LinearInput::RmsNorm { weight, .. } => Some(weight),
-            LinearInput::Plain { .. } | LinearInput::Combine { .. } => None,
-        }
-    }
-
-    /// The accesses to the activations, for products of `rows` with these weights.
-    pub(in crate::ops) fn accesses(&self, rows: Span, weights: impl IntoIterator<Item = BufferId>) -> Vec<Access> {
-        let norm = self.norm_weight();
-        let weights = weights.into_iter().collect();
-        let split = SplitAccess::Read(SplitRead { norm, weights, along: None, rows: rows.len() as u32 });
-        match *self {
-            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => vec![Access::input(x).flagged().split(split)],
-            LinearInput::Combine { acc, stats } => {
-                let partial = Partial { acc, rows, written: None };
-                vec![Access::input(acc).of_partial(partial).split(split), Access::input(stats).of_partial(partial)]
-            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use tilewright_kernels::naive;
 
-use super::{Linear, LinearInput, LinearOutput};
+use super::operands::{Linear, LinearInput, LinearOutput};
 use crate::ops::TableShard;
 use crate::ops::combine::merge;
 use crate::ops::rms_norm::normed_rows;

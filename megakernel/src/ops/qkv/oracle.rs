@@ -2,7 +2,8 @@
 
 use tilewright_kernels::naive;
 
-use super::{GroupShape, KeyOutput, Qkv, QkvProjection, StripRun};
+use super::operands::{KeyOutput, Qkv};
+use super::strips::{GroupShape, QkvProjection, StripRun};
 use crate::ops::linear::{activations, product};
 use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Span};

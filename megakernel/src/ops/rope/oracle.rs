@@ -2,7 +2,7 @@
 
 use tilewright_kernels::{host, naive};
 
-use super::{HeadOutput, Rope};
+use super::operands::{HeadOutput, Rope};
 use crate::oracle::{Context, Done};
 
 pub(super) fn rope(op: &Rope, on: &Context) -> Done {

@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::access::{Accesses, TaskAccess};
+use super::byte_runs::{ByteRuns, bytes};
 use super::findings::{Findings, Neighbours};
 use super::readers::{EMPTY, Lists};
 use crate::program::AccessKind as How;
-use crate::program::{Buffer, BufferKind, Program, Region};
+use crate::program::{Program, Region};
 use crate::validate::kind::Kind;
 use crate::validate::order::{NONE, Query};
 use crate::validate::place::Location;
-use crate::validate::tables;
 use crate::validate::text::Hazard;
 
 /// Runs of all different regions of one group of buffers, at most.
@@ -42,31 +42,6 @@ pub(super) fn groups(program: &Program, accesses: &Accesses) -> Vec<Vec<usize>> 
     }
     groups.retain(|group| group.len() > 1);
     groups
-}
-
-/// The bytes of the arena that a buffer takes.
-fn bytes(buffer: &Buffer) -> Option<Range<u64>> {
-    let start = buffer.arena.filter(|_| buffer.kind == BufferKind::Activation && tables::is_sound(buffer))?;
-    Some(start..start.checked_add(buffer.bytes()? as u64)?)
-}
-
-/// Whether two regions share bytes of the arena.
-pub(super) fn share(program: &Program, a: &Region, b: &Region) -> bool {
-    let runs = |region| ByteRuns::new(program, region);
-    let (Some(a), Some(b)) = (runs(a), runs(b)) else { return false };
-    let mut a = a.iter().peekable();
-    let mut b = b.iter().peekable();
-    while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
-        if x.start < y.end && y.start < x.end {
-            return true;
-        }
-        if x.end <= y.end {
-            a.next();
-        } else {
-            b.next();
-        }
-    }
-    false
 }
 
 /// Checks one group.
@@ -221,53 +196,5 @@ impl ArenaCells<'_> {
             self.of.iter().map(|(region, ranges)| (*region, cells(ranges))).collect();
         let visits = accesses.iter().fold(0usize, |n, access| n.saturating_add(by_region[access.region]));
         visits.saturating_mul(buffers.div_ceil(8))
-    }
-}
-
-/// A region as runs of consecutive bytes of the arena, in increasing order.
-struct ByteRuns {
-    /// Byte offset of the region's first element.
-    start: u64,
-    /// Bytes of one run.
-    bytes: u64,
-    /// Runs along each outer dimension and the bytes between them, outermost first.
-    outer: Vec<(usize, u64)>,
-}
-
-impl ByteRuns {
-    fn new(program: &Program, region: &Region) -> Option<ByteRuns> {
-        let buffer = program.buffers.get(region.buffer.index())?;
-        let mut start = bytes(buffer)?.start;
-        let mut stride = buffer.dtype.bytes() as u64;
-        let mut run = stride;
-        let mut outer = Vec::new();
-        let mut whole = true;
-        for (span, &extent) in region.spans().iter().zip(&buffer.shape).rev() {
-            start += span.lo as u64 * stride;
-            if whole {
-                run *= span.len() as u64;
-            } else {
-                outer.push((span.len(), stride));
-            }
-            whole &= span.len() == extent;
-            stride = stride.saturating_mul(extent as u64);
-        }
-        outer.reverse();
-        Some(ByteRuns { start, bytes: run, outer })
-    }
-
-    fn count(&self) -> usize {
-        self.outer.iter().fold(1, |n, (count, _)| n.saturating_mul(*count))
-    }
-
-    fn iter(&self) -> impl Iterator<Item = Range<u64>> {
-        (0..self.count()).map(|mut index| {
-            let mut at = self.start;
-            for (count, stride) in self.outer.iter().rev() {
-                at += (index % count) as u64 * stride;
-                index /= count;
-            }
-            at..at + self.bytes
-        })
     }
 }

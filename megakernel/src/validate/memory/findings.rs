@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::arena;
+use super::byte_runs;
 use crate::program::{BufferId, CounterId, Program, Region};
 use crate::validate::conflict::{Clobber, Conflicts, Pair, PartialWait, UnwrittenRead, UnwrittenReads};
 use crate::validate::kind::Kind;
@@ -239,7 +239,7 @@ fn overlapping(program: &Program, hazard: Hazard, tasks: (u32, u32), buffers: (u
     let firsts = of(tasks.0, buffers.0, hazard != Hazard::WriteAfterRead);
     let seconds = || of(tasks.1, buffers.1, hazard != Hazard::ReadAfterWrite);
     let share =
-        |a: &Region, b: &Region| if buffers.0 == buffers.1 { a.overlaps(b) } else { arena::share(program, a, b) };
+        |a: &Region, b: &Region| if buffers.0 == buffers.1 { a.overlaps(b) } else { byte_runs::share(program, a, b) };
     let pair = firsts.flat_map(|a| seconds().map(move |b| (a, b))).find(|(a, b)| share(a, b));
     let nothing = |buffer| Region::new(BufferId(buffer), &[]);
     pair.map_or_else(|| (nothing(buffers.0), nothing(buffers.1)), |(a, b)| (*a, *b))

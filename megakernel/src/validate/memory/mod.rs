@@ -24,6 +24,7 @@
 
 mod access;
 mod arena;
+mod byte_runs;
 mod findings;
 mod grid;
 mod pairs;

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::program::Program;
-use crate::validate::Synchronisation;
+use crate::validate::synchronisation::Synchronisation;
 
 /// No task.
 pub(in crate::validate) const NONE: u32 = u32::MAX;

@@ -7,9 +7,9 @@
 //! be satisfied by producers that come later, so tasks are visited again when a later producer, or
 //! one that only now ran, signals their counter.
 
-use super::Query;
 use super::execution::Execution;
 use super::graph::{NONE, OrderGraph};
+use super::query::Query;
 
 /// Words of lanes.
 const WORDS: usize = 4;

@@ -25,6 +25,7 @@
 //! | `execution` | the greedy simulation |
 //! | `deadlock` | the witness when it stops early |
 //! | `clocks` | happens-before by vector clocks over chains |
+//! | `query` | a question of order |
 //! | `lanes` | happens-before by withholding 256 tasks at a time |
 
 mod clocks;
@@ -32,12 +33,14 @@ mod deadlock;
 mod execution;
 mod graph;
 mod lanes;
+mod query;
 #[cfg(test)]
 mod tests;
 
 pub(super) use deadlock::witness;
 pub(super) use execution::Execution;
 pub(super) use graph::{NONE, OrderGraph};
+pub(super) use query::Query;
 
 use clocks::Clocks;
 
@@ -47,13 +50,6 @@ pub(super) struct HappensBefore<'g> {
     execution: &'g Execution,
     clocks: Option<Clocks>,
     partial: bool,
-}
-
-/// Asks whether one task happens before another that ran later in the simulation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Query {
-    pub earlier: u32,
-    pub later: u32,
 }
 
 impl<'g> HappensBefore<'g> {

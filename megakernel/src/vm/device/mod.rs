@@ -16,7 +16,7 @@
 //! | `place` | where everything else lies |
 //! | `parts` | sums that are cut |
 //! | `plan`, `shape` | a program as the kernel reads it; what code is generated for |
-//! | `build`, `planner`, `lookup`, `tables` | how it is made: task by task, streams and memory, what ops ask, queues |
+//! | `build`, `planner`, `lookup`, `order_lookup`, `tables` | how it is made: task by task, streams and memory, what ops ask, queues |
 //! | `split` | the forms of split activations that products of a target can read |
 //! | `orders` | tables by which activations come in the order of weights with an act-order |
 //! | `status` | words that kernel and host share while it runs |
@@ -26,6 +26,7 @@
 //! | `part` | what a machine has on one device |
 //! | `machine` | the machine, on one device or several |
 //! | `run` | its steps: one, or many in a launch |
+//! | `propose` | launches that propose tokens of one sequence |
 //! | `text` | a sequence that goes on by what its text repeats |
 //! | `watch` | the host's eye on a launch |
 //! | `timeline/` | times of tasks as a table, a trace and a picture |
@@ -41,11 +42,13 @@ mod lookup;
 mod machine;
 mod op;
 mod options;
+mod order_lookup;
 mod orders;
 mod part;
 mod place;
 mod plan;
 mod planner;
+mod propose;
 mod record;
 mod resident;
 mod run;

@@ -8,11 +8,9 @@
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{Reordering, columns};
 
-use super::planner::Planner;
 use crate::program::{BufferId, Program};
-use crate::vm::resident::kv::ALIGN;
+use crate::vm::BindError;
 use crate::vm::resident::stored::BoundWeights;
-use crate::vm::{BindError, Unsupported};
 
 /// A table of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,54 +63,5 @@ impl OrderTable {
         let values = norm.to_f32_vec().unwrap_or_default();
         words.extend((0..order.len()).map(|at| values[self.reordering.column(&order, at)].to_bits()));
         words
-    }
-}
-
-impl Planner<'_> {
-    /// Whether weights whose rows are streamed together have an act-order.
-    ///
-    /// # Errors
-    /// If some have one and others none.
-    pub fn has_order(&self, weights: &[BufferId]) -> Result<bool, Unsupported> {
-        let of = |&id: &BufferId| self.buffer(id).map(|buffer| (buffer, buffer.quantised.is_some_and(|q| q.ordered)));
-        let all = weights.iter().map(of).collect::<Result<Vec<_>, _>>()?;
-        let Some((&(first, ordered), rest)) = all.split_first() else { return Ok(false) };
-        match rest.iter().find(|(_, other)| *other != ordered) {
-            None => Ok(ordered),
-            Some((other, _)) => Err(Unsupported::Mixed { first: first.name.clone(), second: other.name.clone() }),
-        }
-    }
-
-    /// Whether the codes of weights whose rows are streamed together, as these strips, lie in an
-    /// order of their own.
-    ///
-    /// # Errors
-    /// As [`Planner::has_order`].
-    pub fn is_ordered(&self, weights: &[BufferId], strip: Strip) -> Result<bool, Unsupported> {
-        Ok(self.has_order(weights)? || strip.is_halved())
-    }
-
-    /// The operand of the act-order table by which activations of these weights are reordered. All
-    /// these weights share one order. The weights of a norm follow it.
-    ///
-    /// # Errors
-    /// If there is none that a device has.
-    pub fn order(
-        &mut self,
-        weights: &[BufferId],
-        strip: Strip,
-        norm: Option<BufferId>,
-        reordering: Reordering,
-    ) -> Result<u32, Unsupported> {
-        norm.map(|norm| self.float("norm weight", norm)).transpose()?;
-        let known = |t: &&OrderTable| t.weights == weights && t.norm == norm && t.reordering == reordering;
-        if let Some(table) = self.orders.iter().find(known) {
-            return Ok((table.start / 16) as u32);
-        }
-        let table = OrderTable { weights: weights.to_vec(), norm, reordering, strip, start: self.plain_bytes };
-        let start = (table.start / 16) as u32;
-        self.plain_bytes = (table.start + table.bytes()).next_multiple_of(ALIGN);
-        self.orders.push(table);
-        Ok(start)
     }
 }

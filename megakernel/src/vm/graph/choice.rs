@@ -7,15 +7,12 @@ use tilewright_kernels::gemv::hopper;
 use tilewright_kernels::sample::{FeedShape, argmax_rows, best_rows, feed_rows, sample_rows};
 use tilewright_kernels::tile::Float;
 
+use super::activations::{Multiply, OutputProjection};
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
-use super::plan::{ChoicePlan, LogitsPlan};
+use super::plan::{ChoicePlan, LINES, LogitsPlan, MOST_ALONE};
 use super::planner::{GraphPlanner, copying_warps};
-use super::products::{Multiply, OutputProjection};
-use super::run::LINES;
 use crate::vm::{MAX_ENDS, Unsupported};
 
-/// Most rows that are sampled at a time, and most rows that decode together.
-pub(crate) const MOST_ALONE: u32 = 64;
 /// Warps of a block that chooses.
 const CHOOSING: u32 = 32;
 /// Most tokens that are chosen among at random.

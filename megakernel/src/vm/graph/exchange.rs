@@ -5,10 +5,9 @@ use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::exchange::{MEET_WORDS, PartsShape, ResidualAdd, SumNormShape, meet, sum_parts, sum_rms_norm};
 use tilewright_kernels::tile::Float;
 
+use super::activations::{NormActivations, NormOf, ProductInput};
 use super::launch::{AllReduce, Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
-use super::norms::{NormActivations, NormOf};
 use super::planner::{GraphPlanner, RowHeads};
-use super::products::ProductInput;
 use super::tuning::Exchange;
 use crate::program::BufferId;
 use crate::vm::Unsupported;

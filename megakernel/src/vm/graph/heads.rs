@@ -8,10 +8,10 @@ use tilewright_kernels::rope::{HeadRun, HeadRuns, rope_runs};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use super::choice::MOST_ALONE;
+use super::activations::ProductInput;
 use super::launch::{LaunchArg, LaunchGrid, LaunchMemory, Scratch};
+use super::plan::MOST_ALONE;
 use super::planner::{GraphPlanner, RowHeads, WARPS};
-use super::products::ProductInput;
 use crate::ops::{Rotation, RowCells};
 use crate::program::{BufferId, BufferKind};
 use crate::vm::Unsupported;

@@ -13,11 +13,12 @@
 //! | `launches/` | the launches of ops, and the table that finds them |
 //! | `planner`, `norms`, `products`, `heads`, `choice`, `exchange` | what rows of ops ask: activations; norms; products; heads; the choice of tokens; sums of the parts of several devices |
 //! | `launch` | a launch as data: kernel, grid, what its arguments name |
-//! | `plan` | a step as launches |
+//! | `plan`, `build` | a step as launches; how it is made |
 //! | `tuning` | what may be chosen of attention, products and exchanges |
 //! | `kernels` | its kernels, compiled when they are first launched |
 //! | `sequence` | rows that are consecutive tokens of a sequence |
-//! | `memory` | what lies on the device |
+//! | `activations` | what levels leave to the next |
+//! | `weights`, `memory` | a model's weights on the device; what launches read and write |
 //! | `machine` | the machine |
 //! | `run` | steps whose tokens the device chooses |
 //! | `peers` | the machine of several devices |
@@ -34,8 +35,10 @@
 //! rows, and elsewhere, weights are stored row by row as in checkpoints: a second copy in addition
 //! to the packed one.
 
+mod activations;
 mod any;
 mod barriers;
+mod build;
 mod choice;
 mod exchange;
 mod fault;
@@ -57,6 +60,7 @@ mod sequence;
 mod stage;
 mod sums;
 mod tuning;
+mod weights;
 
 pub use any::{AnyGraph, PeerWeights};
 pub use fault::GraphFault;
@@ -64,13 +68,12 @@ pub(crate) use heads::{Appended, HeadsOut, HeadsPart};
 pub use launch::{AllReduce, Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 pub use launches::register_launch_op;
 pub use machine::{EachLogits, GraphMachine};
-pub use memory::GraphWeights;
-pub(crate) use norms::{Begun, Embedding, NormActivations, NormOf};
+
+pub(crate) use activations::{Begun, Embedding, NormActivations, NormOf, ProductInput};
 pub use op::LaunchOp;
 pub use peers::GraphPeers;
-pub use plan::{ChoicePlan, GraphPlan, GraphTarget, LogitsPlan};
+pub use plan::{ChoicePlan, GraphPlan, GraphTarget, LogitsPlan, MOST_QUEUED};
 pub use planner::GraphPlanner;
 pub(crate) use planner::RowHeads;
-pub(crate) use products::ProductInput;
-pub use run::MOST_QUEUED;
 pub use tuning::{Exchange, GraphOptions, GraphTuning, NoExchange, ProductTuning};
+pub use weights::GraphWeights;

@@ -6,68 +6,14 @@ use tilewright_kernels::gemv::GemvEpilogue;
 use tilewright_kernels::norm::{NormShape, SLOT, add_rms_norm_rows, rms_norm_rows};
 use tilewright_kernels::tile::Float;
 
+use super::activations::{Begun, Embedding, NormOf, PackedProduct, Pending};
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::planner::{GraphPlanner, WARPS, copying_warps};
-use super::products::PackedProduct;
 use crate::program::BufferId;
 use crate::vm::Unsupported;
 
 /// Elements that a warp embeds at a time.
 const WARP: u32 = 128;
-
-/// The norm of a residual stream.
-#[derive(Clone, Copy)]
-pub(crate) struct NormOf {
-    pub x: BufferId,
-    pub weight: BufferId,
-    pub eps: f32,
-}
-
-/// The activations of a layer.
-#[derive(Clone, Copy)]
-pub(crate) enum NormActivations {
-    /// They lie there, bf16.
-    Scratch(Scratch),
-    /// A norm, which is still to be computed.
-    Norm(NormOf),
-}
-
-/// A pending update of the residual stream.
-pub(super) enum Pending {
-    /// `residual` and the result of the last product, which the norm that comes next adds.
-    Added { residual: BufferId, out: BufferId },
-    /// `residual` and the parts of all devices, which the norm that comes next adds.
-    Parts { residual: BufferId, out: BufferId, part: Scratch },
-    /// The output of a launch that may begin the norm that follows.
-    Begun { out: BufferId, launch: Begun },
-}
-
-/// A launch that stores the residual stream.
-pub(crate) enum Begun {
-    /// Rows of the table.
-    Embedding(Embedding),
-    /// A product of packed weights, which is added to the stream.
-    Product(Box<PackedProduct>),
-}
-
-/// Rows of a table of embeddings.
-pub(crate) struct Embedding {
-    pub order: TableOrder,
-    pub args: [LaunchMemory; 4],
-    /// Factor on the rows.
-    pub scale: f32,
-    /// The first id of a table that has a part of the vocabulary, and how many it has.
-    pub shard: Option<[u32; 2]>,
-    pub rows: u32,
-    pub width: u32,
-}
-
-impl Pending {
-    /// Whether these are parts that make that buffer.
-    fn is_parts_of(&self, x: BufferId) -> bool {
-        matches!(self, Pending::Parts { out, .. } if *out == x)
-    }
-}
 
 impl GraphPlanner<'_> {
     /// Defers the addition of the last product to `residual`, which gives `out`, to the norm that

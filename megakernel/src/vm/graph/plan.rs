@@ -1,19 +1,21 @@
 //! A step as launches.
 
-use crate::lower::StepPlan;
 use std::collections::BTreeSet;
 
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::Scratch;
 use super::launch::{AllReduce, Launch};
-use super::launches::launch_op;
-use super::planner::GraphPlanner;
-use super::tuning::GraphOptions;
 use crate::program::BufferId;
-use crate::vm::Unsupported;
-use crate::vm::resident::{Packed, RotationTable};
-use crate::vm::unsupported::one_device;
+use crate::vm::resident::RotationTable;
+
+/// Most rows that are chosen for at a time, and most that decode beside each other.
+pub(crate) const MOST_ALONE: u32 = 64;
+/// Steps that are queued at a time: one runs, the next is there when it ends, whatever the host
+/// does meanwhile. A caller that ends a run receives the tokens of both.
+pub const MOST_QUEUED: usize = 2;
+/// Steps whose tokens have room: a step's are read before another writes there.
+pub(super) const LINES: usize = MOST_QUEUED;
 
 /// The device that launches are planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,65 +99,10 @@ impl GraphPlan {
         self.meet == Some(launch.kernel)
     }
 
-    /// Plans a step for a device.
-    ///
-    /// # Errors
-    /// Ops, types and shapes that no launch computes.
-    pub fn new(step: &StepPlan, target: GraphTarget) -> Result<GraphPlan, Unsupported> {
-        GraphPlan::beside(step, target, None)
-    }
-
-    /// Plans a step that shares packed weights with streaming machines: products of up to 64 rows
-    /// read them in place.
-    ///
-    /// # Errors
-    /// As [`GraphPlan::new`].
-    pub fn beside(step: &StepPlan, target: GraphTarget, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
-        GraphPlan::tuned(step, target, packed, GraphOptions::default())
-    }
-
     /// Numbers of the kernels that a prompt's step and a row's logits are launched with.
     pub fn of_prompts(&self) -> BTreeSet<usize> {
         let layers = self.launches.iter().filter(|launch| launch.grid.is_of_prompts());
         let logits = self.logits.iter().flat_map(|logits| &logits.of_row);
         layers.chain(logits).map(|launch| launch.kernel).collect()
-    }
-
-    /// Plans a step of one device with the given settings.
-    ///
-    /// # Errors
-    /// As [`GraphPlan::new`].
-    pub fn tuned(
-        step: &StepPlan,
-        target: GraphTarget,
-        packed: Option<&Packed>,
-        options: GraphOptions<'_>,
-    ) -> Result<GraphPlan, Unsupported> {
-        one_device(step)?;
-        GraphPlan::of_device(step, 0, target, packed, options)
-    }
-
-    /// Plans the launches of one of a step's devices. Where there are several, parts of sums are
-    /// exchanged where the devices [meet](GraphPlan::meet): each adds the parts to a share of the
-    /// rows, reading those of its peers, and stores the norm of these on all.
-    /// [`GraphOptions::exchange`] sets another exchange.
-    ///
-    /// # Errors
-    /// As [`GraphPlan::new`].
-    pub fn of_device(
-        step: &StepPlan,
-        device: usize,
-        target: GraphTarget,
-        packed: Option<&Packed>,
-        options: GraphOptions<'_>,
-    ) -> Result<GraphPlan, Unsupported> {
-        let mut planner = GraphPlanner::new(step, device, target, packed, options)?;
-        planner.enter()?;
-        for level in step.levels().iter().filter(|level| level.is_of(device)) {
-            let row = launch_op(&level.op).ok_or(Unsupported::Launch { what: "such an op" });
-            row.and_then(|row| row.launch(&mut planner))
-                .map_err(|source| Unsupported::Level { level: level.name.clone(), source: Box::new(source) })?;
-        }
-        planner.finish()
     }
 }

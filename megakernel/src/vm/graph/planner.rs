@@ -7,11 +7,9 @@ use tilewright_kernels::gemm::{GemmProblem, PlannedLaunch};
 use tilewright_kernels::gemv::{GemvEpilogue, hopper};
 use tilewright_kernels::tile::Float;
 
-use super::choice::MOST_ALONE;
+use super::activations::{NormOf, OutputProjection, Pending};
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
-use super::norms::{NormOf, Pending};
-use super::plan::{GraphPlan, GraphTarget};
-use super::products::OutputProjection;
+use super::plan::{GraphPlan, GraphTarget, MOST_ALONE};
 use super::tuning::{Exchange, GraphOptions, GraphTuning, ProductTuning};
 use crate::ops::Rotation;
 use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};

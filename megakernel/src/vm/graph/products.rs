@@ -11,10 +11,9 @@ use tilewright_kernels::gemv::{GemvEpilogue, hopper, hopper::WeightRows};
 use tilewright_kernels::quant::Widen;
 use tilewright_kernels::tile::Float;
 
-use super::choice::MOST_ALONE;
+use super::activations::{Begun, Multiply, NormActivations, OutputProjection, PackedProduct, ProductInput};
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
-use super::norms::{Begun, NormActivations};
-use super::plan::LogitsPlan;
+use super::plan::{LogitsPlan, MOST_ALONE};
 use super::planner::{GraphPlanner, number_of};
 use crate::program::{BufferId, Quantised};
 use crate::vm::Unsupported;
@@ -26,76 +25,6 @@ const ALIGNED: u32 = 256;
 const MOST_BLOCKS: u32 = 2;
 /// Elements that a row of packed weights has a multiple of, where nothing lies after it.
 const WHOLE: u32 = 32;
-
-/// The operands of a product.
-pub(crate) struct ProductInput<'a> {
-    pub a: NormActivations,
-    /// Weights below each other, with their biases.
-    pub layers: &'a [(BufferId, Option<BufferId>)],
-    /// The meaning of their rows.
-    pub results: WeightRows,
-    /// The functions applied to results.
-    pub functions: ResultFunctions,
-    pub to: Scratch,
-}
-
-/// The output projection.
-#[derive(Clone, Copy)]
-pub(super) struct OutputProjection {
-    pub layer: (BufferId, Option<BufferId>),
-    pub soft_cap: Option<SoftCap>,
-}
-
-/// A product with its operands as launch arguments name them.
-pub(super) struct Multiply<'a> {
-    /// Rows of the activations.
-    pub rows: u32,
-    pub a: LaunchMemory,
-    pub layers: &'a [(BufferId, Option<BufferId>)],
-    pub results: WeightRows,
-    /// The functions applied to results.
-    pub functions: ResultFunctions,
-    pub to: LaunchMemory,
-    /// Whether results are f32, else bf16.
-    pub wide: bool,
-    /// Whether they are added to what is there, of their type: of packed weights alone.
-    pub added: bool,
-}
-
-impl Multiply<'_> {
-    /// Its epilogue with a bias, but for what results are added to.
-    fn epilogue(&self, bias: Option<usize>) -> Epilogue {
-        let gated = matches!(self.results, WeightRows::Gated(_));
-        Epilogue { scale: None, bias: bias.is_some(), gated, functions: self.functions, residual: false }
-    }
-}
-
-/// A product of packed weights.
-#[derive(Clone)]
-pub(crate) struct PackedProduct {
-    strips: PackedStrips,
-    pub(super) plan: hopper::HopperPlan,
-    pub(super) finish: GemvEpilogue,
-    a: LaunchMemory,
-    pub(super) to: LaunchMemory,
-    bias: Option<usize>,
-    /// The eps of the norm that ends in it.
-    eps: Option<f32>,
-}
-
-impl<'a> ProductInput<'a> {
-    /// A product of that number of rows, with the place of its results.
-    pub(super) fn multiply(&self, rows: u32, to: LaunchMemory) -> Multiply<'a> {
-        let scratch = match self.a {
-            NormActivations::Scratch(scratch) => scratch,
-            NormActivations::Norm(_) => Scratch::Normed,
-        };
-        let a = LaunchMemory::Scratch(scratch);
-        let layers = self.layers;
-        let results = self.results;
-        Multiply { rows, a, layers, results, functions: self.functions, to, wide: false, added: false }
-    }
-}
 
 impl GraphPlanner<'_> {
     /// A product of all rows, bf16.

@@ -6,16 +6,11 @@ use std::ops::ControlFlow;
 use tilewright_kernels::sample::Request;
 
 use super::machine::{GraphMachine, StepTail};
+use super::plan::{LINES, MOST_QUEUED};
 use super::sequence::Sequences;
 use crate::lower::NEXT_TOKEN;
 use crate::vm::steps::{check_count, end_ids};
 use crate::vm::{AccessError, CellError, LaunchError, MAX_ENDS, NO_TOKEN, NoFeedback, StepCells};
-
-/// Steps that are queued at a time: one runs, the next is there when it ends, whatever the host
-/// does meanwhile. A caller that ends a run receives the tokens of both.
-pub const MOST_QUEUED: usize = 2;
-/// Steps whose tokens have room: a step's are read before another writes there.
-pub(super) const LINES: usize = MOST_QUEUED;
 
 /// A callback that receives the tokens of all rows, step by step.
 type EachTokens<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;

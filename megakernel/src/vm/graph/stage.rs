@@ -6,10 +6,10 @@
 use tilewright_codegen::device::{Buffer, DeviceError};
 use tilewright_layout::DType;
 
+use super::activations::{NormOf, Pending};
 use super::launch::{LaunchMemory, Scratch};
 use super::machine::GraphMachine;
 use super::memory::AnyBuffer;
-use super::norms::{NormOf, Pending};
 use super::planner::GraphPlanner;
 use crate::lower::{HIDDEN_IN, HIDDEN_OUT};
 use crate::program::BufferKind;

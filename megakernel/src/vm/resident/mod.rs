@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `stored` | weights as they are stored, bound to buffers and sent |
 //! | `stream` | packed weights: the order in which they are streamed |
+//! | `rounded` | weights rounded to bf16 |
 //! | `packed` | what lies where among packed weights |
 //! | `weights` | a model's weights on its devices |
 //! | `kv` | its KV pools |
@@ -15,6 +16,7 @@
 mod kernels;
 pub(in crate::vm) mod kv;
 mod packed;
+mod rounded;
 pub(in crate::vm) mod stored;
 pub(in crate::vm) mod stream;
 mod weights;

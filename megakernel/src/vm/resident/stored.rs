@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Pending, Pinned, Stream};
 use tilewright_kernels::quant::QuantMatrix;
 
-use super::stream::part_of_row;
+use super::rounded::part_of_row;
 use crate::program::{BufferId, BufferKind, Program, Quantised, Source};
 use crate::vm::{BindError, Unsupported, binding};
 use crate::weights::{BoundCodes, WeightTensor, Weights};

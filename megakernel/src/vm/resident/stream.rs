@@ -6,17 +6,14 @@
 //! SM it runs on. Where a stage lies, its [`Deal`] says, which follows from the stream and the
 //! number of SMs alone: programs of any rows find the same packed weights.
 
-use std::ops::Range;
-
-use half::{bf16, f16};
+use half::bf16;
 use rayon::prelude::*;
 use tilewright_kernels::gemv::{CodePacker, Deal, Strip};
-use tilewright_kernels::tile::Float;
 
+use super::rounded::part_of_row;
 use super::stored::StoredWeight;
 use crate::ops::{GroupShape, QkvProjection};
-use crate::program::{BufferId, Span, float_of};
-use crate::weights::WeightTensor;
+use crate::program::{BufferId, Span};
 
 /// Bytes of a B tile, in which places among packed weights are counted.
 pub(in crate::vm) const TILE_BYTES: u64 = 512;
@@ -184,21 +181,6 @@ impl Stream {
             let rows: [Option<&[bf16]>; 8] = std::array::from_fn(|i| rows[i].as_deref());
             packer.pack_stage(&rows, memory);
         });
-    }
-}
-
-/// Elements of a matrix as bf16; other types are rounded to nearest even.
-pub(in crate::vm) fn part_of_row(tensor: &WeightTensor, range: Range<usize>) -> std::borrow::Cow<'_, [bf16]> {
-    match float_of(tensor.dtype()) {
-        Some(Float::Bf16) => tensor.as_bf16().and_then(|all| all.get(range)).unwrap_or_default().into(),
-        Some(Float::F16) => {
-            let values: &[f16] = tensor.as_f16().and_then(|all| all.get(range)).unwrap_or_default();
-            values.iter().map(|v| bf16::from_f32(v.to_f32())).collect::<Vec<_>>().into()
-        }
-        Some(Float::F32) | None => {
-            let values = tensor.as_f32().and_then(|all| all.get(range)).unwrap_or_default();
-            values.iter().map(|&v| bf16::from_f32(v)).collect::<Vec<_>>().into()
-        }
     }
 }
 

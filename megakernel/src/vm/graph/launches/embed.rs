@@ -3,9 +3,7 @@
 use tilewright_kernels::tile::Float;
 
 use crate::ops::Embed;
-use crate::ops::TaskOp;
 use crate::vm::Unsupported;
-use crate::vm::device::DeviceOp;
 use crate::vm::graph::{Begun, Embedding, GraphPlanner, LaunchMemory, LaunchOp};
 use crate::vm::multiple;
 

@@ -1,0 +1,79 @@
+//! The residual stream: its buffers, what is added to it, and the norm of it.
+
+use super::emit::Emitter;
+use super::level::LevelDone;
+use super::nodes::Norm;
+use super::options::LowerError;
+use super::state::{ArrivingParts, Inlet, Outlet};
+use super::tiling;
+use crate::ops::{LinearInput, NormWeight, Reduce};
+use crate::program::{BufferId, Op};
+
+/// A buffer of the residual stream. Each addition reads one and writes another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResidualBuffer {
+    /// What another stage gave.
+    Input,
+    /// Before attention.
+    BeforeAttention,
+    /// Before the MLP.
+    BeforeMlp,
+    /// For another stage.
+    Output,
+}
+
+/// The buffer of the residual stream on the emitter's device.
+pub(super) fn buffer(e: &Emitter, residual: ResidualBuffer) -> BufferId {
+    match (residual, e.host.inlet, e.host.outlet) {
+        (ResidualBuffer::Input, Inlet::Hidden(hidden), _) | (ResidualBuffer::Output, _, Outlet::Hidden(hidden)) => {
+            hidden
+        }
+        (ResidualBuffer::BeforeMlp, _, _) => e.state().middle,
+        (ResidualBuffer::BeforeAttention | ResidualBuffer::Input | ResidualBuffer::Output, _, _) => e.state().residual,
+    }
+}
+
+/// Where the devices' parts of the residual stream arrive.
+pub(super) fn parts_of(parts: &ArrivingParts, residual: ResidualBuffer) -> &Vec<BufferId> {
+    match residual {
+        ResidualBuffer::BeforeMlp => &parts.middle,
+        ResidualBuffer::Input | ResidualBuffer::BeforeAttention | ResidualBuffer::Output => &parts.residual,
+    }
+}
+
+/// What a device sums.
+pub(super) struct Sum<'a> {
+    pub parts: &'a Vec<BufferId>,
+    /// The norm of the sum.
+    pub norm: Option<NormWeight>,
+    /// What it is added to.
+    pub residual: Option<BufferId>,
+    pub out: BufferId,
+}
+
+/// The sum of the parts on each device, when all have been sent; where results are added as they
+/// are made there is none to make.
+pub(super) fn sum(
+    e: &mut Emitter,
+    name: &str,
+    sent: Vec<LevelDone>,
+    of: impl for<'e> Fn(&'e Emitter) -> Option<Sum<'e>>,
+) -> Result<Vec<LevelDone>, LowerError> {
+    if e.parts().is_none() {
+        return Ok(sent);
+    }
+    let all = LevelDone::joined(&sent);
+    e.each_device(|e, _| {
+        let Some(Sum { parts, norm, residual, out }) = of(e) else { return Ok(sent[e.device]) };
+        let parts = parts.clone();
+        let rows = e.rows();
+        let tile = |cols| Op::from(Reduce { parts: parts.clone(), residual, norm, out, rows, cols });
+        let ops = tiling::features(e.spec.hidden, e.sms()).into_iter().map(tile).collect();
+        e.level(name, ops, &all)
+    })
+}
+
+/// The RMS norm of `x` as the input of a linear layer.
+pub(super) fn norm_input(e: &Emitter, norm: &Norm<'_>, x: BufferId) -> LinearInput {
+    LinearInput::RmsNorm { x, weight: e.weights().get(norm.weight), eps: norm.eps }
+}
