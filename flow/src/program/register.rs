@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tilewright_megakernel::ops;
+use tilewright_megakernel::vm::device::register_device_op;
 
 use super::registry::{self, RegisterError};
 use super::{Score, Select, Summarise};
@@ -16,7 +17,11 @@ use crate::flow::Traced;
 pub fn register_ops() -> Result<(), ops::RegisterError> {
     ops::register::<Summarise>()?;
     ops::register::<Score>()?;
-    ops::register::<Select>()
+    ops::register::<Select>()?;
+    register_device_op::<Summarise>();
+    register_device_op::<Score>();
+    register_device_op::<Select>();
+    Ok(())
 }
 
 /// Makes a flow known by its name, so that programs may name it. Registering the same flow again

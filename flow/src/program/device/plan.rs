@@ -1,8 +1,8 @@
 //! What the plans of a flow's ops have in common: pools, the flow, and its pass for lanes.
 
 use tilewright_megakernel::program::BufferId;
-use tilewright_megakernel::vm::Unsupported;
-use tilewright_megakernel::vm::device::{Planner, multiple};
+use tilewright_megakernel::vm::device::Planner;
+use tilewright_megakernel::vm::{Unsupported, multiple};
 
 use super::recipe::PassRecipe;
 use super::spread::{Spread, VECTOR};
