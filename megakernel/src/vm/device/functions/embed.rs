@@ -8,7 +8,6 @@ use tilewright_kernels::gemv::{Deal, Strip};
 use tilewright_kernels::tile::MAX_DEVICES;
 
 use crate::ops::Embed;
-use crate::ops::TaskOp;
 use crate::program::Span;
 use crate::vm::Unsupported;
 use crate::vm::device::{

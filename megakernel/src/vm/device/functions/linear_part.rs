@@ -9,7 +9,7 @@ use tilewright_kernels::gemv::linear::{self, AOperand, Early, HeldForm, LinearEp
 use super::input::{InputCode, InputFields};
 use super::product::{TileCode, Waits, plan_a_operand};
 use crate::ops::LinearPart;
-use crate::ops::{LinearInput, TaskOp};
+use crate::ops::LinearInput;
 use crate::program::Span;
 use crate::vm::Unsupported;
 use crate::vm::device::{
