@@ -72,6 +72,52 @@ fn shell_words(line: &str) -> Vec<String> {
     words
 }
 
+/// The command lines in the fenced blocks of a page, continued lines joined. Lines with `...` are
+/// outlines.
+fn shown_commands(page: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut fenced = false;
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        fenced ^= line.starts_with("```");
+        let mut line = line.trim_start_matches("$ ").to_owned();
+        let is_command = line.starts_with("tilewright ") || line.starts_with("cargo run --release --quiet -- ");
+        if !fenced || !is_command || line.contains(" = ") {
+            continue;
+        }
+        while let Some(head) = line.strip_suffix('\\') {
+            line = format!("{} {}", head.trim_end(), lines.next().expect("a continued line").trim());
+        }
+        let line = line.replacen("cargo run --release --quiet --", "tilewright", 1);
+        if !line.contains("...") {
+            all.push(line);
+        }
+    }
+    all
+}
+
+#[test]
+fn commands_that_pages_show_parse() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["docs", "docs/guide"].map(|folder| root.join(folder));
+    let pages = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder of pages"));
+    let pages = pages.map(|entry| entry.expect("an entry").path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut checked = 0;
+    for path in pages.chain([root.join("README.md"), root.join("CONTRIBUTING.md")]) {
+        for line in shown_commands(&fs::read_to_string(&path).expect("a page")) {
+            let words = shell_words(&line).into_iter();
+            let words = words.take_while(|word| !["|", ">", "#", "&"].contains(&word.as_str()));
+            let parsed = command().try_get_matches_from(words);
+            if let Err(error) = parsed {
+                panic!("{}: `{line}`: {error}", path.display());
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "pages show commands in another way: {checked}");
+}
+
 #[test]
 fn every_command_has_an_example_that_parses() {
     for (words, sub) in commands() {

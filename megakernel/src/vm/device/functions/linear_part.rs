@@ -8,8 +8,8 @@ use tilewright_kernels::gemv::linear::{self, AOperand, Early, HeldForm, LinearEp
 
 use super::input::{InputCode, InputFields};
 use super::product::{TileCode, Waits, plan_a_operand};
-use crate::ops::LinearPart;
 use crate::ops::LinearInput;
+use crate::ops::LinearPart;
 use crate::program::Span;
 use crate::vm::Unsupported;
 use crate::vm::device::{
