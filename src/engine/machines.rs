@@ -63,7 +63,8 @@ pub(super) trait Machines: Send {
     fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError>;
 
     /// Runs a step whose tokens the machine chooses, where machines do; gives those of the rows
-    /// that are asked for, and `each` gets logits.
+    /// that are asked for, [`NO_TOKEN`](tilewright_megakernel::vm::NO_TOKEN) where no token is the
+    /// likeliest, and `each` gets logits.
     fn choose(
         &mut self,
         _width: usize,

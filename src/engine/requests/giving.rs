@@ -75,31 +75,28 @@ impl<'g> Giving<'g> {
         };
         match choose(submission, &sequence.tokens, sequence.prompt, logits) {
             Some(token) => self.give(at, offset, token),
-            None => {
-                let position = self.step.pieces[at].position + offset;
-                self.states[at].goes_on = false;
-                self.submissions.remove(&ticket);
-                self.scheduler.end(ticket, Finish::Cancelled);
-                (self.each)(ticket, Event::Fault(Arc::new(EngineError::NotANumber { position })));
-            }
+            None => self.refuse(at),
         }
     }
 
-    /// Takes the tokens that a machine chose, of all rows; returns whether another step of the same
-    /// launch makes sense.
+    /// Takes the tokens that a machine chose, of all rows; whether another step of the same launch
+    /// makes sense. A row whose choice counts and that has none ends its request.
     pub fn tokens(&mut self, tokens: &[u32]) -> bool {
         let mut stray = false;
         for at in 0..self.step.pieces.len() {
             let piece = &self.step.pieces[at];
+            if piece.by_host {
+                continue;
+            }
             let own = piece.own() - 1;
             for offset in own..piece.tokens.len() {
                 let id = tokens[self.states[at].first + offset];
-                if id != NO_TOKEN && self.counts(at, offset) {
-                    self.give(at, offset, Token { id, logprobs: None });
-                } else if id != NO_TOKEN {
+                match (self.counts(at, offset), id) {
+                    (true, NO_TOKEN) => self.refuse(at),
+                    (true, _) => self.give(at, offset, Token { id, logprobs: None }),
                     // A row that ended by a token which the machine does not look for goes on
                     // there.
-                    stray = true;
+                    (false, _) => stray |= id != NO_TOKEN,
                 }
             }
         }
@@ -114,6 +111,9 @@ impl<'g> Giving<'g> {
     /// of the same launch makes sense.
     pub fn accepted(&mut self, accepted: &Accepted) -> bool {
         let tokens = accepted.tokens.len();
+        if tokens == 0 {
+            return self.tokens(&[NO_TOKEN]);
+        }
         for (number, &token) in accepted.tokens.iter().enumerate() {
             if number + 1 == tokens {
                 self.scheduler.gave(self.step.pieces[0].ticket, tokens, accepted.proposed);
@@ -151,6 +151,17 @@ impl<'g> Giving<'g> {
             state.accepted += usize::from(state.goes_on);
         }
         state.goes_on
+    }
+
+    /// Ends a request: no token is the likeliest after its last one.
+    fn refuse(&mut self, at: usize) {
+        let ticket = self.step.pieces[at].ticket;
+        self.states[at].goes_on = false;
+        self.ended = true;
+        let position = self.scheduler.sequence(ticket).map_or(0, |sequence| sequence.tokens.len() - 1);
+        self.submissions.remove(&ticket);
+        self.scheduler.end(ticket, Finish::Cancelled);
+        (self.each)(ticket, Event::Fault(Arc::new(EngineError::NotANumber { position })));
     }
 
     fn give(&mut self, at: usize, offset: usize, token: Token) {

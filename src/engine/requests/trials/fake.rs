@@ -26,8 +26,10 @@ pub enum FakeFault {
     Abort(usize),
     /// The next step fails with another error.
     Broken(usize),
-    /// The next logits are not numbers.
+    /// The next logits that the host chooses from are not numbers.
     NaN,
+    /// The next row that a machine chooses for has no choice.
+    NoToken,
     /// From now on the first two entries of a page table are exchanged: a planted bug.
     Exchanged,
     /// From now on a state counts whichever request saved it: a planted bug.
@@ -274,7 +276,12 @@ impl Fake {
         plan.take_if(|fault| wanted(*fault))
     }
 
-    /// The error that ends a launch at that step.
+    /// Whether the next row that is chosen for has no choice.
+    fn has_no_choice(&self) -> bool {
+        self.fault(|fault| fault == FakeFault::NoToken).is_some()
+    }
+
+    /// What ends a launch at that step.
     fn error(&mut self, rows: &[FakeRow], step: usize, done: usize) -> Option<EngineError> {
         let fault = self.fault(|fault| matches!(fault, FakeFault::Abort(at) | FakeFault::Broken(at) if at <= step))?;
         self.spoil(rows, done);
@@ -350,8 +357,12 @@ impl Machines for Fake {
     ) -> Result<Vec<u32>, EngineError> {
         let wanted = [asked.logits, asked.rows].concat();
         let mut tokens = vec![NO_TOKEN; width];
+        let refused = if asked.rows.is_empty() || !self.has_no_choice() { None } else { asked.rows.last().copied() };
         let mut of_rows = |row: usize, logits: &[f32]| {
             let Some(at) = asked.rows.iter().position(|&asked| asked == row) else { return each(row, logits) };
+            if refused == Some(row) {
+                return;
+            }
             let draw = asked.draws.get(at).copied().unwrap_or_default();
             let sampling = draw.sampling().expect("a sampling");
             tokens[row] = sample(logits, &sampling, draw.step, draw.row).expect("a token") as u32;
@@ -392,8 +403,13 @@ impl Machines for Fake {
             }
             self.write(&rows);
             let mut accepted = Accepted { tokens: Vec::new(), proposed: fed.len() - 1 };
+            let mut refused = false;
             for row in &rows {
                 if accepted.tokens.last().is_some_and(|last| *last != row.token || text.ends.contains(last)) {
+                    break;
+                }
+                refused = self.has_no_choice();
+                if refused {
                     break;
                 }
                 let logits = self.read(row);
@@ -406,7 +422,7 @@ impl Machines for Fake {
             }
             tokens.extend(&accepted.tokens);
             let over = tokens.len() - first >= text.left || tokens.last().is_some_and(|last| text.ends.contains(last));
-            if each(&accepted).is_break() || over {
+            if each(&accepted).is_break() || over || refused {
                 return Ok(step + 1);
             }
         }
@@ -424,6 +440,10 @@ impl Machines for Fake {
             self.write(&rows);
             let mut tokens = vec![NO_TOKEN; width];
             for row in &mut rows {
+                if self.has_no_choice() {
+                    row.token = NO_TOKEN;
+                    continue;
+                }
                 let logits = self.read(row);
                 let draw = draws.get_mut(row.row);
                 let (sampling, counter, drawn) = match &draw {
@@ -436,7 +456,7 @@ impl Machines for Fake {
                 row.position += 1;
             }
             let goes_on = each(&tokens);
-            rows.retain(|row| !run.ends.contains(&row.token));
+            rows.retain(|row| row.token != NO_TOKEN && !run.ends.contains(&row.token));
             if goes_on.is_break() || rows.is_empty() {
                 // The step after the last one was under way.
                 if step + 1 < run.steps {

@@ -83,7 +83,8 @@ prop_compose! {
 }
 
 fn faults() -> impl Strategy<Value = FakeFault> {
-    prop_oneof![(0usize..5).prop_map(FakeFault::Abort), (0usize..5).prop_map(FakeFault::Broken), Just(FakeFault::NaN)]
+    let logits = prop::sample::select(vec![FakeFault::NaN, FakeFault::NoToken]);
+    prop_oneof![(0usize..5).prop_map(FakeFault::Abort), (0usize..5).prop_map(FakeFault::Broken), logits]
 }
 
 fn actions() -> impl Strategy<Value = Action> {
@@ -459,5 +460,49 @@ fn a_fault_ends_the_requests_of_its_step_alone() {
         drive.finish();
         let faults: Vec<bool> = drive.stories.values().map(|story| matches!(story.end, Some(Err(_)))).collect();
         assert_eq!(faults, [true, false], "{fault:?}");
+    }
+}
+
+/// By one step, by launches of several, beside a request that the host chooses for, and by steps of
+/// several tokens: the error names the position of the last token.
+#[test]
+fn a_row_that_a_machine_has_no_token_for_ends_its_request_alone() {
+    for (steps, punished) in [(1, false), (16, false), (16, true)] {
+        let config = TrialConfig { seats: 2, rows: 2, launches: true, steps, ..TrialConfig::ample() };
+        let long = getting(&config, |count| count == 40);
+        let beside = if punished { unended(&config, 2, 12).map(TrialRequest::punished).next() } else { None };
+        let mut drive = Drive::new(&config);
+        drive.submit(beside.unwrap_or_else(|| long.clone()));
+        drive.submit(long);
+        drive.step();
+        drive.act(&Action::Fault(FakeFault::NoToken));
+        drive.finish();
+        let mut ends: Vec<_> = drive.stories.values().map(|story| (story.end.clone(), story.tokens.len())).collect();
+        ends.sort_by_key(|(end, _)| matches!(end, Some(Ok(_))));
+        assert_eq!(ends[0].1, 1, "the prompt's token alone was given");
+        let text = ends[0].0.clone().and_then(Result::err).expect("a fault");
+        assert!(text.starts_with("the logits after position 1 are not numbers (NaN), or infinite"), "{text}");
+        assert!(matches!(ends[1].0, Some(Ok(_))), "{ends:?}");
+    }
+}
+
+#[test]
+fn a_speculating_request_that_a_machine_has_no_token_for_ends() {
+    let config = TrialConfig { memory: Some((1, 1000)), launches: true, ..TrialConfig::ample() };
+    let asked = (0..VOCAB as u32).map(|token| TrialRequest::new(&[token], 40));
+    let asked = asked.max_by_key(|asked| asked.alone(&config).0.len()).expect("a request").speculating();
+    for before in 1..6 {
+        let mut drive = Drive::new(&config);
+        drive.submit(asked.clone());
+        (0..before).for_each(|_| _ = drive.step());
+        let given: usize = drive.stories.values().map(|story| story.tokens.len()).sum();
+        drive.act(&Action::Fault(FakeFault::NoToken));
+        drive.finish();
+        let story = drive.stories.values().next().expect("a story");
+        if given < asked.alone(&config).0.len() {
+            let text = story.end.clone().and_then(Result::err).expect("a fault");
+            let said = format!("the logits after position {} are", story.tokens.len());
+            assert!(text.starts_with(&said), "{text}");
+        }
     }
 }
