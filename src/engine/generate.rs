@@ -26,9 +26,10 @@ impl Engine {
     /// the others.
     ///
     /// # Errors
-    /// If a prompt is empty, too long or has ids outside of the vocabulary, or a step fails. If
-    /// logits that are seen here are not numbers: on a device those of the prompt alone, for the
-    /// device chooses the other tokens itself.
+    /// If a prompt is empty, too long or has ids outside of the vocabulary, or a step fails. If no
+    /// token can be chosen: the largest logit is infinite, or all are NaN. If any logit is NaN of
+    /// those that the host checks: on a device the prompt's, since the device chooses the other
+    /// tokens itself.
     pub fn generate<A: Answer>(
         &self,
         requests: &[Request],

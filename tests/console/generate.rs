@@ -15,11 +15,16 @@ use crate::{failure, run, stdout, tiny};
 
 /// A copy of tiny-llama to which files are added.
 fn model() -> TempDir {
+    copy(&tiny(""))
+}
+
+/// A copy of a model.
+fn copy(model: &Path) -> TempDir {
     let dir = tempfile::tempdir().expect("a folder");
     for file in
         ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"]
     {
-        fs::copy(tiny(file), dir.path().join(file)).expect("copies");
+        fs::copy(model.join(file), dir.path().join(file)).expect("copies");
     }
     dir
 }
@@ -188,6 +193,49 @@ fn weights_that_are_no_numbers_are_said() {
             assert!(line.contains(expected), "{tensor}, {device}: {line}");
         }
     }
+}
+
+/// The embedding of the first new token is NaN, and so are the logits after it; the output projection
+/// of tiny-qwen3 is another matrix. A device chooses the
+/// next token itself: the persistent kernel greedily, with proposals and at random, and a graph of
+/// launches.
+#[test]
+fn a_token_after_which_no_token_is_the_likeliest_ends_the_text_with_an_error() {
+    let prompt = ["--prompt", "In the beginning", "--json"];
+    let sim = [&prompt[..], &["--device", "sim"]].concat();
+    let with = |more: &[&'static str]| [&sim[..], more].concat();
+    let ways = [
+        sim.clone(),
+        with(&["--speculate"]),
+        with(&["--temperature", "0.7", "--top-k", "1"]),
+        with(&["--deterministic", "--prompt-chunk", "32"]),
+    ];
+    let model = tiny("").join("../tiny-qwen3");
+    let text = stdout(&args(&model, &with(&["--max-new-tokens", "1"])), b"");
+    let healthy: Value = serde_json::from_str(&text).expect("JSON");
+    let [prompt_ids, new] = ["prompt_ids", "token_ids"].map(|key| healthy[key].as_array().expect("ids").clone());
+    assert!(!prompt_ids.contains(&new[0]), "{healthy}");
+    let token = new[0].as_u64().expect("an id") as usize;
+    let dir = copy(&model);
+    rewrite(dir.path(), |name, data| {
+        let mut data = data.to_vec();
+        if name == "model.embed_tokens.weight" {
+            let row = 128 * 2;
+            let nan = bf16::NAN.to_le_bytes();
+            data[token * row..][..row].chunks_exact_mut(2).for_each(|x| x.copy_from_slice(&nan));
+        }
+        (Dtype::BF16, data)
+    });
+    let position = prompt_ids.len();
+    for way in ways {
+        let line = failure(&args(dir.path(), &way), b"");
+        let expected =
+            format!("the logits after position {position} are not numbers (NaN), or infinite; the weights are");
+        assert!(line.contains(&expected), "{way:?}: {line}");
+    }
+    // The reference machine refuses the task.
+    let line = failure(&args(dir.path(), &[&prompt[..], &["--device", "cpu"]].concat()), b"");
+    assert!(line.contains("row 0: the logits are not numbers (NaN), or infinite; the weights are damaged"), "{line}");
 }
 
 #[test]

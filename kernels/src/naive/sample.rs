@@ -99,20 +99,17 @@ impl Sampling {
     }
 }
 
-/// Chooses a token for row `row` of step `step`; `None` only if there are no logits. A NaN counts
-/// as −∞.
+/// Chooses a token for row `row` of step `step`; `None` if there are no logits, or the largest is
+/// infinite: then no token is the likeliest, and none has a probability. A NaN counts as −∞.
 ///
 /// 1. Order tokens by falling logit, equal ones by rising index; keep the first `top_k`.
 /// 2. Keep the shortest prefix of those whose weights sum to at least `top_p` of all kept so far.
 /// 3. With `u` of 64 random bits (the words 0 and 1 of Philox at counter
 ///    `(step, step >> 32, row, 0)`, key `seed`) and `W` the sum of the kept weights, take the first
 ///    kept token, by rising index, at which the running sum of weights exceeds `⌊u·W / 2⁶⁴⌋`.
-///
-/// Where every logit is NaN or −∞, no token has a probability, and the choice is the greedy one.
 pub fn sample(logits: &[f32], sampling: &Sampling, step: u64, row: u32) -> Option<usize> {
-    let best = argmax(logits)?;
-    // Where every logit is NaN or −∞ no token has a probability.
-    if sampling.is_greedy() || logits[best].is_nan() || logits[best] == f32::NEG_INFINITY {
+    let best = argmax(logits).filter(|&best| logits[best].is_finite())?;
+    if sampling.is_greedy() {
         return Some(best);
     }
     let weight = |i: usize| weight(logits[i], logits[best], sampling.temperature);
@@ -203,16 +200,13 @@ mod tests {
         let hot = Sampling::new(1.0, None, 0.9, 1).unwrap();
         assert_eq!(sample(&[], &hot, 0, 0), None);
         assert_eq!(sample(&[f32::NAN, 1.0, f32::NEG_INFINITY], &hot, 0, 0), Some(1));
-        assert_eq!(sample(&[0.0, f32::INFINITY, 5.0], &hot, 3, 0), Some(1));
-        assert_eq!(sample(&[f32::NAN; 4], &hot, 0, 0), Some(0));
-        for step in 0..32 {
-            assert_eq!(
-                sample(&[f32::NEG_INFINITY; 4], &hot, step, 0),
-                Some(0),
-                "no draw among tokens of probability 0"
-            );
+        for sampling in [hot, Sampling::GREEDY] {
+            assert_eq!(sample(&[0.0, f32::INFINITY, 5.0], &sampling, 3, 0), None);
+            assert_eq!(sample(&[f32::NAN; 4], &sampling, 0, 0), None);
+            assert_eq!(sample(&[f32::NEG_INFINITY; 4], &sampling, 7, 0), None);
+            assert_eq!(sample(&[f32::NAN, f32::NEG_INFINITY], &sampling, 5, 0), None);
+            assert_eq!(sample(&[f32::NEG_INFINITY, f32::MIN, f32::NAN], &sampling, 5, 0), Some(1));
         }
-        assert_eq!(sample(&[f32::NAN, f32::NEG_INFINITY], &hot, 5, 0), Some(0));
         let cold = Sampling::new(1e-38, None, 1.0, 1).unwrap();
         assert_eq!(sample(&[1.0, 1.5, -3.0], &cold, 0, 0), Some(1));
     }

@@ -2,15 +2,13 @@
 
 use std::mem::offset_of;
 
-use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record};
+use tilewright_codegen::build::{Global, Ptr, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::Request;
+use super::key::NO_TOKEN;
 
 use crate::early::early;
-
-/// The token of an idle row.
-pub const FED_NOTHING: u32 = u32::MAX;
 
 /// The shapes and types that the kernel is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +27,9 @@ pub struct FeedShape {
 ///
 /// A row whose position is below 0 is idle and stays so. Any other's `chosen` token becomes its
 /// `token`, its `position` and its `length` go on by one, and so does the step of its request;
-/// where the token is one of the row's `ends` (below 0: none), the position becomes −1 and the
-/// length 0 instead. `history[step % lines, row]` is the token, or [`FED_NOTHING`] of an idle row,
-/// and `step` goes on by one.
+/// where the token is one of the row's `ends` (below 0: none) or [`NO_TOKEN`], the position becomes
+/// −1 and the length 0 instead. `history[step % lines, row]` is the token, or [`NO_TOKEN`] of an idle
+/// row, and `step` goes on by one.
 ///
 /// Parameters: `chosen` (u32 `[rows]`), `ends` (i32 `[rows, ends]`), `token`, `position` (i32
 /// `[rows]`), `length` (u32 `[rows]`), `step` (u32 `[1]`), `history` (u32 `[lines, rows]`), and
@@ -55,12 +53,12 @@ pub fn feed_rows(arch: Arch, shape: FeedShape) -> Kernel {
             let line = history.at(row);
             k.if_else(
                 now.lt(0),
-                || line.store(FED_NOTHING),
+                || line.store(NO_TOKEN),
                 || {
                     let next = chosen.at(row).load();
                     line.store(next);
                     token.at(row).store(next.cast::<i32>());
-                    let is_end = is_end(k, ends.at(row * shape.ends), shape.ends, next.cast::<i32>());
+                    let is_end = is_end(ends.at(row * shape.ends), shape.ends, next.cast::<i32>());
                     position.at(row).store(is_end.select(-1i32, now + 1));
                     length.at(row).store(is_end.select(0u32, length.at(row).load() + 1));
                     if let Some(requests) = requests {
@@ -77,7 +75,7 @@ pub fn feed_rows(arch: Arch, shape: FeedShape) -> Kernel {
     })
 }
 
-/// Whether a token is one of those that end its row.
-fn is_end<'k>(k: &'k Builder, ends: Ptr<'k, Global, i32>, count: u32, token: Val<'k, i32>) -> Val<'k, bool> {
-    (0..count).fold(k.lit(false), |found, at| found | ends.at(at).load().eq(token))
+/// Whether a row ends: its token is one of those that end it, or none was chosen.
+fn is_end<'k>(ends: Ptr<'k, Global, i32>, count: u32, token: Val<'k, i32>) -> Val<'k, bool> {
+    (0..count).fold(token.lt(0), |found, at| found | ends.at(at).load().eq(token))
 }

@@ -2,12 +2,12 @@
 
 use tilewright_codegen::build::Val;
 
-use super::key::{key, largest, unkey};
+use super::key::{chosen, key, largest};
 use super::search::SumSearch;
 use super::source::{LogitRow, visit};
 
-/// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all
-/// threads.
+/// The number of the largest logit, the lowest among equals, or [`NO_TOKEN`](super::NO_TOKEN) where
+/// that logit is infinite; NaN counts as −∞. The same in all threads.
 pub(super) fn likeliest<'k>(search: SumSearch<'k>, row: LogitRow<'k>) -> Val<'k, u32> {
     let team = search.team;
     let k = search.team.k;
@@ -23,5 +23,5 @@ pub(super) fn likeliest<'k>(search: SumSearch<'k>, row: LogitRow<'k>) -> Val<'k,
     k.when(k.lane().eq(0), || search.runs.at(k.warp()).store(best));
     team.sync();
     let best = (0..team.warps).fold(k.lit(0u64), |best, warp| best.max(search.runs.at(warp).load()));
-    unkey(best).1
+    chosen(best)
 }

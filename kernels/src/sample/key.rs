@@ -2,6 +2,10 @@
 
 use tilewright_codegen::build::Val;
 
+/// The token of a row for which none is chosen: the row is idle, or its largest logit is infinite. As
+/// an i32 it is -1.
+pub const NO_TOKEN: u32 = u32::MAX;
+
 /// The largest key of groups of `lanes` lanes, a power of two, in each lane of the group.
 pub(crate) fn largest<'k>(key: Val<'k, u64>, lanes: u32) -> Val<'k, u64> {
     (0..lanes.ilog2()).rev().fold(key, |largest, bit| {
@@ -17,6 +21,18 @@ pub(crate) fn key<'k>(value: Val<'k, f32>, index: Val<'k, u32>) -> Val<'k, u64> 
     let bits = value.bits::<u32>();
     let ordered = bits.ge(1u32 << 31).select(!bits, bits | 1 << 31);
     value.builder().join::<u64>(!index, ordered)
+}
+
+/// The order of the least finite logit, −f32::MAX; that of −∞ is one less.
+const LEAST_FINITE: u32 = 0x0080_0000;
+/// The number of orders of finite logits; the next one is that of ∞.
+const FINITE: u32 = 0xff00_0000;
+
+/// The index that the key of a row's largest logit encodes, or [`NO_TOKEN`] where that logit is
+/// infinite: then no token is the likeliest. A key of 0 encodes nothing.
+pub(super) fn chosen<'k>(largest: Val<'k, u64>) -> Val<'k, u32> {
+    let (index, ordered) = largest.split();
+    (ordered - LEAST_FINITE).lt(FINITE).select(!index, NO_TOKEN)
 }
 
 /// The logit and the index that a key encodes.

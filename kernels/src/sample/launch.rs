@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use super::key::{largest, unkey};
+use super::key::{chosen, largest};
 use super::{Logits, SampleScratch, SamplingParams, argmax, sample};
 use crate::early::early;
 use crate::naive::{Sampling, SamplingError};
@@ -82,8 +82,9 @@ fn field<'k, T: Scalar>(at: Ptr<'k, Global, u8>, offset: usize) -> Val<'k, T> {
 }
 
 /// The kernel `sample`: `tokens[r]` (u32) by `logits[r, ..count]`, f32 in rows of `stride`, and
-/// `requests[r]`, for the row r of block r. Parameters: `count` (at most 2¹⁸), `stride`, `logits`,
-/// `requests`, `tokens`. `warps` is 1 to 32.
+/// `requests[r]`, for the row r of block r; [`NO_TOKEN`](super::NO_TOKEN) where the largest logit is
+/// infinite. Parameters: `count` (at most 2¹⁸), `stride`, `logits`, `requests`, `tokens`. `warps` is
+/// 1 to 32.
 pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
     record("sample", arch, block(warps * 32), |k| {
         let team = ConsumerWarps::new(k, warps);
@@ -98,8 +99,8 @@ pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
 }
 
 /// The kernel `argmax`: `tokens[r]` (u32) is the largest of `logits[r, ..count]`, f32 in rows of
-/// `stride`, for the row r of block r. Parameters: `count`, `stride`, `logits`, `tokens`. `warps`
-/// is 1 to 32.
+/// `stride`, for the row r of block r; [`NO_TOKEN`](super::NO_TOKEN) where that is infinite.
+/// Parameters: `count`, `stride`, `logits`, `tokens`. `warps` is 1 to 32.
 pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
     record("argmax", arch, block(warps * 32), |k| {
         let team = ConsumerWarps::new(k, warps);
@@ -113,8 +114,9 @@ pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
 
 /// The kernel `best`: `tokens[r]` (u32) is the number encoded in the largest of `keys[r, ..count]`,
 /// u64, which a product left of its logits
-/// ([`GemvEpilogue::best`](crate::gemv::GemvEpilogue)), for the row r of block r, a
-/// warp. Parameters: `count`, at least 1, `keys`, `tokens`.
+/// ([`GemvEpilogue::best`](crate::gemv::GemvEpilogue)), for the row r of block r, a warp;
+/// [`NO_TOKEN`](super::NO_TOKEN) where the encoded logit is infinite. Parameters: `count`, at least
+/// 1, `keys`, `tokens`.
 pub fn best_rows(arch: Arch) -> Kernel {
     record("best", arch, block(32), |k| {
         let count = k.param::<u32>("count");
@@ -128,7 +130,7 @@ pub fn best_rows(arch: Arch) -> Kernel {
             let all: Vec<Val<'_, u64>> = (0..TOGETHER).map(key).collect();
             best.set(all.into_iter().fold(best.get(), |best, key| best.max(key)));
         });
-        let token = unkey(largest(best.get(), 32)).1;
+        let token = chosen(largest(best.get(), 32));
         k.when(k.lane().eq(0), || tokens.at(k.block_id()).store(token));
     })
 }

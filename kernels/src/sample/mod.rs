@@ -37,7 +37,8 @@ use crate::sample::scratch::SHORTLIST;
 use crate::sample::scratch::TokenLimits;
 use tilewright_codegen::build::{Global, Ptr, Val};
 
-pub use feed::{FED_NOTHING, FeedShape, feed_rows};
+pub use feed::{FeedShape, feed_rows};
+pub use key::NO_TOKEN;
 pub use launch::{Request, argmax_rows, best_rows, sample_rows};
 pub use scratch::SampleScratch;
 pub use trials::shipped;
@@ -73,15 +74,15 @@ pub struct SamplingParams<'k> {
     pub row: Val<'k, u32>,
 }
 
-/// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all
-/// threads of the team, which has at most 32 warps.
+/// The number of the largest logit, the lowest among equals, or [`NO_TOKEN`] where that logit is
+/// infinite; NaN counts as −∞. The same in all threads of the team, which has at most 32 warps.
 pub fn argmax<'k>(team: ConsumerWarps<'k>, scratch: SampleScratch<'k>, logits: Logits<'k>) -> Val<'k, u32> {
     greedy::likeliest(scratch.search(team), LogitRow { logits: logits.at, count: logits.count })
 }
 
-/// Chooses a token as [`naive::sample`](crate::naive::sample) does; `best` is the number of the
-/// largest logit, as [`argmax`] finds it. The same in all threads of the team, which has at most 32
-/// warps.
+/// Chooses a token as [`naive::sample`](crate::naive::sample) does, or [`NO_TOKEN`] where that
+/// chooses none; `best` is what [`argmax`] gives. The same in all threads of the team, which has at
+/// most 32 warps.
 pub fn sample<'k>(
     team: ConsumerWarps<'k>,
     scratch: SampleScratch<'k>,
@@ -92,10 +93,8 @@ pub fn sample<'k>(
     let k = team.k;
     let chosen = k.var(best);
     let row = LogitRow { logits: logits.at, count: logits.count };
-    let most = row.logit(best);
-    // Where every logit is NaN or −∞ no token has a probability.
-    k.when(choice.temperature.gt(0.0) & most.gt(f32::NEG_INFINITY), || {
-        let weigh = Weigh { max: most, temperature: choice.temperature };
+    k.when(choice.temperature.gt(0.0) & best.ne(NO_TOKEN), || {
+        let weigh = Weigh { max: row.logit(best), temperature: choice.temperature };
         let limits = TokenLimits { top_k: choice.top_k, top_p: choice.top_p };
         let draw = Drawing { search: scratch.search(team), scratch, weigh, limits, choice };
         let by_count = limits.top_k.lt(row.count);

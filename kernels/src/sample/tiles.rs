@@ -3,7 +3,7 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 
-use super::key::{key, largest, unkey};
+use super::key::{NO_TOKEN, chosen, key, largest, unkey};
 use super::{Logits, Request, SampleScratch, sample as draw};
 use crate::warps::ConsumerWarps;
 
@@ -27,8 +27,8 @@ impl<'k> TileBests<'k> {
         self.index.at(at).store(index.cast::<i32>());
     }
 
-    /// The index of the largest value of a row's tiles, of equals the lowest; by a whole warp, the
-    /// same in all of its lanes.
+    /// The index of the largest value of a row's tiles, of equals the lowest, or [`NO_TOKEN`] where
+    /// that value is infinite; by a whole warp, the same in all of its lanes.
     fn best(self, row: Val<'k, u32>) -> Val<'k, u32> {
         let k = row.builder();
         let best = k.var(0u64);
@@ -41,7 +41,7 @@ impl<'k> TileBests<'k> {
                 best.set(best.get().max(key(value, index)));
             });
         }
-        unkey(largest(best.get(), 32)).1
+        chosen(largest(best.get(), 32))
     }
 }
 
@@ -50,7 +50,7 @@ impl<'k> TileBests<'k> {
 pub struct Argmax<'k> {
     /// The best of their tiles.
     pub bests: TileBests<'k>,
-    /// The chosen ids, i32 `[rows]`.
+    /// The chosen ids, i32 `[rows]`; -1 where nothing is chosen.
     pub out: Ptr<'k, Global, i32>,
     /// Rows.
     pub rows: u32,
@@ -58,7 +58,7 @@ pub struct Argmax<'k> {
     pub first_row: Val<'k, u32>,
 }
 
-/// Decides: of the largest the lowest index; NaN counts as −∞.
+/// Decides: of the largest the lowest index, or -1 where the largest is infinite; NaN counts as −∞.
 pub fn argmax<'k>(team: ConsumerWarps<'k>, argmax: Argmax<'k>) {
     let k = team.k;
     k.for_step(k.warp(), argmax.rows, team.warps, |row| {
@@ -96,7 +96,7 @@ pub struct Sample<'k> {
 pub fn sample<'k>(team: ConsumerWarps<'k>, scratch: SampleScratch<'k>, sample: Sample<'k>) {
     let k = team.k;
     let each = |row: Val<'k, u32>| {
-        let token = k.var(u32::MAX);
+        let token = k.var(NO_TOKEN);
         k.when(sample.position.at(row).load().ge(0), || {
             // Equal in all lanes already; taking one lane's proves it to the verifier.
             let best = sample.bests.best(row).shfl_idx(0);

@@ -4,7 +4,7 @@ use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Draw, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::{FED_NOTHING, FeedShape, Request, argmax_rows, best_rows, feed_rows, sample_rows};
+use super::{FeedShape, NO_TOKEN, Request, argmax_rows, best_rows, feed_rows, sample_rows};
 use crate::naive::{self, Sampling};
 use crate::shipped_entry::ShippedEntry;
 
@@ -70,10 +70,15 @@ fn logit(draw: &mut Draw, shape: u32, width: f64) -> f32 {
     }
 }
 
+/// A choice as kernels store it.
+fn token(choice: Option<usize>) -> u32 {
+    choice.map_or(NO_TOKEN, |token| token as u32)
+}
+
 fn argmax_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let rows = LogitRows::draw(draw);
-    let best = |row| naive::argmax(rows.row(row)).map_or(u32::MAX, |token| token as u32);
+    let best = |row| token(naive::sample(rows.row(row), &Sampling::GREEDY, 0, row));
     let best: Vec<u32> = (0..rows.rows).map(best).collect();
     let mut trial = Trial::new(verify(argmax_rows(arch, rows.warps))?, rows.rows).note(rows.note());
     let logits = trial.input("logits", &rows.logits);
@@ -86,7 +91,12 @@ fn best_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let rows = draw.between(1..=5);
     let count = draw.between(1..=700);
     let keys: Vec<u64> = (0..rows * count).map(|_| draw.bits() >> (16 * draw.between(0..=3))).collect();
-    let best = |keys: &[u64]| !(keys.iter().max().copied().unwrap_or(0) as u32);
+    let best = |keys: &[u64]| {
+        let best = keys.iter().max().copied().unwrap_or(0);
+        let ordered = (best >> 32) as u32;
+        let bits = if ordered >> 31 == 1 { ordered & 0x7fff_ffff } else { !ordered };
+        if f32::from_bits(bits).is_finite() { !(best as u32) } else { NO_TOKEN }
+    };
     let best: Vec<u32> = keys.chunks(count as usize).map(best).collect();
     let mut trial = Trial::new(verify(best_rows(arch))?, rows).note(format!("{rows} rows of {count}"));
     let keys = trial.input("keys", &keys);
@@ -117,8 +127,7 @@ fn sample_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     for row in 0..rows.rows {
         let sampling = sampling(draw, rows.count);
         let step = draw.bits() >> draw.between(0..=63);
-        let token = naive::sample(rows.row(row), &sampling, step, row);
-        chosen.push(token.map_or(u32::MAX, |token| token as u32));
+        chosen.push(token(naive::sample(rows.row(row), &sampling, step, row)));
         requests.push(Request::new(&sampling, step, row));
         ways.push(format!("t {} k {:?} p {}", sampling.temperature(), sampling.top_k(), sampling.top_p()));
     }
@@ -136,7 +145,8 @@ fn feed_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let ends = draw.between(0..=3);
     let step = draw.between(0..=9);
     let shape = FeedShape { rows, ends, requests: draw.between(0..=1) == 1, lines: draw.between(1..=4) };
-    let chosen: Vec<u32> = (0..rows).map(|_| draw.between(0..=4)).collect();
+    // One in six rows has no choice.
+    let chosen: Vec<u32> = (0..rows).map(|_| draw.between(0..=5).wrapping_sub(1)).collect();
     let end_ids: Vec<i32> = (0..rows * ends).map(|_| draw.between(0..=5) as i32 - 1).collect();
     let tokens: Vec<i32> = (0..rows).map(|_| draw.between(0..=4) as i32).collect();
     let positions: Vec<i32> = (0..rows).map(|_| draw.between(0..=9) as i32 - 2).collect();
@@ -147,10 +157,10 @@ fn feed_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let mut after = (tokens.clone(), positions.clone(), lengths.clone(), requests.clone());
     for row in 0..rows as usize {
         let line = &mut history[(step % shape.lines * rows) as usize + row];
-        *line = FED_NOTHING;
+        *line = NO_TOKEN;
         if positions[row] >= 0 {
             let token = chosen[row] as i32;
-            let is_end = end_ids[row * ends as usize..][..ends as usize].contains(&token);
+            let is_end = token < 0 || end_ids[row * ends as usize..][..ends as usize].contains(&token);
             *line = chosen[row];
             after.0[row] = token;
             (after.1[row], after.2[row]) = if is_end { (-1, 0) } else { (positions[row] + 1, lengths[row] + 1) };

@@ -6,6 +6,7 @@ mod argmax;
 mod attention;
 mod embed;
 mod linear;
+mod no_choice;
 mod paged;
 mod parts;
 mod qkv;

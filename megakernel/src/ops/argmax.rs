@@ -8,8 +8,8 @@ use crate::oracle::{Context, Done, TaskFault};
 use crate::program::{BufferId, Region, Span};
 
 /// `out[r]` = the index of the largest `value[r, tile]`; among equal values the lowest index. NaN
-/// counts as `−∞`. The reference machine refuses a row whose largest value is infinite: no token is
-/// likelier than the others.
+/// counts as `−∞`. Where the largest value is infinite, no token is likelier than the others: the
+/// reference machine refuses the row, a device stores -1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Argmax {

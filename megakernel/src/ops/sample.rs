@@ -12,7 +12,7 @@ use crate::program::{BufferId, Region, Span};
 
 /// `out[r]` = the token that `request[r]` asks for: the greedy choice, which is that of `argmax`,
 /// or one drawn from `logits[r, :]` as [`naive::sample`](tilewright_kernels::naive::sample) draws
-/// it; -1 for an idle row.
+/// it; -1 for an idle row, and on a device for one whose largest logit is infinite.
 ///
 /// A row of `request` is a [`Request`](tilewright_kernels::sample::Request) as words of 32 bits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -13,8 +13,14 @@ pub(in crate::vm) fn check_count(steps: usize) -> Result<(), LaunchError> {
 /// Most tokens that end a row.
 pub const MAX_ENDS: usize = 8;
 
-/// The token of a row that is idle or has ended.
+/// The token of a row that is idle, has ended, or has no choice: its largest logit is infinite, or all
+/// are NaN. A row without a choice ends.
 pub const NO_TOKEN: u32 = u32::MAX;
+
+/// Whether a row ends with a token: it is one of the row's ends, or none was chosen.
+pub(in crate::vm) fn is_last(token: u32, mut ends: impl Iterator<Item = u32>) -> bool {
+    token == NO_TOKEN || ends.any(|end| end == token)
+}
 
 /// The tokens that end each of `rows` rows, in lines of [`MAX_ENDS`]; none of any row where `ends`
 /// is empty.

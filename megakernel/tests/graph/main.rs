@@ -6,12 +6,15 @@
 
 mod agree;
 mod codes;
+#[path = "../device/damaged.rs"]
+mod damaged;
 mod decode;
 mod devices;
 mod exchanges;
 mod lab;
 mod long;
 mod meetings;
+mod no_choice;
 mod refusals;
 mod resources;
 mod stages;

@@ -77,7 +77,8 @@ impl DeviceMachine {
     /// Runs steps until every row has ended; `ends` has the tokens that end each row, at most
     /// [`MAX_ENDS`](crate::vm::MAX_ENDS), or nothing. Such a token is the last of its row: it is
     /// not fed, the row is idle from the next step on, and [`NO_TOKEN`](crate::vm::NO_TOKEN) stands
-    /// for its token. The launch ends with the step in which the last row ends.
+    /// for its token. A row whose largest logit is infinite has no token and ends: `NO_TOKEN` stands
+    /// there already. The launch ends with the step in which the last row ends.
     ///
     /// # Errors
     /// As [`DeviceMachine::run`]; more ends than there is room for.

@@ -53,7 +53,8 @@ pub struct Text<'a> {
 /// The tokens that a step accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
-    /// Its tokens, at least one.
+    /// Its tokens; none where no token is the likeliest after the last one, with which the launch
+    /// ends.
     pub tokens: Vec<u32>,
     /// Tokens that were proposed.
     pub proposed: usize,
@@ -64,7 +65,8 @@ impl Accepted {
     pub(super) fn of(words: &[u32]) -> Accepted {
         let is_token = |word: &u32| *word != NO_TOKEN && *word != REJECTED;
         let tokens: Vec<u32> = words.iter().copied().filter(is_token).collect();
-        let fed = words.iter().filter(|word| **word != NO_TOKEN).count();
-        Accepted { tokens, proposed: fed.saturating_sub(1) }
+        // The first row is always fed, whatever it chose.
+        let proposed = words.iter().rposition(|word| *word != NO_TOKEN).unwrap_or(0);
+        Accepted { tokens, proposed }
     }
 }

@@ -9,7 +9,7 @@ use super::machine::{GraphMachine, StepTail};
 use super::plan::{LINES, MOST_QUEUED};
 use super::sequence::Sequences;
 use crate::lower::NEXT_TOKEN;
-use crate::vm::steps::{check_count, end_ids};
+use crate::vm::steps::{check_count, end_ids, is_last};
 use crate::vm::{AccessError, CellError, LaunchError, MAX_ENDS, NO_TOKEN, NoFeedback, StepCells};
 
 /// A callback that receives the tokens of all rows, step by step.
@@ -30,7 +30,8 @@ pub(super) struct FedSteps<'a> {
 
 impl GraphMachine {
     /// Runs a step, and gives the next tokens of these rows, in their order, as the device chooses
-    /// them: by `draws`, one for each of the rows, or greedily where there are none.
+    /// them: by `draws`, one for each of the rows, or greedily where there are none; [`NO_TOKEN`] of
+    /// a row whose largest logit is infinite.
     /// [`GraphMachine::logits`] gives logits of the same step.
     ///
     /// # Errors
@@ -50,9 +51,9 @@ impl GraphMachine {
     }
 
     /// Runs steps that feed themselves: the token that a row chooses is its next one. `each` gets
-    /// the tokens of all rows after each step, [`NO_TOKEN`] for a row that is idle or has ended,
-    /// and ends the run by `Break`: it is told of the steps that were queued by then, and no other
-    /// runs. `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing; `draws` are
+    /// the tokens of all rows after each step, [`NO_TOKEN`] for a row that is idle, has ended, or
+    /// ends here since its largest logit is infinite, and ends the run by `Break`: it is told of the
+    /// steps that were queued by then, and no other runs. `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing; `draws` are
     /// for all rows that are not idle at the beginning, in their order, or none. Gives the steps
     /// that `each` was told of.
     ///
@@ -101,6 +102,7 @@ impl GraphMachine {
         let mut done = 0;
         let mut goes_on = true;
         let mut under_way = VecDeque::new();
+        let mut active = rows.to_vec();
         loop {
             while goes_on && under_way.len() < MOST_QUEUED.min(steps - done) {
                 self.listen()?;
@@ -109,14 +111,19 @@ impl GraphMachine {
             }
             let Some(step) = under_way.pop_front() else { return Ok(done) };
             step.wait()?;
+            if active.is_empty() {
+                // It was queued before the last row ended.
+                self.wait()?;
+                return Ok(done);
+            }
             let first = done % LINES * choices;
             let line = (first..first + choices).map(|word| self.memory.history.load(word));
             let mut tokens = line.collect::<Result<Vec<_>, _>>()?;
             tokens.resize(cells.positions.len(), NO_TOKEN);
-            if tokens.iter().all(|&token| token == NO_TOKEN) {
-                self.wait()?;
-                return Ok(done);
-            }
+            active.retain(|&row| {
+                let ends = &ends[row * MAX_ENDS..][..MAX_ENDS];
+                !is_last(tokens[row], ends.iter().map(|&end| end as u32))
+            });
             done += 1;
             goes_on &= each(&tokens).is_continue();
         }
@@ -182,9 +189,12 @@ pub(super) fn run_by_host(
         let mut all = vec![NO_TOKEN; positions.len()];
         for (&row, &token) in rows.iter().zip(&chosen) {
             all[row] = token;
+            if is_last(token, ends.get(row).copied().unwrap_or_default().iter().copied()) {
+                positions[row] = -1;
+                continue;
+            }
             tokens[row] = i32::try_from(token).unwrap_or(i32::MAX);
-            let is_end = ends.get(row).is_some_and(|ends| ends.contains(&token));
-            positions[row] = if is_end { -1 } else { positions[row] + 1 };
+            positions[row] += 1;
         }
         left.retain(|(row, _)| positions[*row] >= 0);
         left.iter_mut().filter_map(|(_, draw)| draw.as_mut()).for_each(|draw| draw.step += 1);

@@ -94,9 +94,10 @@ fn feed<'k>(context: KernelContext<'k, '_>, cells: Feedback, step: Val<'k, u32>,
     goes_on
 }
 
-/// Whether a token is one of those that end the row.
+/// Whether the row ends: its token is one of those that end it, or none was chosen, and no table has a
+/// row for -1.
 pub(super) fn ends<'k>(ids: Ptr<'k, Global, i32>, token: Val<'k, i32>) -> Val<'k, bool> {
     let fours = (0..MAX_ENDS as u32).step_by(4).map(|first| ids.at(first).load_vec::<4>());
     let ids: Vec<Val<i32>> = fours.flatten().collect();
-    ids.into_iter().fold(token.builder().lit(false), |ended, id| ended | token.eq(id))
+    ids.into_iter().fold(token.lt(0), |ended, id| ended | token.eq(id))
 }
