@@ -88,6 +88,35 @@ fn no_drawer_names() {
     assert!(found.is_empty(), "name these after what they hold: {found:#?}");
 }
 
+/// Numbers of `DeviceOptions` that a caller sets, at most, besides the timeout `polls`. A number
+/// that no user changes is one of the planner's `Thresholds`.
+const MOST_DEVICE_NUMBERS: usize = 8;
+
+#[test]
+fn device_options_have_few_numbers_each_with_a_reason() {
+    let text = read(&root().join("megakernel/src/vm/device/options.rs"));
+    let (_, fields) = text.split_once("pub struct DeviceOptions {\n").expect("the file defines the options");
+    let (fields, _) = fields.split_once("\n}\n").expect("the struct ends");
+    let mut numbers = Vec::new();
+    let mut reason = String::new();
+    for line in fields.lines().map(str::trim) {
+        if let Some(words) = line.strip_prefix("///") {
+            reason.push_str(words);
+            continue;
+        }
+        let field = line.strip_prefix("pub ").and_then(|line| line.strip_suffix(": u32,"));
+        let reason = std::mem::take(&mut reason);
+        if let Some(field) = field.filter(|field| *field != "polls") {
+            let advice = ["try ", "Smaller ", "Lower it", "Raise it", "Set 0"];
+            assert!(advice.iter().any(|words| reason.contains(words)), "`{field}` says no reason to change it");
+            numbers.push(field);
+        }
+    }
+    assert!(numbers.len() <= MOST_DEVICE_NUMBERS, "{numbers:?}");
+    let searched = text.split("        (\"").skip(1).filter_map(|rest| rest.split('"').next());
+    assert_eq!(searched.collect::<Vec<_>>(), numbers, "`DeviceOptions::NUMBERS` has every number");
+}
+
 #[test]
 fn every_dependency_has_a_reason() {
     let page = read(&root().join("docs/dependencies.md"));

@@ -6,8 +6,8 @@
 //! launches of STEPS steps from there on, and of twenty launches of one step. It also prints a sum
 //! over the tokens, which is the same for settings that change speed only.
 //!
-//! Keys: the names of `DeviceOptions::NUMBERS` (`stage flight sums held registers least` for
-//! short), `splits page` (numbers), `activation` (`f32`, `bf16`), `deal` (`order`, `strips`,
+//! Keys: the names of `DeviceOptions::NUMBERS` and of `Thresholds` (`stage flight registers least`
+//! for short), `splits page` (numbers), `activation` (`f32`, `bf16`), `deal` (`order`, `strips`,
 //! `stages`), `packets`, `early`, `at_once`, `merge_packets`, `stream`, `pages`, `take`, `times` (0
 //! or 1; `times` prints where the time of each level goes). `tilewright bench decode` times the
 //! shipped settings and compares them with peers.
@@ -23,7 +23,7 @@ use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::timeline::{LevelTable, Timeline};
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Thresholds};
 use tilewright_megakernel::vm::resident::Dealing;
 use tilewright_megakernel::weights::RandomWeights;
 
@@ -62,13 +62,23 @@ fn main() -> Result<(), Failure> {
 }
 
 /// Short keys of numbers.
-const SHORT: [(&str, &str); 6] = [
+const SHORT: [(&str, &str); 4] = [
     ("stage", "stage_bytes"),
     ("flight", "in_flight"),
     ("least", "split_tokens"),
-    ("sums", "sums_bytes"),
-    ("registers", "held_registers"),
-    ("held", "held_rows"),
+    ("registers", "activation_registers"),
+];
+
+/// The planner's limits, by the name of their field.
+const THRESHOLDS: [(&str, fn(&mut Thresholds) -> &mut u32); 8] = [
+    ("stages", |limits| &mut limits.stages),
+    ("single_tokens", |limits| &mut limits.single_tokens),
+    ("sums_bytes", |limits| &mut limits.sums_bytes),
+    ("prefetch_code_stages", |limits| &mut limits.prefetch_code_stages),
+    ("registers_beside_prefetch", |limits| &mut limits.registers_beside_prefetch),
+    ("activation_rows", |limits| &mut limits.activation_rows),
+    ("part_registers", |limits| &mut limits.part_registers),
+    ("paired_rows", |limits| &mut limits.paired_rows),
 ];
 
 /// The options that a list of settings stands for.
@@ -97,7 +107,15 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
             "activation" if value == "f32" => lowering.activation = DType::F32,
             _ => {
                 let name = SHORT.iter().find(|(short, _)| *short == key).map_or(key, |(_, name)| name);
-                *device.number_mut(name).ok_or_else(|| format!("`{pair}` is not a setting"))? = number()?;
+                let number = number()?;
+                match device.number_mut(name) {
+                    Some(option) => *option = number,
+                    None => {
+                        let limit = THRESHOLDS.iter().find(|(known, _)| *known == name);
+                        let (_, field) = limit.ok_or_else(|| format!("`{pair}` is not a setting"))?;
+                        device = device.with_thresholds(|limits| *field(limits) = number);
+                    }
+                }
             }
         }
     }
@@ -127,7 +145,7 @@ impl Work {
 
         let page_table: Vec<i32> = (0..(self.rows * lowering.pages_per_sequence()) as i32).collect();
         let tokens: Vec<i32> = (0..self.rows as i32).map(|row| row * 7 + 11).collect();
-        println!("{settings}: {} stages", machine.plan().options.stages);
+        println!("{settings}: {} stages", machine.plan().options.thresholds.stages);
         for &position in &self.positions {
             let positions = vec![position as i32; self.rows];
             let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &page_table };

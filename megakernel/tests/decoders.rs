@@ -277,15 +277,8 @@ fn persistent(spec: &ModelSpec, weights: &RandomWeights, prompts: &Prompts) -> L
     let sms = 2 + prompts.seed as usize % 2;
     let target = Target { sms, ..h100() };
     let program = lower(spec, &|_| DType::BF16, target, &options(prompts, DType::BF16)).expect("lowered");
-    let cut = DeviceOptions {
-        warps: 4,
-        stage_bytes: 2048,
-        stages: 4,
-        sums_bytes: 4096,
-        split_tokens: 16,
-        single_tokens: 0,
-        ..DeviceOptions::default()
-    };
+    let cut = DeviceOptions { stage_bytes: 2048, split_tokens: 16, ..DeviceOptions::for_simulator() }
+        .with_thresholds(|limits| limits.single_tokens = 0);
     let placed = schedule(program, PAGE * PAGES).expect("a valid program");
     let device = simulator(prompts.seed, sms).device();
     let mut machine = DeviceMachine::load(placed, weights, &device, cut, &mut |_, _| ()).expect("loaded");

@@ -228,7 +228,7 @@ pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
 /// read them too.
 pub(crate) fn device_options(device: Device) -> DeviceOptions {
     let options = match device {
-        Device::Sim { .. } | Device::SimPeers { .. } => small(),
+        Device::Sim { .. } | Device::SimPeers { .. } => DeviceOptions::for_simulator(),
         Device::Cpu { .. } | Device::Cuda { .. } | Device::Peers { .. } => DeviceOptions::default(),
     };
     DeviceOptions { dealing: Dealing::InOrder, ..options }
@@ -295,11 +295,6 @@ impl Gpu {
 fn simulated(seed: u64, count: u32, abort: &Abort) -> Vec<device::Device> {
     let options = Options { seed, sms: SIMULATED_SMS, interrupt: abort.interrupt(), ..Options::default() };
     sim::peers(&options, count)
-}
-
-/// Kernels that the simulator runs in bearable time: few warps, small stages.
-fn small() -> DeviceOptions {
-    DeviceOptions { warps: 4, stage_bytes: 4096, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() }
 }
 
 /// A handle that aborts the work of an engine from another thread.

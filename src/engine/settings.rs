@@ -22,21 +22,30 @@ pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Sea
         .axis("warps", [8, 16])
         .axis("table_bytes", [0, 32768])
         .axis("dealing", Dealing::ALL.map(|(name, _)| name));
-    // Stages are held at few rows; activations of many come by phases, or in parts of sums.
+    // Stages of bf16 weights are prefetched at few rows; activations of many fill registers.
     match rows {
-        0..=2 if codes => space.axis("hold_codes", [0, 1]),
-        0..=2 => space.axis("hold", [0, 2, 4]),
-        _ => {
-            let space = space.axis("held_registers", [64, 128]).axis("part_registers", [0, 64, 128]);
-            let space = space.axis("held_rows", [3, 9, 17]);
-            match codes {
-                true if rows > 8 => space.axis("paired_rows", [8, 16]),
-                true => space,
-                false => space.axis("hold_beside", [0, 32, 64]),
-            }
-        }
+        0..=2 if codes => space,
+        0..=2 => space.axis("prefetch_stages", [0, 2, 4]),
+        _ => space.axis("activation_registers", [64, 128]),
     }
 }
+
+/// The settings of earlier builds: those that were renamed, and those that the planner's
+/// thresholds replace.
+const REMOVED: [(&str, &str); 10] = [
+    ("hold", "it is `prefetch_stages` now"),
+    ("held_registers", "it is `activation_registers` now"),
+    ("stages", PLANNED),
+    ("single_tokens", PLANNED),
+    ("sums_bytes", PLANNED),
+    ("hold_codes", PLANNED),
+    ("hold_beside", PLANNED),
+    ("held_rows", PLANNED),
+    ("part_registers", PLANNED),
+    ("paired_rows", PLANNED),
+];
+
+const PLANNED: &str = "the planner chooses it now; leave it out or tune again";
 
 /// Options with the settings that are named; all others stay.
 ///
@@ -50,10 +59,21 @@ pub(crate) fn options(mut options: DeviceOptions, settings: &Settings) -> Result
             None if name == "dealing" => {
                 options.dealing = settings.choice(name, &Dealing::ALL, "order, strips or stages")?;
             }
-            None => return Err(SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() }),
+            None => return Err(unknown(name, value)),
         }
     }
     Ok(options)
+}
+
+/// Why a name is not a setting.
+fn unknown(name: &str, value: &str) -> SettingsError {
+    let found = REMOVED.iter().find(|(removed, _)| *removed == name);
+    let name = name.to_owned();
+    let value = value.to_owned();
+    match found {
+        Some(&(_, instead)) => SettingsError::Removed { name, value, instead },
+        None => SettingsError::Unknown { name, value },
+    }
 }
 
 #[cfg(test)]
@@ -76,9 +96,23 @@ mod tests {
     #[test]
     fn what_is_not_named_stays_and_what_is_unknown_is_refused() {
         let some = |text: &str| options(DeviceOptions::default(), &text.parse().expect("is a text of settings"));
-        assert_eq!(some("hold=2 dealing=strips").map(|o| (o.hold, o.dealing, o.warps)), Ok((2, Dealing::Strips, 8)));
-        for wrong in ["holds=2", "hold=two", "dealing=round", "hold=-1"] {
+        assert_eq!(
+            some("prefetch_stages=2 dealing=strips").map(|o| (o.prefetch_stages, o.dealing, o.warps)),
+            Ok((2, Dealing::Strips, 8))
+        );
+        for wrong in ["holds=2", "warps=two", "dealing=round", "warps=-1"] {
             assert_eq!(some(wrong).expect_err(wrong).to_string().lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_setting_of_an_earlier_build_is_refused_with_what_replaces_it() {
+        let known = DeviceOptions::NUMBERS.map(|(name, _)| name);
+        for (name, instead) in REMOVED {
+            assert!(!known.contains(&name), "{name}");
+            let settings = Settings::default().with(name, 4);
+            let error = options(DeviceOptions::default(), &settings).expect_err(name).to_string();
+            assert_eq!(error, format!("{name}=4: the setting `{name}` is gone: {instead}"));
         }
     }
 }

@@ -50,6 +50,16 @@ pub enum SettingsError {
         /// Its value.
         value: String,
     },
+    /// A setting of an earlier build.
+    #[error("{name}={value}: the setting `{name}` is gone: {instead}")]
+    Removed {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: String,
+        /// What replaces it.
+        instead: &'static str,
+    },
     /// A value that the setting cannot have.
     #[error("`{name}` must be {takes}, got `{value}`")]
     Value {

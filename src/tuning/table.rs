@@ -110,13 +110,13 @@ impl Tuned {
     /// use tilewright::results::Results;
     /// use tilewright::tuning::Tuned;
     /// let row = |context: u64, hold: u64| format!(
-    ///     r#"{{"suite":"decode","who":"tilewright","shape":{{"batch":1,"context":{context}}},"variant":"hold={hold}","verdict":"kept"}}"#
+    ///     r#"{{"suite":"decode","who":"tilewright","shape":{{"batch":1,"context":{context}}},"variant":"prefetch_stages={hold}","verdict":"kept"}}"#
     /// );
     /// let call = r#"{"call":{"id":"a","date":"2026-11-22","device":"GPU","command":"tilewright tune"}}"#;
     /// let mut results = Results::default();
     /// results.add(&[call, &row(200, 4), &row(4096, 2)].join("\n"), "rows").unwrap();
     /// let tuned = Tuned::of(&results);
-    /// let hold = |context| tuned.nearest("GPU", "decode", &[("batch", 1)], ("context", context)).unwrap().number("hold");
+    /// let hold = |context| tuned.nearest("GPU", "decode", &[("batch", 1)], ("context", context)).unwrap().number("prefetch_stages");
     /// assert_eq!((hold(1), hold(300), hold(2048), hold(1 << 20)), (Ok(4), Ok(4), Ok(2), Ok(2)));
     /// assert!(tuned.nearest("GPU", "decode", &[("batch", 2)], ("context", 200)).is_none());
     /// // Weights of four bits are another shape.
@@ -165,7 +165,7 @@ mod tests {
         let call =
             format!(r#"{{"call":{{"id":"a","date":"2026-11-22","device":"{device}","command":"tilewright tune"}}}}"#);
         let row = format!(
-            r#"{{"suite":"decode","who":"tilewright","shape":{{"batch":1,"context":{context}}},"variant":"hold={hold}","verdict":"kept"}}"#
+            r#"{{"suite":"decode","who":"tilewright","shape":{{"batch":1,"context":{context}}},"variant":"prefetch_stages={hold}","verdict":"kept"}}"#
         );
         let mut results = Results::default();
         results.add(&[call, row].join("\n"), "rows").expect("rows");
@@ -175,13 +175,14 @@ mod tests {
     #[test]
     fn the_fallback_serves_shapes_that_the_table_lacks() {
         let both = tuned("A", 200, 2).or(tuned("A", 4096, 6).or(tuned("B", 4096, 4)));
-        let nearest =
-            |device: &str| both.nearest(device, "decode", &[("batch", 1)], ("context", 4096)).map(|s| s.number("hold"));
+        let nearest = |device: &str| {
+            both.nearest(device, "decode", &[("batch", 1)], ("context", 4096)).map(|s| s.number("prefetch_stages"))
+        };
         // The nearest shape of the first table that has one, even if the fallback has a nearer one.
         assert_eq!([nearest("A"), nearest("B"), nearest("C")], [Some(Ok(2)), Some(Ok(4)), None]);
         let exact = |context: u64| {
             both.settings("A", None, "decode", &[("batch", 1), ("context", context)])
-                .map(|settings| settings.number("hold"))
+                .map(|settings| settings.number("prefetch_stages"))
         };
         assert_eq!([exact(200), exact(4096), exact(300)], [Some(Ok(2)), Some(Ok(6)), None]);
         assert_eq!((both.len(), both.is_empty()), (3, false));

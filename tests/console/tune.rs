@@ -103,7 +103,7 @@ fn what_was_kept_for_a_model_is_what_its_machines_are_made_with() {
         format!("{call}\n{row}\n")
     };
     let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
-    let plain = generate(&rows("hold=2 stages=3"));
+    let plain = generate(&rows("prefetch_stages=2 in_flight=2"));
     assert!(plain.status.success() && !text(&plain).is_empty(), "{}", String::from_utf8_lossy(&plain.stderr));
     // These reach the machine, which has no such stages.
     let wrong = generate(&rows("stage_bytes=100"));
@@ -112,6 +112,9 @@ fn what_was_kept_for_a_model_is_what_its_machines_are_made_with() {
     let unknown = generate(&rows("shelves=2"));
     let line = String::from_utf8_lossy(&unknown.stderr).into_owned();
     assert!(unknown.status.code() == Some(2) && line.contains("there is no setting `shelves`"), "{line}");
+    let removed = generate(&rows("hold=2"));
+    let line = String::from_utf8_lossy(&removed.stderr).into_owned();
+    assert!(removed.status.code() == Some(2) && line.contains("it is `prefetch_stages` now"), "{line}");
     let damaged = generate("{");
     let line = String::from_utf8_lossy(&damaged.stderr).into_owned();
     assert!(damaged.status.code() == Some(2) && line.contains("the user's file of tuned settings"), "{line}");

@@ -97,7 +97,7 @@ fn run(name: &str) -> Result<(), Box<dyn Error>> {
     let logits = output.f32(LOGITS)?;
     let expected = output.f32(CAPPED)?;
 
-    let options = DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, ..DeviceOptions::default() };
+    let options = DeviceOptions { stage_bytes: 2048, ..DeviceOptions::for_simulator() };
     let mut machine = DeviceMachine::load(placed, &weights, &device, options, &mut |_, _| ())?;
     machine.step(&cells)?;
     let found = machine.f32(CAPPED)?;

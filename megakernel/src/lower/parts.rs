@@ -23,8 +23,9 @@ struct Cut {
 }
 
 impl Program {
-    /// Cuts along k the sums whose activations a device would load repeatedly: those of at least
-    /// [`held_rows`](DeviceOptions::held_rows) rows that do not fit registers. After
+    /// Cuts along k the sums whose activations a device would load repeatedly: those that do not
+    /// fit registers, of at least as many rows as the threshold
+    /// [`activation_rows`](crate::vm::device::Thresholds::activation_rows). After
     /// [`Program::stored_as`], since the form of weights says what a stage is, and before it is
     /// scheduled. Any placement of tasks finds the same order of weights.
     ///
@@ -78,7 +79,11 @@ impl Program {
         let float = float_of(input.dtype)?;
         let rows = op.rows.len() as u32;
         let whole = n.is_multiple_of(4) && k.is_multiple_of(8) && rows <= Packing::ROWS;
-        if options.part_registers == 0 || rows < options.held_rows || op.bias.is_some() || !whole {
+        if options.thresholds.part_registers == 0
+            || rows < options.thresholds.activation_rows
+            || op.bias.is_some()
+            || !whole
+        {
             return None;
         }
         let warps = options.warps;
@@ -94,11 +99,13 @@ impl Program {
             return None;
         }
         let registers = |stages: u32| AOperand::registers(strip.part(0, stages), packing);
-        if registers(strip.stages()) <= options.held_registers || registers(1) > options.held_registers {
+        if registers(strip.stages()) <= options.activation_registers || registers(1) > options.activation_registers {
             return None;
         }
-        let most =
-            (1..strip.stages()).take_while(|&stages| registers(stages) <= options.part_registers).last().unwrap_or(1);
+        let most = (1..strip.stages())
+            .take_while(|&stages| registers(stages) <= options.thresholds.part_registers)
+            .last()
+            .unwrap_or(1);
         let parts = deal(strip.stages() as usize, strip.stages().div_ceil(most) as usize);
         let columns = |stages: &Span| {
             let [lo, hi] = [stages.lo, stages.hi].map(|stage| (stage * strip.stage_k() as usize).min(k));

@@ -75,7 +75,8 @@ fn placed(program: Program) -> Placed {
 
 fn simulated(placed: Placed, seed: u64) -> DeviceMachine {
     let device: Device = Simulator::new(Options { seed, sms: 2, checks: Checks::On, ..Options::default() }).device();
-    let options = DeviceOptions { warps: 2, stage_bytes: 1024, stages: 2, ..DeviceOptions::default() };
+    let options = DeviceOptions { warps: 2, stage_bytes: 1024, ..DeviceOptions::default() }
+        .with_thresholds(|limits| limits.stages = 2);
     DeviceMachine::load(placed, &NoWeights, &device, options, &mut |_, _| ()).unwrap()
 }
 

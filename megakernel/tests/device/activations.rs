@@ -56,7 +56,7 @@ fn bf16_activations_without_packets_agree_with_the_reference() {
 
 #[test]
 fn activations_held_in_registers_agree_with_the_reference() {
-    agree(&tiny(), 3, DeviceOptions { held_rows: 1, ..options() }, 4e-3);
+    agree(&tiny(), 3, options().with_thresholds(|limits| limits.activation_rows = 1), 4e-3);
     agree(&tiny(), 6, options(), 1e-2);
     agree(&tiny(), 9, options(), 1e-2);
 }
@@ -70,7 +70,8 @@ fn activations_in_whole_chunks_agree_with_the_reference() {
 
 #[test]
 fn streamed_activations_agree_with_the_reference() {
-    let streamed = DeviceOptions { held_rows: 1, held_registers: 0, ..options() };
+    let streamed =
+        DeviceOptions { activation_registers: 0, ..options() }.with_thresholds(|limits| limits.activation_rows = 1);
     for rows in [1, 3, 7, 16] {
         agree(&tiny(), rows, streamed, if rows <= 4 { 4e-3 } else { 1e-2 });
     }
@@ -85,9 +86,9 @@ fn streamed_activations_agree_with_the_reference() {
 /// these will be, others in shared memory.
 #[test]
 fn activations_by_phases_agree_with_the_reference() {
-    for (rows, hidden, held_registers) in [(3, 256, 4), (9, 512, 16), (16, 512, 32)] {
+    for (rows, hidden, activation_registers) in [(3, 256, 4), (9, 512, 16), (16, 512, 32)] {
         let spec = LlamaSpec { hidden, ..tiny() };
-        let options = DeviceOptions { held_registers, ..options() };
+        let options = DeviceOptions { activation_registers, ..options() };
         let plan = Plan::new(&narrow(&spec, rows, 3), options).unwrap();
         let linear = plan.opcodes.iter().filter_map(|opcode| opcode.get::<LinearTile>().map(|linear| linear.tile));
         let qkv = plan.opcodes.iter().filter_map(|opcode| opcode.get::<QkvTile>().map(|qkv| qkv.tile));
@@ -109,9 +110,9 @@ fn the_way_of_activations_changes_the_order_of_sums_alone() {
         machine.run(&Cells::at(5, 0).view(), 2).unwrap();
         machine.f32(LOGITS).unwrap()
     };
-    let copied = bits(DeviceOptions { held_rows: 17, ..options() });
+    let copied = bits(options().with_thresholds(|limits| limits.activation_rows = 17));
     for registers in [0, 128] {
-        let other = bits(DeviceOptions { held_registers: registers, ..options() });
+        let other = bits(DeviceOptions { activation_registers: registers, ..options() });
         let error = relative(&other, &copied);
         assert!(error < 2e-3, "{registers} registers: {error}");
     }

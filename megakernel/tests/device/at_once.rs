@@ -86,7 +86,8 @@ fn senders(machine: &DeviceMachine) -> Vec<TaskId> {
 #[test]
 fn packets_that_do_not_come_are_named_by_who_looks_for_them() {
     for seed in [0, 1000] {
-        let mut machine = machine(&tiny(), 1, 5, seed, DeviceOptions { polls: 1 << 11, hold: 2, ..options() });
+        let mut machine =
+            machine(&tiny(), 1, 5, seed, DeviceOptions { polls: 1 << 11, prefetch_stages: 2, ..options() });
         let run = |machine: &mut DeviceMachine| machine.run(&Cells::at(1, 20).view(), 1);
         let right = run(&mut machine).unwrap();
         let mut looked = 0;

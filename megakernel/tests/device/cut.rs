@@ -21,7 +21,8 @@ use super::lab::{Cells, device, options, tiny, weights};
 
 /// Few registers hold activations: rows of more than four stages of eight rows are cut.
 fn cutting(part_registers: u32) -> DeviceOptions {
-    DeviceOptions { held_registers: 32, part_registers, ..options() }
+    DeviceOptions { activation_registers: 32, ..options() }
+        .with_thresholds(|limits| limits.part_registers = part_registers)
 }
 
 /// Rows of down that end within a stage of 128.
@@ -61,7 +62,7 @@ fn cut_sums_agree_with_the_reference() {
 fn cut_sums_of_codes_agree_with_the_reference() {
     let spec = LlamaSpec { hidden: 160, intermediate: 1600, vocab: 120, ..tiny() };
     for (rows, code, group) in [(4, Code::U4, Some(32)), (8, Code::E4m3, None), (16, Code::U4, Some(64))] {
-        let options = DeviceOptions { held_registers: 48, part_registers: 16, ..options() };
+        let options = DeviceOptions { activation_registers: 48, ..cutting(16) };
         let weights = RandomCodes::new(&spec, DType::BF16, 7, code, group).unwrap();
         let placed = cut(lowered(&spec, rows, 1, 4).stored_as(&weights), &options);
         agrees(placed, rows, &weights, options, 2e-2);

@@ -17,7 +17,8 @@ const WAYS: [Dealing; 3] = [Dealing::InOrder, Dealing::Strips, Dealing::Stages];
 
 #[test]
 fn no_bit_of_a_step_depends_on_where_stages_lie() {
-    let streamed = DeviceOptions { held_rows: 1, held_registers: 0, ..options() };
+    let streamed =
+        DeviceOptions { activation_registers: 0, ..options() }.with_thresholds(|limits| limits.activation_rows = 1);
     let small = DeviceOptions { stage_bytes: 2048, warps: 2, ..options() };
     let untied = LlamaSpec { tied_embeddings: false, ..tiny() };
     for (spec, rows, sms, options) in [
@@ -67,7 +68,7 @@ fn what_the_tasks_of_known_models_read_together_is_contiguous() {
         let plan = |dealing| Plan::new(&placed, DeviceOptions { dealing, ..DeviceOptions::default() }).unwrap();
         let (plan, in_order) = (plan(Dealing::Stages), plan(Dealing::InOrder));
         assert_eq!(plan.packed_bytes, in_order.packed_bytes);
-        assert_eq!(plan.options.stages, in_order.options.stages);
+        assert_eq!(plan.options.thresholds, in_order.options.thresholds);
         let records = records(&plan);
         for stream in &plan.streams {
             let of_stream = |record: &&TaskRecord| u64::from(record.weights) == stream.start && record.stages > 0;

@@ -129,7 +129,8 @@ fn an_abort_ends_the_launch_and_the_next_one_runs() {
 /// feed nothing back, which would race with those who write the tokens.
 #[test]
 fn an_abort_feeds_nothing_back_of_a_step_that_did_not_end() {
-    let options = DeviceOptions { warps: 2, stage_bytes: 1024, sums_bytes: 256, ..options() };
+    let options =
+        DeviceOptions { warps: 2, stage_bytes: 1024, ..options() }.with_thresholds(|limits| limits.sums_bytes = 256);
     for seed in 0..40 {
         let mut machine = load(splitting(&least(), 2, 2, 2), &least(), seed, options);
         machine.abort_handle().abort();

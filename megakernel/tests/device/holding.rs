@@ -15,19 +15,23 @@ use super::lab::{Cells, bits, chain, least, machine, normed, options, tiny};
 #[test]
 fn no_bit_of_a_step_depends_on_what_is_held() {
     let wide = LlamaSpec { intermediate: 288, ..tiny() };
-    let small = DeviceOptions { warps: 2, stage_bytes: 2048, sums_bytes: 128, ..options() };
-    let least_of = DeviceOptions { warps: 1, stage_bytes: 512, stages: 2, sums_bytes: 32, ..options() };
+    let small =
+        DeviceOptions { warps: 2, stage_bytes: 2048, ..options() }.with_thresholds(|limits| limits.sums_bytes = 128);
+    let least_of = DeviceOptions { warps: 1, stage_bytes: 512, ..options() }.with_thresholds(|limits| {
+        limits.stages = 2;
+        limits.sums_bytes = 32;
+    });
     for (spec, rows, sms, options) in [
         (tiny(), 1, 3, options()),
         (wide.clone(), 2, 2, small),
         (normed(wide), 1, 3, DeviceOptions { packets: false, ..small }),
         (least(), 1, 2, least_of),
-        (tiny(), 3, 3, DeviceOptions { held_rows: 4, ..options() }),
-        (tiny(), 8, 3, DeviceOptions { hold_beside: 128, ..options() }),
+        (tiny(), 3, 3, options().with_thresholds(|limits| limits.activation_rows = 4)),
+        (tiny(), 8, 3, options().with_thresholds(|limits| limits.registers_beside_prefetch = 128)),
     ] {
         let with = |hold, seed| {
             let dealing = if hold % 2 == 0 { Dealing::InOrder } else { Dealing::Stages };
-            let options = DeviceOptions { hold, dealing, ..options };
+            let options = DeviceOptions { prefetch_stages: hold, dealing, ..options };
             bits(&mut machine(&spec, rows, sms, seed, options), rows)
         };
         let none = with(0, 1);
@@ -41,7 +45,8 @@ fn no_bit_of_a_step_depends_on_what_is_held() {
 #[test]
 fn batches_hold_no_stages() {
     let with = |hold| {
-        let streamed = DeviceOptions { held_rows: 1, held_registers: 0, hold, ..options() };
+        let streamed = DeviceOptions { activation_registers: 0, prefetch_stages: hold, ..options() }
+            .with_thresholds(|limits| limits.activation_rows = 1);
         bits(&mut machine(&tiny(), 2, 3, 5, streamed), 2)
     };
     assert_eq!(with(3), with(0));
@@ -50,7 +55,7 @@ fn batches_hold_no_stages() {
 #[test]
 fn launches_that_fail_end_with_stages_held_and_the_next_runs() {
     for seed in [0, 1000] {
-        let held = DeviceOptions { hold: 3, polls: 1 << 13, ..options() };
+        let held = DeviceOptions { prefetch_stages: 3, polls: 1 << 13, ..options() };
         let mut machine = machine(&tiny(), 2, 3, seed, held);
         let run = |machine: &mut DeviceMachine| machine.run(&Cells::at(2, 0).view(), 3);
         let right = run(&mut machine).unwrap();

@@ -83,15 +83,8 @@ fn placed_as(spec: &impl Architecture, rows: usize, sms: usize, options: LowerOp
 }
 
 pub fn options() -> DeviceOptions {
-    DeviceOptions {
-        warps: 4,
-        stage_bytes: 2048,
-        stages: 4,
-        sums_bytes: 4096,
-        split_tokens: 16,
-        single_tokens: 0,
-        ..DeviceOptions::default()
-    }
+    DeviceOptions { stage_bytes: 2048, split_tokens: 16, ..DeviceOptions::for_simulator() }
+        .with_thresholds(|limits| limits.single_tokens = 0)
 }
 
 /// A simulator with this seed, or the GPU that `TILEWRIGHT_DEVICE` names: then the blocks' order is

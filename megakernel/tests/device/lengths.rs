@@ -61,7 +61,7 @@ proptest! {
         let [a, b] = [(contexts[0], 0), (contexts[1], spare)]
             .map(|(context, spare)| plan(&spec, &target, Step { rows, sampling }, context, spare));
         prop_assert_eq!(a.lengths.table_width as usize, contexts[0].div_ceil(64));
-        prop_assert_eq!(a.options.stages, b.options.stages);
+        prop_assert_eq!(a.options.thresholds.stages, b.options.thresholds.stages);
         prop_assert!(text(&a) == text(&b), "contexts of {:?} tokens make different kernels", contexts);
     }
 }

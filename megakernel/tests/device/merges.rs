@@ -27,9 +27,12 @@ fn any_number_of_splits_agrees_with_the_reference() {
         // One or two rows are packets, three are released in f32, five in bf16.
         for rows in [1 + seed % 2, [3, 5][seed / 2 % 2]] {
             let split_tokens = [16, 48][draw.between(0..=1) as usize];
-            let held_rows = [1, 3, 20][draw.between(0..=2) as usize];
+            let activation_rows = [1, 3, 20][draw.between(0..=2) as usize];
             let single_tokens = [0, 32][draw.between(0..=1) as usize];
-            let options = DeviceOptions { split_tokens, single_tokens, held_rows, ..options() };
+            let options = DeviceOptions { split_tokens, ..options() }.with_thresholds(|limits| {
+                limits.single_tokens = single_tokens;
+                limits.activation_rows = activation_rows;
+            });
             let mut both = Both::new(&least(), [rows, splits, 3], &mut draw, options);
             for _ in 0..3 {
                 let mut positions: Vec<i32> = (0..rows).map(|_| position(&mut draw)).collect();

@@ -72,14 +72,16 @@ fn options() -> DeviceOptions {
     DeviceOptions {
         warps: 2,
         stage_bytes: 1024,
-        stages: 4,
-        hold: 1,
-        sums_bytes: 256,
+        prefetch_stages: 1,
         split_tokens: 16,
-        single_tokens: 0,
         polls: 1 << 10,
         ..DeviceOptions::default()
     }
+    .with_thresholds(|limits| {
+        limits.stages = 4;
+        limits.sums_bytes = 256;
+        limits.single_tokens = 0;
+    })
 }
 
 /// The least model on two blocks. The last row has tokens of two splits, the others of one, and
@@ -149,7 +151,7 @@ fn wide(rows: usize, options: DeviceOptions, launches: fn(&Placed) -> Vec<Launch
 /// The wide program of one row, whose tasks poll all packets, in a ring of two stages, full of
 /// weights where keys and values are to come.
 fn at_once() -> Recording {
-    wide(1, DeviceOptions { stages: 2, ..options() }, looking)
+    wide(1, options().with_thresholds(|limits| limits.stages = 2), looking)
 }
 
 /// Launches in which the packets of tasks of a name do not come, one for each, until the host wants

@@ -90,7 +90,7 @@ fn wider() -> LlamaSpec {
 #[test]
 fn activations_come_in_the_order_of_codes() {
     let plain = DeviceOptions { packets: false, ..options() };
-    let streamed = DeviceOptions { held_registers: 0, ..options() };
+    let streamed = DeviceOptions { activation_registers: 0, ..options() };
     for (rows, activation, code, options) in [
         (1, DType::F32, Code::U4, options()),
         (2, DType::BF16, Code::U4, options()),
@@ -157,7 +157,7 @@ proptest! {
         let code = [Code::U4, Code::I8, Code::E4m3][which];
         let seed = |name: &str| together(name).map(|stream| stream ^ seed);
         let weights = shuffled(&spec, code, Some(32 * group), &seed);
-        let options = DeviceOptions { held_registers: if held { 128 } else { 0 }, ..options() };
+        let options = DeviceOptions { activation_registers: if held { 128 } else { 0 }, ..options() };
         agrees(&spec, rows, DType::F32, &weights, options);
     }
 }

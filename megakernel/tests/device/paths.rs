@@ -48,7 +48,8 @@ fn every_batch_of_known_models_is_planned() {
             lines.extend(packets.then(|| "the newest token as packets".to_owned()));
             lines.sort();
             lines.dedup();
-            writeln!(table, "{model}, rows {rows}: {} stages; {}", plan.options.stages, lines.join(", ")).unwrap();
+            writeln!(table, "{model}, rows {rows}: {} stages; {}", plan.options.thresholds.stages, lines.join(", "))
+                .unwrap();
         }
     }
     insta::assert_snapshot!(table);

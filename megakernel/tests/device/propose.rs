@@ -235,7 +235,8 @@ const SHOWN: &str = "st.relaxed.sys.u32 global";
 /// with tokens that come through the ring and with tokens that are read from their pages.
 #[test]
 fn mutants_of_the_end_of_a_step_are_found_out() {
-    let least_of = DeviceOptions { warps: 2, stage_bytes: 1024, hold: 1, sums_bytes: 256, ..with_proposals() };
+    let least_of = DeviceOptions { warps: 2, stage_bytes: 1024, prefetch_stages: 1, ..with_proposals() }
+        .with_thresholds(|limits| limits.sums_bytes = 256);
     let plain = DeviceOptions { packets: false, stream_tokens: false, ..least_of };
     let text = Text { tokens: &[1, 2, 3], left: 7, ..GREEDY };
     // Of each recording the mutants that survive, by their place and what was done.

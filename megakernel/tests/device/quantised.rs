@@ -113,13 +113,13 @@ fn every_form_of_codes_gives_the_references_logits() {
 fn activations_take_every_way_to_codes() {
     let spec = wider();
     let weights = codes(&spec, Code::U4, Some(32));
-    for (rows, held_registers) in [(3, 128), (8, 128), (16, 128), (5, 0), (16, 0)] {
-        agrees(&spec, rows, &weights, DeviceOptions { held_registers, ..options() });
+    for (rows, activation_registers) in [(3, 128), (8, 128), (16, 128), (5, 0), (16, 0)] {
+        agrees(&spec, rows, &weights, DeviceOptions { activation_registers, ..options() });
     }
-    agrees(&spec, 16, &weights, DeviceOptions { paired_rows: 8, ..options() });
+    agrees(&spec, 16, &weights, options().with_thresholds(|limits| limits.paired_rows = 8));
     let e2m1 = codes(&spec, Code::E2m1, Some(32));
-    for (rows, held_registers) in [(4, 128), (9, 128), (16, 0)] {
-        agrees(&spec, rows, &e2m1, DeviceOptions { held_registers, ..options() });
+    for (rows, activation_registers) in [(4, 128), (9, 128), (16, 0)] {
+        agrees(&spec, rows, &e2m1, DeviceOptions { activation_registers, ..options() });
     }
     let normed = normed(tiny());
     agrees(&normed, 2, &codes(&normed, Code::E4m3, None), options());
@@ -131,8 +131,8 @@ fn activations_take_every_way_to_codes() {
 fn groups_of_half_a_step_meet_every_way_of_activations() {
     let spec = wider();
     let nvfp4 = codes(&spec, Code::E2m1, Some(16));
-    for (rows, held_registers) in [(2, 128), (3, 128), (8, 128), (16, 128), (4, 0), (16, 0)] {
-        agrees(&spec, rows, &nvfp4, DeviceOptions { held_registers, ..options() });
+    for (rows, activation_registers) in [(2, 128), (3, 128), (8, 128), (16, 128), (4, 0), (16, 0)] {
+        agrees(&spec, rows, &nvfp4, DeviceOptions { activation_registers, ..options() });
     }
     let change = |name: &str, matrix: QuantMatrix| {
         let large = codes(&wider(), Code::U4, Some(64));
@@ -141,9 +141,9 @@ fn groups_of_half_a_step_meet_every_way_of_activations() {
             false => zeros(matrix),
         }
     };
-    for (rows, held_registers) in [(1, 128), (4, 128), (9, 128), (5, 0)] {
+    for (rows, activation_registers) in [(1, 128), (4, 128), (9, 128), (5, 0)] {
         let weights = Changed { weights: codes(&spec, Code::U4, Some(16)), change };
-        agrees(&spec, rows, &weights, DeviceOptions { held_registers, ..options() });
+        agrees(&spec, rows, &weights, DeviceOptions { activation_registers, ..options() });
     }
 }
 
@@ -156,8 +156,8 @@ fn blocks_of_codes_meet_every_way_of_activations() {
         Quantised::of(&blocks(&spec).quantized("model.layers.0.mlp.up_proj.weight").unwrap()).scale,
         DType::F8E4M3
     );
-    for (rows, held_registers) in [(1, 128), (2, 128), (3, 128), (8, 128), (16, 128), (4, 0), (16, 0)] {
-        agrees(&spec, rows, &blocks(&spec), DeviceOptions { held_registers, ..options() });
+    for (rows, activation_registers) in [(1, 128), (2, 128), (3, 128), (8, 128), (16, 128), (4, 0), (16, 0)] {
+        agrees(&spec, rows, &blocks(&spec), DeviceOptions { activation_registers, ..options() });
     }
     let odd = LlamaSpec { hidden: 88, ..wider() };
     agrees(&odd, 1, &blocks(&odd), options());
@@ -200,14 +200,14 @@ fn tied(spec: &LlamaSpec, code: Code, group: Option<usize>) -> Tied {
 #[test]
 fn tables_of_codes_are_embedded_and_are_heads() {
     let spec = wider();
-    for (rows, held_registers, code, group) in [
+    for (rows, activation_registers, code, group) in [
         (1, 128, Code::U4, Some(32)),
         (2, 128, Code::E2m1, Some(16)),
         (4, 128, Code::I8, None),
         (16, 128, Code::U4, Some(32)),
         (16, 16, Code::E4m3, None),
     ] {
-        let options = DeviceOptions { held_registers, ..options() };
+        let options = DeviceOptions { activation_registers, ..options() };
         agrees(&spec, rows, &tied(&spec, code, group), options);
         agrees(&spec, rows, &tied(&spec, code, group), DeviceOptions { dealing: Dealing::InOrder, ..options });
     }
@@ -255,7 +255,7 @@ impl Weights for Loud {
 /// stage.
 #[test]
 fn activations_that_no_f16_holds_are_an_error() {
-    for (hidden, rows, held_registers, code) in [
+    for (hidden, rows, activation_registers, code) in [
         (160, 5, 128, Code::U4),
         (160, 16, 0, Code::U4),
         (80, 5, 128, Code::U4),
@@ -267,7 +267,7 @@ fn activations_that_no_f16_holds_are_an_error() {
         let spec = LlamaSpec { hidden, layers: 2, ..wider() };
         let program = placed(&spec, rows, &codes(&spec, code, Some(32)));
         let device = device(3, program.target.sms);
-        let options = DeviceOptions { held_registers, ..options() };
+        let options = DeviceOptions { activation_registers, ..options() };
         let loud = Loud(codes(&spec, code, Some(32)));
         let mut machine = DeviceMachine::load(program, &loud, &device, options, &mut |_, _| ()).unwrap();
         let pages: Vec<i32> = (0..(rows * CONTEXT / 16) as i32).collect();
@@ -317,7 +317,10 @@ fn no_bit_depends_on_what_is_held() {
         };
         let with = |hold: u32| {
             // Strips that come two a stage are not held.
-            let options = DeviceOptions { hold_codes: hold, warps: 2, stage_bytes: 4096, paired_rows: 0, ..options() };
+            let options = DeviceOptions { warps: 2, stage_bytes: 4096, ..options() }.with_thresholds(|limits| {
+                limits.prefetch_code_stages = hold;
+                limits.paired_rows = 0;
+            });
             let program = placed(&spec, 2, &weights);
             let plan = Plan::new(&program, options).unwrap();
             let held = plan.opcodes.iter().filter(|opcode| opcode.holds_stages().is_some()).count();
@@ -344,7 +347,7 @@ fn no_bit_depends_on_pairs_of_strips() {
     ] {
         let weights = codes(&spec, code, group);
         let with = |stage_bytes: u32, seed: u64| {
-            let options = DeviceOptions { warps: 2, stage_bytes, stages: 4, ..options() };
+            let options = DeviceOptions { warps: 2, stage_bytes, ..options() };
             let program = placed(&spec, rows, &weights);
             let plan = Plan::new(&program, options).unwrap();
             let paired = plan.opcodes.iter().filter(|opcode| opcode.takes_pairs().is_some()).count();
@@ -386,7 +389,7 @@ fn a_weight_is_a_fourth_of_its_bytes() {
     let bytes = |weights: &dyn Weights| {
         let placed = schedule(lowered(&spec, 1, 1, 132).stored_as(weights), CONTEXT).unwrap();
         let plan = Plan::new(&placed, DeviceOptions::default()).unwrap();
-        (plan.packed_bytes, plan.slot_bytes, plan.options.stages)
+        (plan.packed_bytes, plan.slot_bytes, plan.options.thresholds.stages)
     };
     let (dense, ring, most) = bytes(&none);
     assert_eq!(ring, 16384);

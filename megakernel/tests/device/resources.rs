@@ -19,10 +19,10 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
     let mut table = Table::new("The megakernel", &ptxas);
     let target = Target::named("h100").unwrap();
     let ships = DeviceOptions::default();
-    let none = DeviceOptions { hold: 0, ..ships };
+    let none = DeviceOptions { prefetch_stages: 0, ..ships };
     let in_order = DeviceOptions { dealing: Dealing::InOrder, ..ships };
-    let five = DeviceOptions { hold: 5, ..ships };
-    let not_beside = DeviceOptions { hold_beside: 0, ..ships };
+    let five = DeviceOptions { prefetch_stages: 5, ..ships };
+    let not_beside = ships.with_thresholds(|limits| limits.registers_beside_prefetch = 0);
     for (model, rows, note, options) in [
         ("llama-3.2-1b", 1, "", ships),
         ("llama-3.2-1b", 1, ", choices at random", ships),

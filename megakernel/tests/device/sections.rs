@@ -113,7 +113,7 @@ fn depth_takes_no_room_from_the_ring() {
         let lowering = LowerOptions { kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(1024) };
         let lowering = lowering.splits_for_gpu(spec.kv_heads, target.sms);
         let placed = schedule(lower(&spec, &|_| DType::BF16, target, &lowering).unwrap(), 1024).unwrap();
-        Plan::new(&placed, DeviceOptions::default()).unwrap().options.stages
+        Plan::new(&placed, DeviceOptions::default()).unwrap().options.thresholds.stages
     };
     let [usual, deep, deepest] = [32, 80, 160].map(ring);
     assert!(deep >= usual && deepest == deep, "{usual}, {deep} and {deepest} stages");

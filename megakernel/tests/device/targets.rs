@@ -100,11 +100,12 @@ fn plan(target: &str, model: &str, rows: usize) -> Plan {
 fn the_ring_is_as_long_as_the_targets_shared_memory() {
     for target in TARGETS {
         let plan = plan(target, "llama-3.2-1b", 1);
-        let most = DeviceOptions::default().stages;
+        let most = DeviceOptions::default().thresholds.stages;
         let bytes = record(&plan).shared_bytes();
         let limit = *Limit::SharedPerBlock.range(plan.arch).end();
         assert!(bytes <= limit, "{target}: {bytes} of {limit}");
-        let DeviceOptions { stages, stage_bytes, .. } = plan.options;
+        let stages = plan.options.thresholds.stages;
+        let stage_bytes = plan.options.stage_bytes;
         assert!(stages == most || bytes + stage_bytes + 4096 > limit, "{target}: room for more than {stages} stages");
     }
 }

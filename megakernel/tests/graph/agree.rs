@@ -215,8 +215,7 @@ fn decoding_goes_on_after_a_prompt() {
         let mut graphs = weights(&spec, Arch::Sm90a, seed);
         let mut decoding = DeviceWeights::new(graphs.device().clone(), Arc::new(random(&spec)));
         let placed = schedule(program(&spec, 1, 4), 64).unwrap();
-        let options =
-            DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
+        let options = DeviceOptions { stage_bytes: 2048, ..DeviceOptions::for_simulator() };
         let one = |decode: &mut DeviceMachine, at: usize| {
             let mut row = Rows::default();
             row.add(&prompt[at..=at], at, &PAGES_OF[0]);

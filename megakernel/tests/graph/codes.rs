@@ -115,8 +115,7 @@ fn prompts_of_quantised_weights_are_computed_by_several_devices() {
         let padded = rows.idle(32);
         let mut found = Vec::new();
         graph.step(&padded.view(), &padded.active(), &mut |_, logits| found.push(logits.to_vec())).unwrap();
-        let options =
-            DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
+        let options = DeviceOptions { stage_bytes: 2048, ..DeviceOptions::for_simulator() };
         let placed = schedule(program([1, count, 4]), 64).unwrap();
         let mut decode = DeviceWeights::on(on, weights.clone());
         let mut decode = decode.machine(placed, Some(graph.kv()), options, &mut |_, _| ()).unwrap();

@@ -239,8 +239,7 @@ fn decoding_goes_on_after_a_prompt_on_two_devices() {
     let on = devices(3, 2);
     let mut graphs = peers(&on, &spec, 32, false);
     let placed = schedule(program(&spec, [1, 2, 4], false), 64).unwrap();
-    let options =
-        DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
+    let options = DeviceOptions { stage_bytes: 2048, ..DeviceOptions::for_simulator() };
     let mut weights = DeviceWeights::on(on, Arc::new(random(&spec)));
     let mut decode = weights.machine(placed, Some(graphs.kv()), options, &mut |_, _| ()).unwrap();
     let prompt = prompt(21, 3);

@@ -142,14 +142,7 @@ pub fn packed(spec: &impl Architecture, device: Device) -> DeviceWeights {
 
 /// Packed weights of any source, which this program of one row reads.
 pub fn packed_of(weights: Arc<dyn Weights + Send + Sync>, program: Program, device: Device) -> DeviceWeights {
-    let options = DeviceOptions {
-        warps: 4,
-        stage_bytes: 2048,
-        stages: 4,
-        sums_bytes: 4096,
-        dealing: Dealing::InOrder,
-        ..DeviceOptions::default()
-    };
+    let options = DeviceOptions { stage_bytes: 2048, dealing: Dealing::InOrder, ..DeviceOptions::for_simulator() };
     let mut packed = DeviceWeights::new(device, weights);
     let placed = schedule(program, 64).unwrap();
     let mut sent = 0;

@@ -41,7 +41,7 @@ fn step([first, last]: &mut [GraphMachine; 2], rows: &Rows) -> Vec<Vec<f32>> {
 fn packed(spec: &LlamaSpec, weights: &GraphWeights, layers: Span) -> DeviceWeights {
     let program = program_with(spec, 3, &LowerOptions { layers: Some(layers), ..options(1) });
     let placed = schedule(program, 64).unwrap();
-    let cut = DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
+    let cut = DeviceOptions { stage_bytes: 2048, ..DeviceOptions::for_simulator() };
     let mut packed = DeviceWeights::new(weights.device().clone(), Arc::new(random(spec)));
     packed.send(&placed, DeviceOptions { dealing: Dealing::InOrder, ..cut }, &mut |_, _| ()).unwrap();
     packed

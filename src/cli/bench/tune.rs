@@ -92,7 +92,7 @@ pub enum TuneCommand {
     /// Tune the decode megakernel of a model: its ring, register prefetch, task prefetch, placement
     #[command(after_help = "Examples:
   tilewright tune decode --model DIR --batch 1 --context 1024 --budget 5m
-  tilewright tune decode --config config.json --try \"hold=0\" --try \"hold=2 in_flight=2\"")]
+  tilewright tune decode --config config.json --try \"prefetch_stages=0\" --try \"prefetch_stages=2 in_flight=2\"")]
     Decode {
         #[command(flatten)]
         subject: Box<SubjectArgs>,
@@ -112,8 +112,8 @@ pub struct SearchArgs {
     /// Append rows to this file [default: $TILEWRIGHT_TUNED, else ~/.config/tilewright/tuned.jsonl]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Measure only these settings and the shipped ones, such as "hold=2 in_flight=2"; repeat it
-    /// for more
+    /// Measure only these settings and the shipped ones, such as "prefetch_stages=2 in_flight=2";
+    /// repeat it for more
     #[arg(long = "try", value_name = "NAME=VALUE ..")]
     trials: Vec<Settings>,
     /// Search again for shapes whose settings were kept before

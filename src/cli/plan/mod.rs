@@ -156,7 +156,7 @@ fn served(spec: &ModelSpec, forms: &Forms, target: &Target, load: StepLoad) -> R
     let by = format!(
         "the megakernel: {} blocks, a ring of {} stages of {} KB; {}",
         plan.blocks,
-        plan.options.stages,
+        plan.options.thresholds.stages,
         plan.options.stage_bytes >> 10,
         ways.join(", ")
     );

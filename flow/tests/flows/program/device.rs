@@ -124,8 +124,8 @@ pub(super) fn chain(error: &dyn Error) -> String {
 
 /// Kernel options with which the simulator runs in bearable time.
 pub(super) fn device_options() -> DeviceOptions {
-    let small = DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
-    DeviceOptions { split_tokens: 16, single_tokens: 0, ..small }
+    DeviceOptions { stage_bytes: 2048, split_tokens: 16, ..DeviceOptions::for_simulator() }
+        .with_thresholds(|limits| limits.single_tokens = 0)
 }
 
 impl Both {

@@ -36,7 +36,7 @@ fn kernels_with_flows_assemble_to_what_the_page_says() {
         let program = lower_indexed(&spec, &|_| DType::BF16, target.clone(), &lowering, Some(&mut indexer));
         let placed = schedule(program.expect("a model that lowers"), 4096).expect("a valid program");
         let plan = Plan::new(&placed, DeviceOptions::default()).expect("a plan");
-        let stages = plan.options.stages;
+        let stages = plan.options.thresholds.stages;
         let name = format!("{model}, rows {rows}, {flow}: {stages} stages");
         table.add_as(name, &verify(record(&plan)).expect("a kernel")).unwrap_or_else(|error| panic!("{error}"));
     }

@@ -63,7 +63,7 @@ fn summaries_alone_are_those_of_a_prompts_steps() {
         let weights = Arc::new(RandomWeights::new(&spec(), DType::BF16, 7).expect("weights"));
         let device = Simulator::new(Options { seed: 3, sms: 3, checks: Checks::On, ..Options::default() }).device();
         let mut weights = DeviceWeights::on(vec![device], weights);
-        let options = DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, ..DeviceOptions::default() };
+        let options = DeviceOptions { stage_bytes: 2048, ..DeviceOptions::for_simulator() };
         let program = prompt(&flow, 8);
         let fields: Vec<String> = {
             let pools = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);

@@ -307,7 +307,7 @@ impl Planner<'_> {
     /// The number of pages, or blocks, of that number of tokens in a split of attention.
     pub fn split_pages(&self, tokens: u32) -> SplitPages {
         let [fewest, single] =
-            [self.options.split_tokens, self.options.single_tokens].map(|all| all.div_ceil(tokens.max(1)));
+            [self.options.split_tokens, self.options.thresholds.single_tokens].map(|all| all.div_ceil(tokens.max(1)));
         SplitPages { fewest, single }
     }
 
@@ -444,7 +444,7 @@ impl Planner<'_> {
             record.stage_bytes = stream.strip.stage_bytes();
             record.strip_stages = short("stages of a strip", stream.strip.stages() as usize)?;
             record.held =
-                holds.map_or(0, |form| record.stages.min(self.options.hold()) as u16 | (form.0 as u16) << HELD);
+                holds.map_or(0, |form| record.stages.min(self.options.prefetch()) as u16 | (form.0 as u16) << HELD);
             record.group = match taken {
                 Taken::Strips if pairs => PAIRS,
                 Taken::Strips => 0,

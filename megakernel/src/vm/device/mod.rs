@@ -8,6 +8,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `options` | choices of speed |
+//! | `thresholds` | limits by which the planner chooses, which are not options |
 //! | `op` | the side of an op for this back end |
 //! | `function` | planned tasks; opcodes: what of a task is constant in the code |
 //! | `functions/` | the device functions of ops, and the table that finds them |
@@ -59,6 +60,7 @@ mod storage;
 mod synchronise;
 mod tables;
 mod text;
+mod thresholds;
 pub mod timeline;
 mod watch;
 
@@ -80,5 +82,6 @@ pub use record::{BlockRecord, FIELDS, TaskRecord, WaitRecord};
 pub use shape::{CellsPlan, Feedback};
 pub use storage::{KvPools, RotationRows, ScaledCode, Storage};
 pub use text::{Accepted, Text};
+pub use thresholds::{FixedThresholds, Thresholds};
 pub use tilewright_kernels::gemv::linear::WeightStages;
 pub use timeline::TaskTimes;

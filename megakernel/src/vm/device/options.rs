@@ -3,6 +3,9 @@
 use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_kernels::gemv::linear::Early;
 
+use super::thresholds::FixedThresholds;
+#[cfg(feature = "testing")]
+use super::thresholds::Thresholds;
 use crate::vm::resident::Dealing;
 
 /// Choices of the device machine: they change speed, and results at most by the order of sums.
@@ -10,25 +13,28 @@ use crate::vm::resident::Dealing;
 /// | option | what it changes of the order of sums |
 /// |---|---|
 /// | `warps` | which warp adds up which columns and tokens |
-/// | `split_tokens`, `single_tokens`, and the program's splits | which tokens a split adds up |
-/// | `held_rows`, `held_registers` | whether activations come by phases, and by which, or are reloaded; then also `stage_bytes` |
-/// | `paired_rows`, and of 3 rows and more `stage_bytes` | which products of a group of codes are added up first |
-/// | `part_registers`, and then `stage_bytes` | which columns of a cut sum are added up first |
-/// | `stream_tokens`, stages that hold no 16 tokens | which warp has a row's newest tokens |
+/// | `split_tokens`, and the program's splits | which tokens a split adds up |
+/// | `activation_registers` | whether activations come by K chunks, and by which, or are reloaded; then also `stage_bytes` |
+/// | `stage_bytes`, of 3 rows of codes and more | which products of a group of codes are added up first |
+/// | `stage_bytes`, of cut sums | which columns of a cut sum are added up first |
+/// | `stream_tokens`, stages that hold no 16 tokens | which warp has a row's current tokens |
 /// | all others, and `stage_bytes` where activations are copied or held whole | nothing: every bit is the same |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceOptions {
-    /// Warps of a block that compute.
+    /// Warps of a block that compute. Twice as many have half of the work and half of the registers
+    /// each: try 16 where consumer warps bound a token, as in attention over long contexts.
     pub warps: u32,
-    /// Bytes of a stage of the ring, a multiple of 512 · `warps`.
+    /// Bytes of a stage of the ring, a multiple of 512 · `warps`. Smaller stages suit GPUs of little
+    /// shared memory, whose ring would be short; each stage costs a barrier, so 8 KB are 20 % slower
+    /// than 16 KB on an H100.
     pub stage_bytes: u32,
-    /// Most stages of the ring; fewer where shared memory ends.
-    pub stages: u32,
-    /// Most stages in flight for tasks that the team has not reached: what it publishes, polls and
-    /// loads meanwhile queues after them. One more where the team holds stages (`hold`): what it
-    /// takes out of the ring makes room that one stage at a time does not fill.
+    /// Most stages in flight for tasks that the consumer warps have not reached: what they publish,
+    /// poll and load meanwhile queues after them. One more where stages are prefetched to registers
+    /// (`prefetch_stages`): what leaves the ring makes room that one stage at a time does not fill.
+    /// Raise it where a timeline shows an idle memory during waits.
     pub in_flight: u32,
-    /// Most stages in flight for the task that the team is at. More only queue at the memory.
+    /// Most stages in flight for the task that the consumer warps are at. More only queue at the
+    /// memory. Raise it for a memory of more bandwidth or latency per SM.
     pub burst: u32,
     /// Whether keys and values of earlier steps are streamed through the ring, where they fit
     /// stages, as are the streamed operands of other ops.
@@ -37,14 +43,11 @@ pub struct DeviceOptions {
     /// attention reaches them.
     pub pages_ahead: bool,
     /// Fewest tokens of a split of attention, whole pages: merging a split costs more than some
-    /// more tokens.
+    /// more tokens. Lower it where few key heads leave SMs idle, raise it where merges take long.
     pub split_tokens: u32,
-    /// Most tokens of a row whose attention is one split: nothing is merged then.
-    pub single_tokens: u32,
-    /// Bytes of shared memory for sums of products.
-    pub sums_bytes: u32,
     /// Most bytes of a block's tables that lie in shared memory whole; longer ones come section by
-    /// section, ahead of the team, and leave the room to the ring: of 80 layers they have 75 KB.
+    /// section, ahead of the consumer warps, and leave the room to the ring: of 80 layers they have
+    /// 75 KB. Set 0 for a longer ring, more to read tables of deep models once.
     pub table_bytes: u32,
     /// Polls of a counter after which a task gives up and reports it.
     pub polls: u32,
@@ -58,41 +61,27 @@ pub struct DeviceOptions {
     pub at_once: bool,
     /// The order of a stream's stages among the packed weights.
     pub dealing: Dealing,
-    /// Stages of a task that the team takes into registers while it waits, where its activations
-    /// are copied; 8 at most. The ring has room for others meanwhile, and one more is in flight. 0:
-    /// none.
-    pub hold: u32,
-    /// Stages to prefetch where weights are quantised, with their scales: 2 at most. They make room
-    /// for one more stage in flight, after which activations queue: a token of a 1B model of 4 bits
-    /// takes 473 µs on an H100 where one stage is held, 458 with none, of 8B 1802 and 1770.
-    pub hold_codes: u32,
-    /// Most registers of a thread that hold activations while bf16 stages are prefetched; half as
-    /// many if a strip has more than two stages, except for partial sums. 8 rows of a 1B model take
-    /// 703 µs on an H200, and 718 µs with half as many.
-    pub hold_beside: u32,
-    /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied
-    /// to shared memory. Where there is no room they come by phases, or are reloaded.
-    pub held_rows: u32,
-    /// Most registers of a thread that hold activations.
-    pub held_registers: u32,
-    /// Most registers of a thread that hold the activations of a part, where sums are cut because
-    /// all of them do not fit ([`Program::with_cut_sums`](crate::program::Program::with_cut_sums));
-    /// more where a stage has more. 0: no sum is cut.
-    pub part_registers: u32,
-    /// Most rows whose activations, held in registers, are multiplied by the codes of two strips at
-    /// a time, and whose strips may share a stage in pairs.
-    pub paired_rows: u32,
+    /// Stages of a task that the consumer warps prefetch into registers while they wait, where
+    /// activations are copied; 8 at most. The ring has room for others meanwhile, and one more is
+    /// in flight. 0: none. Lower it where `ptxas` reports spills. With quantised weights the planner
+    /// chooses it.
+    pub prefetch_stages: u32,
+    /// Most registers of a thread that hold activations. Lower it where `ptxas` reports spills:
+    /// activations of long rows then come by K chunks.
+    pub activation_registers: u32,
     /// Whether the splits of attention exchange flagged words, so that the first merges them, where
     /// the result is flagged words and no block has two splits of a level; else the last merges.
     pub merge_packets: bool,
-    /// Whether the team takes over the registers of the producer, which then has a warpgroup of its
-    /// own; only where the team is whole warpgroups, and gains by it.
+    /// Whether the consumer warps take over the registers of the producer, which then has a
+    /// warpgroup of its own; only where they are whole warpgroups, and gain by it.
     pub take_registers: bool,
     /// Whether every task's times are recorded.
     pub timeline: bool,
     /// Whether a launch may propose tokens of one sequence to its rows
     /// ([`DeviceMachine::propose`](super::DeviceMachine::propose)).
     pub propose: bool,
+    /// Limits of the planner, which callers read and do not set.
+    pub thresholds: FixedThresholds,
 }
 
 /// Threads of a warpgroup.
@@ -110,34 +99,46 @@ pub(super) struct Registers {
 }
 
 impl DeviceOptions {
-    /// The numbers that change speed, by the name of their field.
+    /// The numbers that a caller may set and a search may vary, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 16] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 8] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
-        ("stages", |options| &mut options.stages),
         ("in_flight", |options| &mut options.in_flight),
         ("burst", |options| &mut options.burst),
         ("split_tokens", |options| &mut options.split_tokens),
-        ("single_tokens", |options| &mut options.single_tokens),
-        ("sums_bytes", |options| &mut options.sums_bytes),
         ("table_bytes", |options| &mut options.table_bytes),
-        ("hold", |options| &mut options.hold),
-        ("hold_codes", |options| &mut options.hold_codes),
-        ("hold_beside", |options| &mut options.hold_beside),
-        ("held_rows", |options| &mut options.held_rows),
-        ("held_registers", |options| &mut options.held_registers),
-        ("part_registers", |options| &mut options.part_registers),
-        ("paired_rows", |options| &mut options.paired_rows),
+        ("prefetch_stages", |options| &mut options.prefetch_stages),
+        ("activation_registers", |options| &mut options.activation_registers),
     ];
+
+    /// Options by which the simulator runs a kernel in bearable time: few warps, and a ring of few
+    /// small stages.
+    pub fn for_simulator() -> DeviceOptions {
+        let options = DeviceOptions { warps: 4, stage_bytes: 4096, ..DeviceOptions::default() };
+        DeviceOptions { thresholds: options.thresholds.changed(|limits| limits.stages = 4), ..options }
+    }
+
+    /// The options with other limits of the planner, for tests of what it chooses.
+    ///
+    /// ```
+    /// use tilewright_megakernel::vm::device::DeviceOptions;
+    /// let options = DeviceOptions::default().with_thresholds(|limits| limits.stages = 2);
+    /// assert_eq!(options.thresholds.stages, 2);
+    /// ```
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn with_thresholds(self, change: impl FnOnce(&mut Thresholds)) -> DeviceOptions {
+        DeviceOptions { thresholds: self.thresholds.changed(change), ..self }
+    }
 
     /// The number of that name among [`DeviceOptions::NUMBERS`].
     ///
     /// ```
     /// use tilewright_megakernel::vm::device::DeviceOptions;
     /// let mut options = DeviceOptions::default();
-    /// *options.number_mut("hold").expect("is a number") = 2;
-    /// assert_eq!(options, DeviceOptions { hold: 2, ..DeviceOptions::default() });
+    /// *options.number_mut("warps").expect("is a number") = 4;
+    /// assert_eq!(options, DeviceOptions { warps: 4, ..DeviceOptions::default() });
     /// assert!(options.number_mut("timeline").is_none());
     /// ```
     pub fn number_mut(&mut self, name: &str) -> Option<&mut u32> {
@@ -159,11 +160,13 @@ impl DeviceOptions {
         DeviceOptions {
             warps,
             stage_bytes: (stage_bytes / step * step).max(step),
-            hold: self.hold.min(2),
-            hold_codes: self.hold_codes.min(1),
-            held_registers: self.held_registers.min(64),
+            prefetch_stages: self.prefetch_stages.min(2),
+            activation_registers: self.activation_registers.min(64),
             take_registers: false,
             pages_ahead,
+            thresholds: self.thresholds.changed(|limits| {
+                limits.prefetch_code_stages = limits.prefetch_code_stages.min(1);
+            }),
             ..self
         }
     }
@@ -171,13 +174,15 @@ impl DeviceOptions {
     /// Sets the prefetched stages for quantised weights: scales are prefetched with them, and up to
     /// 64 registers of activations stay with a task. With three 8 bits of Llama-3.1-8B by groups
     /// spill, with four others.
-    pub(super) fn holding_factors(self, quantised: bool) -> DeviceOptions {
-        if quantised { DeviceOptions { hold: self.hold_codes.min(2), ..self } } else { self }
+    pub(super) fn for_codes(self, quantised: bool) -> DeviceOptions {
+        let prefetch_stages =
+            if quantised { self.thresholds.prefetch_code_stages.min(2) } else { self.prefetch_stages };
+        DeviceOptions { prefetch_stages, ..self }
     }
 
-    /// Most stages of a task that are held.
-    pub(super) fn hold(self) -> u32 {
-        self.hold.min(8)
+    /// Most stages of a task that are prefetched into registers.
+    pub(super) fn prefetch(self) -> u32 {
+        self.prefetch_stages.min(8)
     }
 
     /// The point at which linear tasks signal if their results are flagged words; `None` if they
@@ -214,31 +219,24 @@ impl Default for DeviceOptions {
         DeviceOptions {
             warps: 8,
             stage_bytes: 16384,
-            stages: 16,
             in_flight: 1,
             burst: 4,
             stream_tokens: true,
             pages_ahead: true,
             split_tokens: 128,
-            single_tokens: 256,
-            sums_bytes: 4096,
             table_bytes: 32768,
             polls: 1 << 24,
             packets: true,
             early: true,
             at_once: true,
             dealing: Dealing::Stages,
-            hold: 4,
-            hold_codes: 0,
-            hold_beside: 64,
-            held_rows: 3,
-            held_registers: 128,
-            part_registers: 64,
-            paired_rows: 16,
+            prefetch_stages: 4,
+            activation_registers: 128,
             merge_packets: true,
             take_registers: true,
             timeline: false,
             propose: false,
+            thresholds: FixedThresholds::default(),
         }
     }
 }

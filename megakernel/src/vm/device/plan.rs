@@ -16,8 +16,8 @@ use crate::vm::{Lengths, NoFeedback};
 /// A placed program in the form that the generated kernel reads.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The choices it was made with; `stages` as shared memory allows, and nothing that the
-    /// architecture lacks.
+    /// The choices it was made with, of them nothing that the architecture lacks; the thresholds
+    /// have the stages that shared memory allows.
     pub options: DeviceOptions,
     /// The architecture that code is generated for.
     pub arch: Arch,
@@ -127,7 +127,7 @@ impl Plan {
             rows: self.rows,
             cells: self.cells,
             feedback: self.feedback.clone().ok(),
-            held_stages: if holds { self.options.hold() } else { 0 },
+            held_stages: if holds { self.options.prefetch() } else { 0 },
             held_form: opcodes.iter().filter_map(|opcode| opcode.holds_stages()).reduce(HeldForm::or),
             fills_stages: opcodes.iter().any(|opcode| opcode.fills()),
             has_parts: self.parts,

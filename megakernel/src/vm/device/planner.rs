@@ -65,7 +65,7 @@ impl<'p> Planner<'p> {
         let unknown = || Unsupported::Target { target: placed.target.name.clone() };
         let arch = Arch::from_name(&placed.target.arch).ok_or_else(unknown)?;
         let quantised = placed.buffers.iter().any(|buffer| buffer.quantised.is_some());
-        let options = options.within(arch).holding_factors(quantised);
+        let options = options.within(arch).for_codes(quantised);
         let plain = plain_weights(placed);
         let mut planner = Planner {
             placed,
@@ -99,7 +99,7 @@ impl<'p> Planner<'p> {
     /// more rows.
     fn choose_edges(&self) -> Result<ChosenEdges, Unsupported> {
         let options = &self.options;
-        let few_rows = self.rows < options.held_rows;
+        let few_rows = self.rows < options.thresholds.activation_rows;
         let rule = EdgeRule {
             flagged: match (options.packets, few_rows) {
                 (false, _) => FlaggedUse::None,
@@ -131,7 +131,8 @@ impl<'p> Planner<'p> {
         let shared: Vec<_> = self.opcodes.iter().map(|opcode| opcode.shared(self.options.warps)).collect();
         let operand_bytes = shared.iter().map(|bytes| bytes.operand).max().unwrap_or(0).next_multiple_of(128);
         let sums_bytes = shared.iter().map(|bytes| bytes.sums).max().unwrap_or(0);
-        self.options.sums_bytes = self.options.sums_bytes.max(sums_bytes);
+        let thresholds = self.options.thresholds;
+        self.options.thresholds = thresholds.changed(|limits| limits.sums_bytes = limits.sums_bytes.max(sums_bytes));
         let pairs = self.opcodes.iter().filter_map(|opcode| opcode.takes_pairs()).map(|bytes| 2 * bytes);
         let slot_bytes = self.streams.iter().map(|stream| stream.strip.stage_bytes()).chain(pairs);
         let slot_bytes = slot_bytes.max().unwrap_or(0).max(self.options.stage_bytes);
@@ -227,13 +228,14 @@ impl<'p> Planner<'p> {
         let options = self.options;
         let limit = self.placed.target.shared_bytes_per_block as u64;
         let cells = self.cells.map_or(0, |cells| 4 * cells.numbers());
-        let fixed = u64::from(table_bytes + operand_bytes + options.sums_bytes + options.warps * 64 + cells + 896);
+        let fixed =
+            u64::from(table_bytes + operand_bytes + options.thresholds.sums_bytes + options.warps * 64 + cells + 896);
         let stage = u64::from(slot_bytes);
         let rest = limit.saturating_sub(fixed);
-        let stages = (rest / stage).min(options.stages.into());
+        let stages = (rest / stage).min(options.thresholds.stages.into());
         if stages < 2 {
             return Err(Unsupported::Shared { needed: fixed + 2 * stage, limit });
         }
-        Ok(DeviceOptions { stages: stages as u32, ..options })
+        Ok(DeviceOptions { thresholds: options.thresholds.changed(|limits| limits.stages = stages as u32), ..options })
     }
 }

@@ -29,10 +29,11 @@ impl SplitForms for Planner<'_> {
         // Kernels of bf16 weights that reload activations with each stage have no registers left.
         let stages = read.along.map_or(strip.stages(), |along| (along.len() as u32).div_ceil(strip.stage_k()));
         let part = strip.part(0, stages);
-        let most = self.options.held_registers;
+        let most = self.options.activation_registers;
         let held = AOperand::registers(part, packing) <= most || AOperand::phase(part, packing, most).is_some();
         let form = ScaledForm::of(strip, packing, all).filter(|_| held || self.quantised)?;
-        let form = if held && read.rows >= self.options.held_rows { form.in_pairs(packing) } else { form };
+        let form =
+            if held && read.rows >= self.options.thresholds.activation_rows { form.in_pairs(packing) } else { form };
         let form = if read.norm.is_some() { form } else { form.without_norm() };
         let ordered = self.has_order(&read.weights).ok()?;
         let form = if ordered { form.in_order() } else { form };

@@ -45,7 +45,7 @@ impl DeviceOp for LinearPart {
         if let Taken::Groups(_) = tile.taken() {
             let found = AOperand::registers(part, Packing::of(rows, plan.float("x", self.x)?));
             let (what, expected) =
-                ("registers of a part's activations", "what shared memory or `held_registers` holds");
+                ("registers of a part's activations", "what shared memory or `activation_registers` holds");
             return Err(Unsupported::Number { what, found: found as usize, expected });
         }
         let first_strip = self.cols.lo / 8;

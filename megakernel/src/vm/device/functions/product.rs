@@ -37,8 +37,8 @@ pub(super) fn plan_a_operand(plan: &Planner, rows: u32, strip: Strip, input: Inp
     // A ring of less than half of the memory does not last while the team waits.
     let most = plan.target().shared_bytes_per_block as u32;
     let room = SharedActivations::bytes(strip, packing) <= most / 2;
-    match (rows >= options.held_rows, room) {
-        (true, _) if AOperand::registers(strip, packing) <= options.held_registers => AOperand::Registers,
+    match (rows >= options.thresholds.activation_rows, room) {
+        (true, _) if AOperand::registers(strip, packing) <= options.activation_registers => AOperand::Registers,
         (false, true) => AOperand::Shared,
         // Gathered one by one, activations leave no registers for those of a phase.
         (true, _) if matches!(input, InputCode::Ordered { .. }) => RELOADED,
@@ -66,7 +66,7 @@ fn by_phases(plan: &Planner, strip: Strip, packing: Packing, waits: Waits) -> Op
         // Tiles of a level differ by a strip; they are one opcode.
         Waits::InShared(strips) => strips.next_multiple_of(WAITING_STRIPS),
     };
-    let stages = AOperand::phase(strip, packing, plan.options().held_registers)?;
+    let stages = AOperand::phase(strip, packing, plan.options().activation_registers)?;
     let a_operand = AOperand::Phases { stages, waiting };
     // The ring needs the room.
     let most = plan.target().shared_bytes_per_block as u32 / 4;
@@ -97,10 +97,10 @@ impl TileCode {
     /// The product of a task.
     pub(super) fn new(plan: &Planner, strip: Strip, rows: u32, input: InputCode, a_operand: AOperand) -> TileCode {
         // A strip of four stages with as many registers of activations spilled (8B, 4 rows).
-        let most = plan.options().hold_beside / if strip.stages() > 2 { 2 } else { 1 };
+        let most = plan.options().thresholds.registers_beside_prefetch / if strip.stages() > 2 { 2 } else { 1 };
         let beside = TileCode::fits_beside(strip, rows, input, a_operand, most);
-        let fits =
-            2 * strip.tile_bytes() <= plan.options().stage_bytes && rows <= PAIRED_ROWS.min(plan.options().paired_rows);
+        let fits = 2 * strip.tile_bytes() <= plan.options().stage_bytes
+            && rows <= PAIRED_ROWS.min(plan.options().thresholds.paired_rows);
         let pairs = fits && in_pairs(strip, input.packing(rows), a_operand);
         TileCode { strip, rows, input, a_operand, beside, pairs }
     }
@@ -109,7 +109,8 @@ impl TileCode {
     /// stages.
     pub(super) fn of_part(self, plan: &Planner) -> TileCode {
         let TileCode { strip, rows, input, a_operand, .. } = self;
-        let beside = TileCode::fits_beside(strip, rows, input, a_operand, plan.options().hold_beside);
+        let beside =
+            TileCode::fits_beside(strip, rows, input, a_operand, plan.options().thresholds.registers_beside_prefetch);
         TileCode { beside, pairs: false, ..self }
     }
 

@@ -104,7 +104,7 @@ fn body(k: &Builder, plan: &Plan) {
     let progress = Progress::new(k, shape);
     let table = Table::new(k, shape, directory, tables);
     let operand_bytes = shape.operand_bytes;
-    let sums_bytes = options.sums_bytes;
+    let sums_bytes = options.thresholds.sums_bytes;
     let operand = k.shared_aligned::<bf16>("operand", (operand_bytes + sums_bytes) / 2, 128);
     let scratch = LinearScratch {
         operand,
@@ -113,7 +113,7 @@ fn body(k: &Builder, plan: &Plan) {
         sums: operand.at(operand_bytes / 2).cast(),
         sums_bytes,
         best: k.shared::<u64>("best", 16),
-        paired_rows: options.paired_rows,
+        paired_rows: options.thresholds.paired_rows,
         copied_registers: COPIED_REGISTERS,
         words_ahead: WORDS_AHEAD,
         beyond: None,

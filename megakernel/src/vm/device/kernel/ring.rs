@@ -28,7 +28,7 @@ pub(super) fn ring<'k>(
     shape: &KernelShape,
 ) -> Unready<ring::Ring<'k, RingStages, StageOperands, ByPieces>> {
     let words = Layout::constant(Layout::leaf(i64::from(shape.slot_bytes / 4), 1));
-    let shape = Shape::stages(shape.options.stages).consumers(Consumers::Warps(shape.options.warps));
+    let shape = Shape::stages(shape.options.thresholds.stages).consumers(Consumers::Warps(shape.options.warps));
     ring::Ring::pieces(k, (StageTile::new(words),), shape)
 }
 
@@ -56,7 +56,7 @@ impl<'k> Progress<'k> {
         // repeat after two.
         let within = |times: u32| {
             let all = [shape.in_flight(), shape.options.burst].map(|most| most.saturating_mul(times));
-            all.map(|most| most.clamp(1, shape.options.stages - 1))
+            all.map(|most| most.clamp(1, shape.options.thresholds.stages - 1))
         };
         let small = shape.has_small_stages.then(|| (shape.small_bytes, within(2)));
         Progress { task: k.shared("current", 1), is_watched: shape.leaves, most: within(1), small }
