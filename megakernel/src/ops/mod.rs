@@ -10,31 +10,30 @@
 //! | `registry` | ops by name, JSON |
 //! | `footprint` | what a task does to memory |
 //! | `operand` | checked access to buffers |
-//! | `elementwise` | `copy`, `add`, `silu_mul` |
-//! | `rms_norm`, `embed`, `kv_append`, `combine`, `reduce`, `linear_part`, `argmax`, `sample` | the op of that name |
+//! | `copy`, `embed`, `reduce`, `linear_part`, `argmax`, `sample` | the op of that name |
 //! | `linear/`, `qkv/`, `rope/`, `attention/` | the op of that name: operands and row, oracle, device |
+//! | `norm`, `merge` | what products apply to their inputs: RMS norms, merged splits of attention |
 //! | `place` | rotations, and where a row's token goes |
 //!
 //! All arithmetic is f32, a store converts to the dtype of its buffer. Every op has a naive oracle
-//! of the same name in `tilewright_kernels::naive`. Fused ops are defined by the plain ones:
-//! `linear` with an `rms_norm` input equals `rms_norm` followed by `linear`, bit for bit on the
-//! reference machine.
+//! of the same name in `tilewright_kernels::naive`. Fused ops are defined by the plain ones of
+//! `testing`: `linear` with an `rms_norm` input equals `rms_norm` followed by `linear`, bit for bit
+//! on the reference machine.
 //!
 //! `docs/program.md`, *To add an op*, lists the places that a new op touches.
 
 mod argmax;
 mod attention;
-mod combine;
-mod elementwise;
+mod copy;
 mod embed;
-mod kv_append;
 mod linear;
 mod linear_part;
+mod merge;
+mod norm;
 mod place;
 mod qkv;
 mod reduce;
 mod registry;
-mod rms_norm;
 mod rope;
 mod sample;
 
@@ -44,16 +43,18 @@ pub use crate::program::{
 };
 pub use argmax::Argmax;
 pub use attention::{Attention, Selection};
-pub use combine::Combine;
-pub use elementwise::{Add, Copy, SiluMul};
+pub use copy::Copy;
 pub use embed::{Embed, TableShard};
-pub use kv_append::KvAppend;
 pub use linear::{Linear, LinearInput, LinearOutput};
 pub use linear_part::LinearPart;
+#[cfg(feature = "testing")]
+pub(crate) use merge::merge;
+pub use norm::NormWeight;
+#[cfg(feature = "testing")]
+pub(crate) use norm::normed_rows;
 pub use place::{Rotation, RowCells};
 pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_STRIP, Projection, Qkv, QkvProjection, StripRun};
 pub use reduce::Reduce;
 pub use registry::{RegisterError, register};
-pub use rms_norm::{NormWeight, RmsNorm};
 pub use rope::{HeadOutput, Rope};
 pub use sample::{REQUEST_WORDS, Sample};

@@ -10,7 +10,7 @@ use crate::program::{BufferId, Region, Span};
 
 /// `out[r, c] = residual[r, c] + (((part_0[r, c] + part_1[r, c]) + part_2[r, c]) + ..)`, without
 /// `residual` the sum of the parts alone. With a norm it is the RMS norm of the sum that is added,
-/// as the op `rms_norm` defines it.
+/// of [`NormWeight`].
 ///
 /// The order of the sum is that of the parts, so that every device finds the same bits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

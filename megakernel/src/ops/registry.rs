@@ -9,15 +9,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{
-    Add, Argmax, Attention, Combine, Copy, Embed, KvAppend, Linear, LinearPart, Op, Qkv, Reduce, RmsNorm, Rope, Sample,
-    SiluMul, TaskOp,
-};
+use super::{Argmax, Attention, Copy, Embed, Linear, LinearPart, Op, Qkv, Reduce, Rope, Sample, TaskOp};
 
 /// Calls a macro with the ops of this crate.
 macro_rules! builtin {
     ($with:ident) => {
-        $with! { Copy Add SiluMul RmsNorm Embed Linear LinearPart Qkv Rope KvAppend Attention Combine Reduce Argmax Sample }
+        $with! { Copy Embed Linear LinearPart Qkv Rope Attention Reduce Argmax Sample }
     };
 }
 

@@ -1,7 +1,7 @@
 //! Random small computations: buffers and ops in an order in which they make sense, without any
 //! synchronisation.
 
-use crate::ops::{Add, Argmax, Copy, Linear, LinearInput, LinearOutput, REQUEST_WORDS, RmsNorm, Sample, SiluMul};
+use crate::ops::{Argmax, Copy, Linear, LinearInput, LinearOutput, REQUEST_WORDS, Sample};
 use crate::program::{BufferId, BufferKind, Op, Program, Region, Source, Span};
 use tilewright_codegen::target::Target;
 use tilewright_kernels::activation::Activation;
@@ -9,6 +9,7 @@ use tilewright_layout::DType;
 
 use super::clashes::Touched;
 use super::oracle;
+use super::plain_ops::{Add, RmsNorm, SiluMul, register_plain_ops};
 use super::rng::Rng;
 
 /// The buffers that ops are drawn over.
@@ -35,6 +36,7 @@ struct Draft {
 
 /// A computation of at most 8 tasks. `careless` percent of its reads may find nothing.
 pub fn computation(rng: &mut Rng, careless: usize) -> Program {
+    register_plain_ops().expect("no other op has the name of a plain one");
     let mut draft = Draft::new(rng.clone(), careless);
     let count = draft.rng.within(2, 8);
     let tiles = draft.tiles(count.min(3));

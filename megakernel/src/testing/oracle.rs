@@ -6,10 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::ops::Reduce;
-use crate::ops::{Add, Copy, Linear, LinearOutput, SiluMul};
+use crate::ops::{Copy, Linear, LinearOutput};
 use crate::program::{
     BufferId, BufferKind, Footprint, MAX_SIGNALS, MAX_WAITS, Operands, Program, Region, Source, Task,
 };
+
+use super::plain_ops::{Add, SiluMul};
 
 /// Why a program is unsafe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -47,7 +47,7 @@ fn an_op_that_is_not_registered_is_refused_with_one_line() {
     let text = capped().to_json().unwrap().replacen("\"soft_cap\"", "\"hard_cap\"", 1);
     let error = Program::from_json(&text).unwrap_err();
     let source = std::error::Error::source(&error).expect("the reason").to_string();
-    assert!(source.starts_with("the op `hard_cap` is not registered; there are copy, add, silu_mul, "), "{source}");
+    assert!(source.starts_with("the op `hard_cap` is not registered; there are copy, embed, linear, "), "{source}");
     assert!(source.contains("soft_cap") && source.lines().count() == 1, "{source}");
     let unknown = capped().to_json().unwrap().replacen("\"cap\"", "\"lid\"", 1);
     let error = Program::from_json(&unknown).unwrap_err();

@@ -4,9 +4,10 @@
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::{ptx, verify::verify};
 use tilewright_layout::DType;
-use tilewright_megakernel::ops::{Attention, Combine};
+use tilewright_megakernel::ops::Attention;
 use tilewright_megakernel::program::{BufferId, BufferKind, Op, Program, Region, Span};
 use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::testing::{Combine, register_plain_ops};
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, Plan, record};
 use tilewright_megakernel::vm::{LaunchError, Unsupported};
@@ -145,6 +146,7 @@ fn programs_that_want_the_partial_results_are_refused() {
 
 #[test]
 fn partial_results_that_another_op_reads_are_refused() {
+    register_plain_ops().expect("no other op has the name of a plain one");
     let read = refusal(|program| {
         let [acc, stats] = partial(program);
         let o = program.tasks.iter().find(|task| task.reads.iter().any(|region| region.buffer == acc));

@@ -12,8 +12,7 @@ use tilewright_megakernel::validate::{Kind, validate};
 
 use crate::twins::text;
 
-/// A step of two rows that samples: every role of a cell, and every op that reads one but
-/// `kv_append`.
+/// A step of two rows that samples: every role of a cell, and every op that reads one.
 fn step(qk_norm: bool) -> Program {
     let spec = LlamaSpec {
         family: if qk_norm { Family::Qwen3 } else { Family::Llama },

@@ -1,12 +1,12 @@
 //! Mutations: edits of a program that look plausible. Most break something; some do not, and the
 //! oracle says which.
 
-use tilewright_megakernel::ops::{Add, Argmax, Copy, Linear, RmsNorm, Sample, SiluMul};
+use tilewright_megakernel::ops::{Argmax, Copy, Linear, Sample};
 use tilewright_megakernel::program::{
     BufferId, BufferKind, CounterId, Footprint, Op, Operands, Program, Region, SmId, Span, TaskId, Wait,
 };
-use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::testing::draw::overlay;
+use tilewright_megakernel::testing::{Add, RmsNorm, Rng, SiluMul};
 
 /// A mutation; `None` if the program offers no place for it.
 pub type Mutation = fn(&mut Program, &mut Rng) -> Option<()>;

@@ -3,10 +3,11 @@
 
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
-use tilewright_megakernel::ops::{Add, Copy, Linear, LinearInput, LinearOutput};
+use tilewright_megakernel::ops::{Copy, Linear, LinearInput, LinearOutput};
 use tilewright_megakernel::program::{
     BufferId, BufferKind, CounterId, Op, Program, Region, Source, Span, TaskId, Wait,
 };
+use tilewright_megakernel::testing::{Add, register_plain_ops};
 use tilewright_megakernel::validate::{Report, validate};
 
 /// The buffers of [`valid`].
@@ -27,6 +28,7 @@ pub fn copy(src: Region, dst: Region) -> Op {
 }
 
 pub fn add(a: Region, b: Region, out: Region) -> Op {
+    register_plain_ops().expect("no other op has the name of a plain one");
     Op::from(Add { a, b, out })
 }
 

@@ -4,10 +4,11 @@ use proptest::prelude::*;
 use tilewright_kernels::activation::Activation;
 use tilewright_layout::DType;
 use tilewright_megakernel::ops::{
-    Add, Combine, GroupShape, HeadOutput, KeyOutput, KvAppend, Linear, LinearInput, LinearOutput, NormWeight,
-    Projection, Qkv, RmsNorm, Rope, Rotation, RowCells, SiluMul,
+    GroupShape, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, NormWeight, Projection, Qkv, Rope, Rotation,
+    RowCells,
 };
 use tilewright_megakernel::program::{BufferId, Op, Region, Span};
+use tilewright_megakernel::testing::{Add, Combine, KvAppend, RmsNorm, SiluMul};
 
 use super::lab::{Lab, Ran, floats};
 

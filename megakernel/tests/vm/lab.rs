@@ -12,6 +12,7 @@ use tilewright_megakernel::ops::RowCells;
 use tilewright_megakernel::program::{
     BufferId, BufferKind, CounterId, Op, Program, Region, Source, Span, TaskId, Wait,
 };
+use tilewright_megakernel::testing::register_plain_ops;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepError};
@@ -103,6 +104,7 @@ impl Ran {
 
 impl Lab {
     pub fn new(seed: u64) -> Lab {
+        register_plain_ops().expect("no other op has the name of a plain one");
         let program = Program::new("lab", Target::host(3));
         Lab {
             program,

@@ -6,10 +6,11 @@ use tilewright_kernels::naive::{self, PoolShape, Sampling, SplitPartial};
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 use tilewright_megakernel::ops::{
-    Add, Argmax, Attention, Combine, Copy, Embed, HeadOutput, KvAppend, Linear, LinearInput, LinearOutput, NormWeight,
-    REQUEST_WORDS, RmsNorm, Rope, Rotation, Sample, SiluMul,
+    Argmax, Attention, Copy, Embed, HeadOutput, Linear, LinearInput, LinearOutput, NormWeight, REQUEST_WORDS, Rope,
+    Rotation, Sample,
 };
 use tilewright_megakernel::program::{BufferKind, Op, Region, Span};
+use tilewright_megakernel::testing::{Add, Combine, KvAppend, RmsNorm, SiluMul};
 
 use super::lab::{Lab, close, floats, unit, wide};
 

@@ -9,9 +9,10 @@ use tilewright_flow::memory::Budget;
 use tilewright_flow::program::{Score, Select, Summarise, register};
 use tilewright_flow::{BoundFlow, Traced};
 use tilewright_layout::DType;
-use tilewright_megakernel::ops::{Attention, Combine, KvAppend, Op, RowCells, SLOT_WORDS, Selection};
+use tilewright_megakernel::ops::{Attention, Op, RowCells, SLOT_WORDS, Selection};
 use tilewright_megakernel::program::{BufferId, BufferKind, CounterId, Program, Source, Span, Wait};
 use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::testing::{Combine, KvAppend, register_plain_ops};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::vm::{RequestSlot, StepCells};
 use tilewright_megakernel::weights::{WeightTensor, Weights};
@@ -109,6 +110,7 @@ impl Chain {
 
 impl<'w> Layer<'w> {
     pub fn new(world: &'w World, bound: &BoundFlow<'_>, cut: Cut) -> Layer<'w> {
+        register_plain_ops().expect("no other op has the name of a plain one");
         let width = world.tables.iter().map(Vec::len).max().unwrap_or(1).max(1);
         let decode = Layer::program(world, bound, &cut, width, None);
         let prompt = Layer::program(world, bound, &cut, width, Some(cut.chunk));

@@ -37,7 +37,7 @@ pub enum LinearInput {
         /// Activations, `[rows, k]`.
         x: BufferId,
     },
-    /// The RMS norm of row `r` of `x`, as the op `rms_norm` defines it.
+    /// The RMS norm of row `r` of `x`: `x[r, i] · rsqrt(mean_i(x[r, i]²) + eps) · weight[i]`.
     RmsNorm {
         /// Residual stream, `[rows, k]`.
         x: BufferId,
@@ -46,7 +46,9 @@ pub enum LinearInput {
         /// Added to the mean square.
         eps: f32,
     },
-    /// The merged attention of row `r`, as the op `combine` defines it; `k = heads · head_dim`.
+    /// The merged attention of row `r`; `k = heads · head_dim`. With `M = max_s m_s` and `w_s =
+    /// exp(m_s − M)`, 0 where `l_s = 0`, it is `Σ_s w_s·acc_s / Σ_s w_s·l_s`; 0 where no split has
+    /// tokens.
     Combine {
         /// Unnormalised partial sums, f32 `[rows, heads, splits, head_dim]`.
         acc: BufferId,

@@ -4,8 +4,8 @@ use tilewright_kernels::naive;
 
 use super::operands::{Linear, LinearInput, LinearOutput};
 use crate::ops::TableShard;
-use crate::ops::combine::merge;
-use crate::ops::rms_norm::normed_rows;
+use crate::ops::merge::merge;
+use crate::ops::norm::normed_rows;
 use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Span};
 

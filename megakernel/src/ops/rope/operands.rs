@@ -38,7 +38,8 @@ pub enum HeadOutput {
         /// Output, `[rows, heads, head_dim]`.
         out: BufferId,
     },
-    /// The row's place in the pool, head by head.
+    /// The row's place in the pool, head by head: `pool[h, page_table[r, p / page_tokens], p %
+    /// page_tokens, :]` with `p = position[r]`.
     Append {
         /// Pool, `[heads, pages, page_tokens, head_dim]`.
         pool: BufferId,
@@ -46,7 +47,7 @@ pub enum HeadOutput {
 }
 
 impl HeadOutput {
-    pub(in crate::ops) fn footprint(
+    pub(crate) fn footprint(
         &self,
         ops: &Operands,
         [count, heads, dim]: [usize; 3],

@@ -1,8 +1,8 @@
-//! The plain append to a pool. The lowering fuses it: it has no device function of its own.
+//! The append of heads to a pool.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, Footprint, HeadOutput, Operands, RowCells, TaskOp, interval};
+use crate::ops::{Check, Footprint, HeadOutput, Operands, RowCells, TaskOp, interval};
 use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Region, Span};
 

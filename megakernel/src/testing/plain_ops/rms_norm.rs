@@ -1,9 +1,8 @@
-//! The RMS norm of rows. The lowering fuses it: it has no device function of its own.
+//! The RMS norm of rows.
 
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::host;
 
-use super::{Check, Footprint, OperandError, Operands, TaskOp, interval, positive};
+use crate::ops::{Check, Footprint, OperandError, Operands, TaskOp, interval, normed_rows, positive};
 use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Region, Span};
 
@@ -19,16 +18,6 @@ pub struct RmsNorm {
     pub out: BufferId,
     /// Rows that this task normalises.
     pub rows: Span,
-    /// Added to the mean square.
-    pub eps: f32,
-}
-
-/// An RMS norm that another op applies: of a sum of parts, or of a head.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NormWeight {
-    /// Scale of every column, `[n]`, or of every dimension of a head, `[head_dim]`.
-    pub weight: BufferId,
     /// Added to the mean square.
     pub eps: f32,
 }
@@ -58,16 +47,4 @@ impl TaskOp for RmsNorm {
         let rows = normed_rows(on, self.x, self.weight, self.eps, self.rows)?;
         on.write(self.out, self.rows.lo * hidden, &rows)
     }
-}
-
-/// The RMS norms of some rows of `x: [rows, hidden]`.
-pub(super) fn normed_rows(on: &Context, x: BufferId, weight: BufferId, eps: f32, rows: Span) -> Done<Vec<f32>> {
-    let [_, hidden] = on.shape(x)?;
-    let x = on.read(x, rows.lo * hidden, rows.len() * hidden)?;
-    let weight = on.read(weight, 0, hidden)?;
-    let mut out = vec![0.0; x.len()];
-    for (x, out) in x.chunks_exact(hidden).zip(out.chunks_exact_mut(hidden)) {
-        host::rms_norm(x, &weight, eps, out);
-    }
-    Ok(out)
 }
