@@ -53,6 +53,7 @@
 //! | [`ring`] | rings of stages in shared memory, whose steps are types |
 //! | [`kv`] | keys and values between device memory and the tensor cores |
 //! | [`attention`] | prefill and decode attention, as kernels and as a task |
+//! | [`weights`] | packed weights: their layout, packers, codes and stages |
 //! | [`gemm`] | matrix products: kernels, tiles, choices, plans |
 //! | [`gemv`] | matrix times few vectors at the speed of the memory; linear layers as tasks |
 //! | [`epilogue`] | what becomes of the sums of every linear product |
@@ -96,5 +97,6 @@ mod stored;
 pub mod testing;
 pub mod tile;
 pub mod warps;
+pub mod weights;
 
 pub use shipped::shipped;

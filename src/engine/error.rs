@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tilewright_codegen::device::DeviceError;
-use tilewright_kernels::gemv::CodesError;
 use tilewright_kernels::naive::SamplingError;
+use tilewright_kernels::weights::CodesError;
 use tilewright_megakernel::lower::LowerError;
 use tilewright_megakernel::ops::OperandError;
 use tilewright_megakernel::schedule::ScheduleError;

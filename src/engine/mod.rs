@@ -44,8 +44,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tilewright_flow::program::FlowSettings;
-use tilewright_kernels::gemv::Codes;
 use tilewright_kernels::quant::QuantMatrix;
+use tilewright_kernels::weights::Codes;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, MAX_ROWS};
 use tilewright_megakernel::model::ModelSpec;

@@ -4,10 +4,10 @@ use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Val};
 
 use crate::gemv::linear::ScaledOutput;
-use crate::gemv::{Deal, Strip};
 use crate::norm::NormStart;
 use crate::tile::{Array, Copies, Float};
 use crate::warps::ConsumerWarps;
+use crate::weights::{Deal, Strip};
 
 /// The table of embeddings: of bf16, or strips of codes.
 #[derive(Clone, Copy)]

@@ -6,10 +6,10 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{Embed, EmbedNorm, EmbedTable, embed};
 use crate::early::early;
-use crate::gemv::{Deal, Strip};
 use crate::norm::NormStart;
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
+use crate::weights::{Deal, Strip};
 
 /// The layout of a table, whose rows have a multiple of four elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use tilewright_codegen::trial::{Bound, Draw, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{EmbedShape, TableOrder, embed_rows};
-use crate::gemv::{Strip, pack};
 use crate::naive;
 use crate::norm::SLOT;
 use crate::shipped_entry::ShippedEntry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
+use crate::weights::{Strip, pack};
 
 /// Bytes of a stage of the ring for which tables are laid out.
 const STAGE_BYTES: u32 = 16384;

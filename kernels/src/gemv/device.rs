@@ -1,13 +1,13 @@
 //! The kernel on a block: one warp fetches weights, one fetches activations, the others multiply.
 
-use super::product::{Chains, Fragment, LaneCodes, WarpTile, multiply as multiply_tiles};
+use super::product::{Chains, Fragment, multiply as multiply_tiles};
 use super::tiles::{ActivationRing, GemvPlan, WeightRing};
-use super::weight_tile::DEPTH;
-use super::{Octets, Strip};
 use crate::mma::Accumulator;
 use crate::ring::{BulkSource, ByBulk, Consumer, Producer, StageTile, StageView, in_pieces};
 use crate::tile::{Index, place};
 use crate::warps::sum_of_warps;
+use crate::weights::weight_tile::DEPTH;
+use crate::weights::{LaneCodes, Octets, Strip, WarpTile};
 use half::bf16;
 use tilewright_codegen::build::{Builder, Bulk, Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::Eviction;

@@ -1,10 +1,11 @@
 //! The standalone kernel.
 
+use super::GemvEpilogue;
 use super::device::{GemvInputs, GemvTask, fetch_vectors, fetch_weights, multiply, room};
 use super::tiles::{ActivationRing, GemvPlan, WeightRing};
-use super::{GemvEpilogue, Strip};
 use crate::epilogue::{Epilogue, GateSums, ResultOperands};
 use crate::ring::{Ring, start};
+use crate::weights::Strip;
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel, Ty};

@@ -1,8 +1,8 @@
 //! Every tile of the kernel by level of memory, and the sizes that follow from a shape.
 
-use super::weight_tile::DEPTH;
-use super::{Strip, StripError};
 use crate::ring::{Consumers, Shape, StageTile};
+use crate::weights::weight_tile::DEPTH;
+use crate::weights::{Strip, StripError};
 use half::bf16;
 use tilewright_layout::Layout;
 

@@ -7,8 +7,9 @@ use tilewright_codegen::trial::{Draw, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::oracle::expected;
-use super::{Epilogue, GemvPlan, GemvTuning, gemv, hopper, pack};
+use super::{Epilogue, GemvPlan, GemvTuning, gemv, hopper};
 use crate::shipped_entry::ShippedEntry;
+use crate::weights::pack;
 
 /// A multiplication on a number of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

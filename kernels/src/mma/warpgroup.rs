@@ -189,7 +189,7 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
     /// use half::bf16;
-    /// use tilewright_kernels::gemv::Strip;
+    /// use tilewright_kernels::weights::Strip;
     /// use tilewright_kernels::mma::{Accumulator, SharedOperand, warpgroup_atom};
     /// use tilewright_kernels::tile::{Index, LayoutTensor};
     /// use tilewright_layout::{swizzle::canonical::Major, typed::operand_tile};

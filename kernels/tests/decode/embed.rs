@@ -4,10 +4,10 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
-use tilewright_kernels::gemv::{Codes, Strip};
 use tilewright_kernels::host;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
+use tilewright_kernels::weights::{Codes, Strip};
 
 use crate::quantised::{pack_codes, quantised};
 use crate::{right, stored};

@@ -10,12 +10,12 @@ use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::gemv::linear::{
     AOperand, ArgmaxCandidates, Input, LinearEpilogue, LinearTask, Ordered, Packing, Reordering, columns, linear,
 };
-use tilewright_kernels::gemv::{Codes, Strip};
 use tilewright_kernels::naive;
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts};
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
+use tilewright_kernels::weights::{Codes, Strip};
 
 use crate::quantised::{every_block, every_code, pack_codes, quantised};
 use crate::stored::{self, UNIT};

@@ -6,12 +6,12 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{AOperand, Input, Packing, Qkv, QueryKeyEpilogue, SharedActivations, qkv};
 use tilewright_kernels::naive;
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
+use tilewright_kernels::weights::Strip;
 
 use crate::paged::Paged;
 use crate::stored::{self, UNIT};

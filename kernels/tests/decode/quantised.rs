@@ -2,9 +2,9 @@
 
 use half::{bf16, f16};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::{CodePacker, Codes, Strip};
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
 use tilewright_kernels::tile::Float;
+use tilewright_kernels::weights::{CodePacker, Codes, Strip};
 
 /// The codes that are numbers.
 fn known(code: Code) -> Vec<u8> {

@@ -3,12 +3,10 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::Strip;
-use tilewright_kernels::gemv::linear::{
-    AOperand, LinearScratch, Packing, Phases, SharedSums, StageOrder, WeightStages,
-};
+use tilewright_kernels::gemv::linear::{AOperand, LinearScratch, Packing, SharedSums};
 use tilewright_kernels::ring::{AnyStage, Stages};
 use tilewright_kernels::warps::ConsumerWarps;
+use tilewright_kernels::weights::{Phases, StageOrder, Strip, WeightStages};
 
 /// The stage at a position of the order.
 type StageAt<'k> = Box<dyn Fn(Val<'k, u32>) -> Val<'k, u32> + 'k>;

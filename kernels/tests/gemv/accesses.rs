@@ -5,7 +5,8 @@ use half::bf16;
 use tilewright_codegen::ir::{Arch, Const};
 use tilewright_codegen::sim::{self, Arg, Counters, Launch, Memory};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::{Epilogue, GemvPlan, gemv, pack};
+use tilewright_kernels::gemv::{Epilogue, GemvPlan, gemv};
+use tilewright_kernels::weights::pack;
 
 fn run(batch: u32, n: u32, k: u32) -> (GemvPlan, Counters) {
     let plan = GemvPlan::new(batch, k, GemvPlan::strips(n, 2), SMALL).expect("a plan");

@@ -4,10 +4,10 @@
 use half::{bf16, f16};
 use proptest::prelude::*;
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::{CodePacker, Codes, Strip, StripError};
 use tilewright_kernels::naive;
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
 use tilewright_kernels::tile::Float;
+use tilewright_kernels::weights::{CodePacker, Codes, Strip, StripError};
 
 /// A random matrix: codes that are numbers, zeros in the range, scales of a type.
 fn matrix(draw: &mut Draw, [n, k, group]: [usize; 3], code: Code, zeros: bool, scale: Float) -> QuantMatrix {

@@ -10,10 +10,11 @@ use tilewright_kernels::activation::Activation;
 use tilewright_kernels::gemv::hopper::{
     HopperCase, HopperPlan, HopperTuning, PlanError, WeightRows, choose, gemv, predict,
 };
-use tilewright_kernels::gemv::{Codes, Epilogue, GemvEpilogue, HeadPages, Strip, shipped};
+use tilewright_kernels::gemv::{Epilogue, GemvEpilogue, HeadPages, shipped};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
+use tilewright_kernels::weights::{Codes, Strip};
 
 /// A tuning with one warpgroup and small stages.
 const SMALL: HopperTuning = HopperTuning {

@@ -3,7 +3,8 @@
 
 use half::bf16;
 use proptest::prelude::*;
-use tilewright_kernels::gemv::{GemvPlan, GemvTuning, Octets, Strip, WeightTile, pack};
+use tilewright_kernels::gemv::{GemvPlan, GemvTuning};
+use tilewright_kernels::weights::{Octets, Strip, WeightTile, pack};
 use tilewright_layout::Layout;
 use tilewright_layout::fragment::{FragmentA, FragmentB, atoms};
 use tilewright_layout::typed::StaticLayout;

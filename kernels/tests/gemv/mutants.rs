@@ -6,10 +6,11 @@ use tilewright_codegen::ir::{Arch, Const};
 use tilewright_codegen::sim::mutate::{Equivalent, Survey, under_seeds};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, SimError};
 use tilewright_codegen::trial::{self, Draw};
-use tilewright_kernels::gemv::{Codes, Epilogue, GemvEpilogue, GemvPlan, GemvTuning, gemv, hopper, pack};
+use tilewright_kernels::gemv::{Epilogue, GemvEpilogue, GemvPlan, GemvTuning, gemv, hopper};
 use tilewright_kernels::naive::linear;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
+use tilewright_kernels::weights::{Codes, pack};
 
 /// Mutants that nothing can find out.
 const LEDGER: &[Equivalent] = &[

@@ -5,9 +5,10 @@ use std::path::Path;
 use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::{Codes, Epilogue, GemvPlan, GemvTuning, Strip, gemv, hopper};
+use tilewright_kernels::gemv::{Epilogue, GemvPlan, GemvTuning, gemv, hopper};
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
+use tilewright_kernels::weights::{Codes, Strip};
 
 /// Forms of codes.
 const CODES: [(&str, Codes); 5] = [

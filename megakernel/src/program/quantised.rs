@@ -2,8 +2,8 @@
 //! weights.
 
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::gemv::{Codes, CodesError};
 use tilewright_kernels::quant::{Code, QuantMatrix, group_of_part};
+use tilewright_kernels::weights::{Codes, CodesError};
 use tilewright_layout::DType;
 
 use super::dtype::{dtype_name, float_of};

@@ -3,7 +3,7 @@
 use thiserror::Error;
 use tilewright_kernels::activation::SoftCapError;
 use tilewright_kernels::gemm::GemmRefusal;
-use tilewright_kernels::gemv::{CodesError, StripError};
+use tilewright_kernels::weights::{CodesError, StripError};
 use tilewright_layout::DType;
 
 use crate::program::{BufferId, Program, Span, TaskId};

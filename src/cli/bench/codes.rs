@@ -8,9 +8,10 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm;
-use tilewright_kernels::gemv::{CodePacker, Codes, Epilogue, Strip, hopper};
+use tilewright_kernels::gemv::{Epilogue, hopper};
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
 use tilewright_kernels::tile::Float;
+use tilewright_kernels::weights::{CodePacker, Codes, Strip};
 
 use super::finding;
 use super::gemm::work_of;

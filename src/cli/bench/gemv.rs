@@ -9,7 +9,8 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm;
-use tilewright_kernels::gemv::{Epilogue, GemvPlan, GemvTuning, Strip, gemv, hopper};
+use tilewright_kernels::gemv::{Epilogue, GemvPlan, GemvTuning, gemv, hopper};
+use tilewright_kernels::weights::Strip;
 
 use super::finding;
 use super::gemm::work_of;

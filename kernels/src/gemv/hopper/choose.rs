@@ -39,9 +39,9 @@
 use super::choose_codes::{choose_codes, predict_codes};
 use super::costs::IN_FLIGHT;
 use super::{HopperPlan, HopperTuning, WeightRows};
-use crate::gemv::Strip;
 use crate::gemv::hopper::costs::{CYCLES, EXCHANGE, INGRESS, LEAST, MEET, MEMORY};
-use crate::gemv::weight_tile::DEPTH;
+use crate::weights::Strip;
+use crate::weights::weight_tile::DEPTH;
 
 /// Bytes that L2 gives all multiprocessors in a microsecond.
 const L2: f64 = 11e6;
@@ -67,7 +67,8 @@ const BYTES_IN_FLIGHT: u32 = 48 << 10;
 /// meet are not resident together.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Strip, hopper};
+/// use tilewright_kernels::weights::Strip;
+/// use tilewright_kernels::gemv::hopper;
 /// let strip = Strip::new(4096, 8, 16384)?;
 /// let best = hopper::choose(64, 14336, strip, 132, 8);
 /// let time = |tuning| hopper::HopperPlan::new(64, 14336, strip, tuning).map(|plan| hopper::predict(&plan, 132));
@@ -112,11 +113,12 @@ pub fn predict(plan: &HopperPlan, multiprocessors: u32) -> f64 {
 /// device has not got as many clusters of them as its multiprocessors would make.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Strip, hopper};
+/// use tilewright_kernels::weights::Strip;
+/// use tilewright_kernels::gemv::hopper;
 /// let strip = Strip::new(2048, 8, 16384)?;
 /// let best = hopper::choose(64, 8192, strip, 132, 8);
 /// assert!(hopper::HopperPlan::new(64, 8192, strip, best).is_ok());
-/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+/// # Ok::<(), tilewright_kernels::weights::StripError>(())
 /// ```
 pub fn choose(
     batch: u32,
@@ -131,7 +133,9 @@ pub fn choose(
 /// Chooses among plans that fit; `None` where no plan does.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Epilogue, GemvEpilogue, Strip, hopper::{HopperPlan, choose_for}};
+/// use tilewright_kernels::gemv::{Epilogue, GemvEpilogue};
+/// use tilewright_kernels::weights::Strip;
+/// use tilewright_kernels::gemv::hopper::{HopperPlan, choose_for};
 /// use tilewright_kernels::tile::Float;
 /// // A norm begins where the rows of a block are whole slots.
 /// let adds = Epilogue { residual: true, ..Epilogue::default() };
@@ -139,7 +143,7 @@ pub fn choose(
 /// let strip = Strip::new(2048, 8, 16384)?;
 /// let tuning = choose_for(64, 2048, strip, [132, 2], |plan| begins.check(plan).is_ok()).expect("there is one");
 /// assert_eq!((tuning.strips * 8 / tuning.splits) % 32, 0);
-/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+/// # Ok::<(), tilewright_kernels::weights::StripError>(())
 /// ```
 pub fn choose_for(
     batch: u32,

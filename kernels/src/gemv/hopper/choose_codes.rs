@@ -26,8 +26,8 @@
 //! | 4096 × 14336 × 4096 | 128 × 256, 64 | 700 | 192 × 160, 64: 749; 192 × 128, 64: 842 |
 
 use super::{HopperPlan, HopperTuning, WeightRows};
-use crate::gemv::Strip;
 use crate::gemv::hopper::costs::{CYCLES, EXCHANGE, INGRESS, LEAST, MEET, MEMORY};
+use crate::weights::Strip;
 
 /// Instructions of a warp that make the operand of a step: of codes of 4 bits with scales of bf16,
 /// and of others.

@@ -15,13 +15,13 @@ use tilewright_codegen::build::{Bf16x2, Builder, Param, Ptr, Shared, TensorMap, 
 use tilewright_codegen::ir::attr::Fp8;
 use tilewright_layout::{Layout, Swizzle, Swizzled};
 
-use crate::gemv::convert::AND_OR;
-use crate::gemv::weight_tile::{BYTES, DEPTH, leaf, modes};
-use crate::gemv::{Codes, Strip};
 use crate::mma::InputType;
 use crate::quant::Code;
 use crate::ring::Pieces;
 use crate::tile::{Float, Index, LayoutTensor, RegisterTensor};
+use crate::weights::convert::AND_OR;
+use crate::weights::weight_tile::{BYTES, DEPTH, leaf, modes};
+use crate::weights::{Codes, Strip};
 
 /// Bytes of a row of factors of a strip: the least that the copy engine brings.
 pub(super) const ROW: u32 = 16;

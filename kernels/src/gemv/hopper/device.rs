@@ -11,13 +11,13 @@ use super::finish::HopperResults;
 use super::runs::ResultRuns;
 use super::tiles::{ActivationRing, HopperPlan, WeightRing};
 use crate::gemv::hopper::share::{BlockShare, BlockTile};
-use crate::gemv::weight_tile::DEPTH;
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
 use crate::ring::{
     ByBulk, Consumer, Deferred, Empty, Filled, Full, Pieces, Producer, Ring, StageTile, Unready, in_pieces,
 };
 use crate::tile::{Index, LayoutTensor};
 use crate::warps::ConsumerWarps;
+use crate::weights::weight_tile::DEPTH;
 
 /// The layout of a stage of either ring.
 type HopperStage = (StageTile<bf16, Swizzled>,);

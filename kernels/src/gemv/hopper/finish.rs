@@ -10,12 +10,13 @@ use super::WeightRows;
 use super::best::Bests;
 use super::{HopperPlan, PlanError};
 use crate::epilogue::{GateSums, LoadedOperands, ResultFunctions, ResultOperands, SumScale};
-use crate::gemv::{GemvEpilogue, HeadPages, Strip};
+use crate::gemv::{GemvEpilogue, HeadPages};
 use crate::kv::{PoolArray, PoolType, TokenRow};
 use crate::norm::{NormEnd, NormStart, SLOT};
 use crate::rope::{rotated, rotated_first};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
+use crate::weights::Strip;
 
 /// Numbers of shared memory that a block adds squares in.
 const ROOM: u32 = 256;

@@ -131,7 +131,8 @@ pub fn gemv(arch: Arch, plan: &HopperPlan, finish: impl Into<GemvEpilogue>) -> K
 ///
 /// ```
 /// use tilewright_codegen::ir::Arch;
-/// use tilewright_kernels::gemv::{Epilogue, Strip, hopper};
+/// use tilewright_kernels::gemv::{Epilogue, hopper};
+/// use tilewright_kernels::weights::Strip;
 /// let strip = Strip::new(4096, 8, 16384)?;
 /// let tuning = hopper::choose(64, 14336, strip, 132, 8);
 /// let plan = hopper::HopperPlan::new(64, 14336, strip, tuning)?;

@@ -4,12 +4,13 @@ use half::bf16;
 use tilewright_codegen::trial::{Bound, Draw};
 
 use super::{HopperPlan, WeightRows};
-use crate::gemv::{Codes, GemvEpilogue, oracle};
+use crate::gemv::{GemvEpilogue, oracle};
 use crate::naive::{self, PoolShape};
 use crate::norm::SLOT;
 use crate::quant::{Code, QuantMatrix, QuantParts, Zeros};
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
+use crate::weights::Codes;
 
 /// Positions that a trial's table of rotations has.
 const POSITIONS: u32 = 60;

@@ -7,7 +7,7 @@
 
 use tilewright_codegen::build::Val;
 
-use crate::gemv::Strip;
+use crate::weights::Strip;
 
 /// The meaning of the rows of packed weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

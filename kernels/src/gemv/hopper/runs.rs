@@ -8,9 +8,9 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::WeightRows;
 use super::finish::{HopperResults, RunOperands, RunSums};
-use crate::gemv::Strip;
 use crate::gemv::hopper::share::{BlockShare, BlockTile};
 use crate::warps::ConsumerWarps;
+use crate::weights::Strip;
 
 /// Rounds of runs that are unrolled.
 const ROUNDS: u32 = 8;

@@ -4,7 +4,7 @@
 //! them, over its share of k. It goes through k in *chunks*, a stage of weights and one of
 //! activations; where activations are many, a stage of weights meets several.
 
-use super::codes::ROW;
+use super::codes::{CodeStage, ROW};
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared};
 use tilewright_codegen::device::{Outside, Promotion, TensorShape, TileSwizzle};
@@ -12,11 +12,10 @@ use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::typed::operand_tile;
 use tilewright_layout::{DType, Swizzle, Swizzled};
 
-use super::codes::CodeStage;
 use super::{HopperTuning, PlanError, WeightRows};
-use crate::gemv::Strip;
-use crate::gemv::weight_tile::{BYTES, DEPTH};
 use crate::ring::{Consumers, Shape, StageTile};
+use crate::weights::Strip;
+use crate::weights::weight_tile::{BYTES, DEPTH};
 
 /// Names the ring of weights.
 #[derive(Debug)]

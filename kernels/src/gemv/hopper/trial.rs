@@ -1,6 +1,6 @@
 //! Trials of the kernel: shapes, inputs, what must come out.
 
-use crate::quant::CodeFormat;
+use crate::quant::{Code, CodeFormat};
 use half::bf16;
 use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Bound, Draw, Expected, Trial};
@@ -11,13 +11,13 @@ use super::{HopperPlan, HopperTuning, WeightRows, choose, step};
 use crate::activation::{Activation, SoftCap};
 use crate::epilogue::{ResultFunctions, SumScale};
 use crate::gemm::GemmBuffer;
-use crate::gemv::{CodePacker, Codes, Epilogue, GemvEpilogue, HeadPages, Strip, pack};
+use crate::gemv::{Epilogue, GemvEpilogue, HeadPages};
 use crate::kv::{PoolType, swizzled};
 use crate::norm::SLOT;
-use crate::quant::Code;
 use crate::shipped_entry::ShippedEntry;
 use crate::stored;
 use crate::tile::Float;
+use crate::weights::{CodePacker, Codes, Strip, pack};
 
 /// A multiplication, planned for a number of multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! operand of the instructions codes are.
 
 use super::packing::{Packing, Quads};
-use crate::gemv::{Strip, WeightSide};
+use crate::weights::{Strip, WeightSide};
 
 /// The memory that holds the A operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,12 +34,14 @@ impl AOperand {
     /// divide the strip into phases. `None`: not one stage fits, or rows end inside a step.
     ///
     /// ```
-    /// use tilewright_kernels::{gemv::Strip, gemv::linear::{Packing, AOperand}, tile::Float};
+    /// use tilewright_kernels::weights::Strip;
+    /// use tilewright_kernels::gemv::linear::{AOperand, Packing};
+    /// use tilewright_kernels::tile::Float;
     /// let strip = Strip::new(8192, 8, 16384)?;
     /// assert_eq!(strip.stages(), 8);
     /// assert_eq!(AOperand::phase(strip, Packing::of(8, Float::F32), 128), Some(4));
     /// assert_eq!(AOperand::phase(strip, Packing::of(16, Float::F32), 48), None);
-    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+    /// # Ok::<(), tilewright_kernels::weights::StripError>(())
     /// ```
     pub fn phase(strip: Strip, packing: Packing, registers: u32) -> Option<u32> {
         let even = |stages: &u32| strip.stages().is_multiple_of(*stages) && strip.padded_k() == strip.k();
@@ -50,12 +52,14 @@ impl AOperand {
     /// Registers of a lane that hold its share of rows of a strip's length.
     ///
     /// ```
-    /// use tilewright_kernels::{gemv::Strip, gemv::linear::{Packing, AOperand}, tile::Float};
+    /// use tilewright_kernels::weights::Strip;
+    /// use tilewright_kernels::gemv::linear::{AOperand, Packing};
+    /// use tilewright_kernels::tile::Float;
     /// let wide = Strip::new(8192, 8, 16384)?;
     /// let narrow = Strip::new(2048, 8, 16384)?;
     /// assert_eq!(AOperand::registers(wide, Packing::of(8, Float::Bf16)), 128);
     /// assert_eq!(AOperand::registers(narrow, Packing::of(16, Float::F32)), 128);
-    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+    /// # Ok::<(), tilewright_kernels::weights::StripError>(())
     /// ```
     pub fn registers(strip: Strip, packing: Packing) -> u32 {
         strip.stages() * strip.per_warp() * strip.steps() * packing.meeting(strip).words()

@@ -9,8 +9,8 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Val, Var};
 
 use super::products::{Products, chains, code_tiles};
-use crate::gemv::product::{Chains, CodeTile, multiply_codes};
-use crate::gemv::{Codes, Strip};
+use crate::gemv::product::{Chains, multiply_codes};
+use crate::weights::{CodeTile, Codes, Strip};
 
 /// Strips of codes, each times the same operand.
 #[derive(Clone, Copy)]

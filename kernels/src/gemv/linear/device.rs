@@ -13,13 +13,12 @@ use super::run::PassWork;
 use super::scaled::ScaledOutput;
 use super::scratch::LinearScratch;
 use super::sums::{OutputCell, SharedSums};
-use super::weight_stages::WeightStages;
 use crate::epilogue::{GateSums, ResultFunctions, ResultOperands};
-use crate::gemv::Strip;
 use crate::sample::key::{key, largest};
 use crate::sample::tiles::TileBests;
 use crate::tile::{Array, Copies};
 use crate::warps::ConsumerWarps;
+use crate::weights::{Strip, WeightStages};
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]

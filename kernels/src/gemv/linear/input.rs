@@ -6,10 +6,10 @@ use super::operand::SharedActivations;
 use super::ordered::Ordered;
 use super::scaled::Scaled;
 use super::scratch::Squares;
-use crate::gemv::Strip;
 use crate::norm::{add_squares, rms_factor};
 use crate::tile::{Array, Float};
 use crate::warps::{ConsumerWarps, Item, sum_of_warps};
+use crate::weights::Strip;
 
 /// The activations of a linear layer, rows of `k` elements.
 #[derive(Clone, Copy)]

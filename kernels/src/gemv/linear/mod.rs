@@ -10,7 +10,6 @@
 //! | `device` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
 //! | `a_operand` | where the A operand lives: in shared memory, in registers, in registers by phases, reloaded with every stage |
-//! | `stage_order` | the order in which stages come, where that is not strip after strip |
 //! | `shared_bytes`, `scratch` | bytes of shared memory, and where each part of it begins |
 //! | `beyond` | what is said of activations that no f16 holds |
 //! | `packing` | how rows lie in the MMA's A operand |
@@ -21,7 +20,6 @@
 //! | `source` | activations straight to registers, without a copy |
 //! | `fragments` | activations as fragments of the operand, wherever they are |
 //! | `starts` | what the sums of codes begin with |
-//! | `weight_stages`, `held` | stages of weights: from a ring, and in registers |
 //! | `sums` | the warps' sums in shared memory |
 //! | `products` | strips from the ring times activations, by [`product`](super::product) |
 //! | `ahead` | the words of the next stage of codes under the products of this one |
@@ -31,8 +29,8 @@
 //! | `announce` | that a tile's results are about to come |
 //! | `parts` | sums of the parts that a contraction was cut into |
 //!
-//! May import: `epilogue`, `kv`, `norm`, `quant`, `ring`, `rope`, `sample`, `tile`, `warps`, and of
-//! `gemv` the weights and `product`.
+//! May import: `epilogue`, `kv`, `norm`, `quant`, `ring`, `rope`, `sample`, `tile`, `warps`,
+//! `weights`, and of `gemv` `product`.
 
 mod a_operand;
 mod ahead;
@@ -40,7 +38,6 @@ mod announce;
 mod beyond;
 mod device;
 mod fragments;
-mod held;
 mod input;
 mod operand;
 mod ordered;
@@ -56,17 +53,14 @@ mod scaled;
 mod scratch;
 mod shared_bytes;
 mod source;
-mod stage_order;
 mod starts;
 mod sums;
-mod weight_stages;
 mod wide;
 
 pub use a_operand::AOperand;
 pub use announce::{Announce, Early};
 pub use beyond::Beyond;
 pub use device::{ArgmaxCandidates, LinearEpilogue, LinearTask, linear};
-pub use held::{HeldForm, HeldStage};
 pub use input::Input;
 pub use operand::SharedActivations;
 pub use ordered::{Ordered, Reordering, columns};
@@ -76,6 +70,4 @@ pub use products::in_pairs;
 pub use qkv::{Qkv, QueryKeyEpilogue, qkv};
 pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
 pub use scratch::LinearScratch;
-pub use stage_order::{Phases, StageOrder};
 pub use sums::SharedSums;
-pub use weight_stages::{ReadStages, WeightStages};

@@ -6,9 +6,9 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 use super::beyond::{Beyond, Infinite};
 use super::packing::{Packing, Quads};
 use crate::gemv::product::Fragment;
-use crate::gemv::{DEPTH, Strip, Terms, convert};
 use crate::tile::store_lanes;
 use crate::warps::ConsumerWarps;
+use crate::weights::{DEPTH, Strip, Terms, convert};
 
 /// Activations `[parts, rows, padded k]` in shared memory.
 #[derive(Clone, Copy)]
@@ -30,11 +30,13 @@ impl<'k> SharedActivations<'k> {
     /// Bytes of shared memory that rows of a strip's length take.
     ///
     /// ```
-    /// use tilewright_kernels::{gemv::Strip, gemv::linear::{SharedActivations, Packing}, tile::Float};
+    /// use tilewright_kernels::weights::Strip;
+    /// use tilewright_kernels::gemv::linear::{Packing, SharedActivations};
+    /// use tilewright_kernels::tile::Float;
     /// let strip = Strip::new(2048, 8, 16384)?;
     /// assert_eq!(SharedActivations::bytes(strip, Packing::of(1, Float::F32)), 2 * (2048 + 32) * 2);
     /// assert_eq!(SharedActivations::bytes(strip, Packing::of(1, Float::Bf16)), (2048 + 32) * 2);
-    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+    /// # Ok::<(), tilewright_kernels::weights::StripError>(())
     /// ```
     pub fn bytes(strip: Strip, packing: Packing) -> u32 {
         let packing = packing.meeting(strip);

@@ -1,6 +1,6 @@
 //! Activations in the order in which codes lie, where that is not the order of the columns: weights
 //! with an act-order, and weights whose groups are halves of a step
-//! ([`codes`](crate::gemv::Codes)).
+//! ([`codes`](crate::weights::Codes)).
 //!
 //! A permutation changes no sum as long as both operands share it. Codes lie as their checkpoint
 //! has them, so activations are brought in the same order, by a table of indexes of k:
@@ -16,14 +16,15 @@ use tilewright_codegen::build::{Global, Load, Ptr, Val};
 use tilewright_codegen::ir::attr::{LdOrder, Scope};
 
 use super::a_operand::AOperand;
-use crate::gemv::{DEPTH, Strip};
 use crate::tile::{AccessMode, Array, Float};
+use crate::weights::{DEPTH, Strip};
 
 /// The column of every place of a strip's rows, where codes have this act-order; `None`: places are
 /// columns.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Codes, Strip, linear::columns};
+/// use tilewright_kernels::weights::{Codes, Strip};
+/// use tilewright_kernels::gemv::linear::columns;
 /// use tilewright_kernels::{quant::Code, tile::Float};
 /// let codes = |group| Codes::new(Code::E2m1, Some(group), false, Float::F32).expect("a form");
 /// let strip = |group| Strip::of_codes(32, 1, 512, codes(group));
@@ -31,7 +32,7 @@ use crate::tile::{AccessMode, Array, Float};
 /// // A lane's first four are of the first group, its other four of the second.
 /// let halves = columns(strip(16)?, None).expect("an order");
 /// assert_eq!(halves[..12], [0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7]);
-/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+/// # Ok::<(), tilewright_kernels::weights::StripError>(())
 /// ```
 pub fn columns(strip: Strip, order: Option<&[u32]>) -> Option<Vec<u32>> {
     if !strip.is_halved() {

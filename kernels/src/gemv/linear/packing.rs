@@ -19,9 +19,9 @@
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use crate::gemv::product::Fragment;
-use crate::gemv::{Strip, Terms};
 use crate::tile::Float;
 use crate::warps::ConsumerWarps;
+use crate::weights::{Strip, Terms};
 
 /// The rows of a batch, and the 16-bit parts that its elements are split into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

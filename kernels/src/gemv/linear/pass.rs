@@ -6,8 +6,8 @@ use super::a_operand::{AOperand, side};
 use super::input::Input;
 use super::packing::Packing;
 use super::scratch::LinearScratch;
-use crate::gemv::{Strip, WeightSide};
 use crate::warps::ConsumerWarps;
+use crate::weights::{Strip, WeightSide};
 
 /// The passage of a tile's strips through the team.
 #[derive(Clone, Copy)]

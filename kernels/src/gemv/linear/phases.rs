@@ -8,7 +8,7 @@ use super::input::Input;
 use super::pass::StripPass;
 use super::shared_bytes::waiting_bytes;
 use super::sums::OutputCell;
-use crate::gemv::Strip;
+use crate::weights::Strip;
 
 /// A phase of a tile.
 #[derive(Clone, Copy)]

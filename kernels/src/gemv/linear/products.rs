@@ -5,14 +5,12 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use super::a_operand::{AOperand, side};
-use super::held::HeldStage;
 use super::packing::Packing;
 use super::starts::Brought;
 use super::sums::SharedSums;
-use super::weight_stages::WeightStages;
-use crate::gemv::product::{Chains, CodeTile, Fragment, ProductOperands, WarpTile, lowered, multiply, multiply_codes};
-use crate::gemv::{Codes, Strip, Terms, WeightSide};
+use crate::gemv::product::{Chains, Fragment, ProductOperands, lowered, multiply, multiply_codes};
 use crate::warps::ConsumerWarps;
+use crate::weights::{CodeTile, Codes, HeldStage, Strip, Terms, WarpTile, WeightSide, WeightStages};
 
 /// What the weights of a task meet.
 #[derive(Clone, Copy)]
@@ -163,7 +161,8 @@ const PARTS: u32 = 8;
 /// on; of an odd number the last comes alone.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Codes, Strip, linear::{AOperand, Packing, in_pairs}};
+/// use tilewright_kernels::weights::{Codes, Strip};
+/// use tilewright_kernels::gemv::linear::{AOperand, Packing, in_pairs};
 /// use tilewright_kernels::{quant::Code, tile::Float};
 /// let codes = Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16, blocks: false };
 /// let strip = |k| Strip::of_codes(k, 8, 16384, codes);
@@ -171,7 +170,7 @@ const PARTS: u32 = 8;
 /// let eight = Packing::of(8, Float::F32);
 /// assert!(in_pairs(strip(2048)?, row, AOperand::Shared));
 /// assert!(in_pairs(strip(2048)?, eight, AOperand::Registers) && !in_pairs(strip(8192)?, row, AOperand::Shared));
-/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+/// # Ok::<(), tilewright_kernels::weights::StripError>(())
 /// ```
 pub fn in_pairs(strip: Strip, packing: Packing, a_operand: AOperand) -> bool {
     let both = match side(strip, packing.meeting(strip), a_operand) {

@@ -15,13 +15,12 @@ use super::phases::TilePhase;
 use super::run::PassWork;
 use super::scratch::LinearScratch;
 use super::sums::OutputCell;
-use super::weight_stages::WeightStages;
 use crate::epilogue::{GateSums, ResultOperands};
-use crate::gemv::Strip;
 use crate::kv::{Newest, PagedPool};
 use crate::rope::{Rotation, rotated};
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
+use crate::weights::{Strip, WeightStages};
 
 /// A tile of the group's strips.
 #[derive(Clone, Copy)]

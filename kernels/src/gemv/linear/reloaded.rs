@@ -7,8 +7,8 @@ use super::products::{WeightStage, chains};
 use super::source::ActivationSource;
 use super::starts::Starts;
 use super::sums::SharedSums;
-use super::weight_stages::WeightStages;
-use crate::gemv::product::{Chains, ProductOperands, WarpTile, lowered};
+use crate::gemv::product::{Chains, ProductOperands, lowered};
+use crate::weights::{WarpTile, WeightStages};
 
 /// The products of a ring's strips, which come in the order of a group, with activations that are
 /// loaded stage by stage.

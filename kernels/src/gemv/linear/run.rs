@@ -17,11 +17,10 @@ use super::shared_bytes::is_wide;
 use super::source::ActivationSource;
 use super::starts::Brought;
 use super::sums::{OutputCell, SharedSums};
-use super::weight_stages::WeightStages;
 use super::wide;
 use crate::gemv::product::Fragment;
-use crate::gemv::{Strip, WeightSide};
 use crate::warps::{Item, store_warp_sum};
+use crate::weights::{Strip, WeightSide, WeightStages};
 
 /// Most fragments of two steps that a lane keeps, 4 registers each.
 const KEPT: u32 = 16;

@@ -12,11 +12,11 @@ use tilewright_codegen::build::{Global, Ptr, Val, Var};
 use super::beyond::Beyond;
 use super::packing::Packing;
 use super::scratch::Squares;
-use crate::gemv::{DEPTH, Strip, Terms, convert};
 use crate::norm::{add_squares, rms_factor};
 use crate::quant::Code;
 use crate::tile::{AccessMode, Array, Float};
 use crate::warps::ConsumerWarps;
+use crate::weights::{DEPTH, Strip, Terms, convert};
 
 /// Rows of a block of terms: those that lanes bring together.
 const ROWS: u32 = 8;
@@ -29,7 +29,9 @@ const BLOCK: u32 = ROWS * DEPTH;
 /// eight columns, rows, lanes, pairs of columns, r and r + 8, columns.
 ///
 /// ```
-/// use tilewright_kernels::{gemv::Strip, gemv::linear::{Packing, ScaledForm}, tile::Float};
+/// use tilewright_kernels::weights::Strip;
+/// use tilewright_kernels::gemv::linear::{Packing, ScaledForm};
+/// use tilewright_kernels::tile::Float;
 /// let strip = Strip::new(4096, 8, 16384)?;
 /// let form = ScaledForm::of(strip, Packing::of(8, Float::F32), 8).expect("rows are whole steps");
 /// // Two parts of bf16, and a sum of squares in f32 for eight columns.
@@ -37,7 +39,7 @@ const BLOCK: u32 = ROWS * DEPTH;
 /// // Without a norm there are terms alone.
 /// assert_eq!(form.without_norm().bytes(), [8 * 4096 * 2 * 2, 0]);
 /// assert_eq!(ScaledForm::of(Strip::new(4100, 8, 16384)?, Packing::of(8, Float::F32), 8), None);
-/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+/// # Ok::<(), tilewright_kernels::weights::StripError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScaledForm {

@@ -3,7 +3,7 @@
 use super::a_operand::{AOperand, side};
 use super::operand::SharedActivations;
 use super::packing::Packing;
-use crate::gemv::{Strip, WeightSide};
+use crate::weights::{Strip, WeightSide};
 
 /// Words of the products of zeros of a part of a tile.
 pub(super) const START_WORDS: u32 = 16;

@@ -16,10 +16,10 @@ use super::scaled::Scaled;
 use super::scratch::Squares;
 use super::shared_bytes::is_wide;
 use crate::gemv::product::Fragment;
-use crate::gemv::{DEPTH, Strip, Terms};
 use crate::norm::add_squares;
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
+use crate::weights::{DEPTH, Strip, Terms};
 
 /// Loads of four elements that are in flight together; fewer where registers hold the weights of a
 /// group of strips, or a row of 4096 of each of 16 vectors.

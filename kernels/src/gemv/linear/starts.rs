@@ -14,8 +14,8 @@ use super::packing::Packing;
 use super::pass::StripPass;
 use super::shared_bytes::START_WORDS;
 use crate::gemv::product::{Chains, Fragment, code_instructions, halved_instructions};
-use crate::gemv::{Codes, Strip, Terms, WeightSide, convert};
 use crate::warps::ConsumerWarps;
+use crate::weights::{Codes, Strip, Terms, WeightSide, convert};
 
 /// Tiles whose products of zeros are on their way together.
 const STARTS: u32 = 4;

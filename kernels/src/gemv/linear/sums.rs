@@ -5,8 +5,8 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 use super::a_operand::AOperand;
 use super::packing::Packing;
 use super::pass::StripPass;
-use crate::gemv::Strip;
 use crate::warps::{ConsumerWarps, sum_of_warps};
+use crate::weights::Strip;
 
 /// Sums in shared memory, f32 `[warps, strips, rows, 8]`: each warp's share of each output of a
 /// group of strips.

@@ -10,8 +10,8 @@ use super::a_operand::{AOperand, side};
 use super::reloaded::Reloading;
 use super::shared_bytes::factor_bytes;
 use super::source::ActivationSource;
-use crate::gemv::Codes;
-use crate::gemv::product::{Chains, CodeTile, LaneCodes, ProductOperands, WarpTile, lowered, multiply_codes};
+use crate::gemv::product::{Chains, ProductOperands, lowered, multiply_codes};
+use crate::weights::{CodeTile, Codes, LaneCodes, WarpTile};
 
 /// Adds the products of the next strips of the ring, which are codes, to their sums; a group has
 /// `group` strips.

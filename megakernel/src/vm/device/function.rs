@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::{Pod, bytes_of, bytes_of_mut};
-use tilewright_kernels::gemv::linear::{HeldForm, WeightStages};
+use tilewright_kernels::weights::{HeldForm, WeightStages};
 
 use super::kernel::{Call, RingFeed};
 use super::record::{FIELDS, TaskRecord};
@@ -69,7 +69,7 @@ pub enum Taken {
     /// All, strip by strip.
     Strips,
     /// All, by groups of that number of strips
-    /// ([`StageOrder`](tilewright_kernels::gemv::linear::StageOrder)).
+    /// ([`StageOrder`](tilewright_kernels::weights::StageOrder)).
     Groups(u32),
     /// Of every strip the stages from the first to before the second.
     Part([u32; 2]),

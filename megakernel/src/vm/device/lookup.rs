@@ -6,9 +6,9 @@ use std::mem::offset_of;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::{Reordering, ScaledForm};
-use tilewright_kernels::gemv::{Codes, CodesError, Deal, Strip};
 use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
+use tilewright_kernels::weights::{Codes, CodesError, Deal, Strip};
 use tilewright_layout::DType;
 
 use super::planner::Planner;

@@ -1,7 +1,7 @@
 //! Orders of weights, as ops ask a planner for them.
 
-use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::Reordering;
+use tilewright_kernels::weights::Strip;
 
 use super::orders::OrderTable;
 use super::planner::Planner;

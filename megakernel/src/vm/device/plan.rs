@@ -3,8 +3,7 @@
 
 use crate::edges::ChosenEdges;
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::gemv::Deal;
-use tilewright_kernels::gemv::linear::HeldForm;
+use tilewright_kernels::weights::{Deal, HeldForm};
 
 use super::record::SECTION_TASKS;
 use super::shape::{CellsPlan, Feedback, KernelShape};

@@ -1,14 +1,11 @@
 //! The planner: streams, opcodes and records of every task, then memory.
 
-use crate::edges::ChosenEdges;
-use crate::edges::EdgeRule;
-use crate::edges::FlaggedUse;
-use crate::edges::PartialError;
-use crate::ops::Choice;
+use crate::edges::{ChosenEdges, EdgeRule, FlaggedUse, PartialError};
+use crate::ops::{Choice, Role};
 use std::collections::HashMap;
 
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::gemv::Deal;
+use tilewright_kernels::weights::Deal;
 
 use super::orders::OrderTable;
 use super::place::Places;
@@ -18,7 +15,6 @@ use super::shape::{CellsPlan, Feedback};
 use super::storage::KvPools;
 use super::tables::{Tables, plain_weights, tables};
 use super::{DeviceOptions, Opcode};
-use crate::ops::Role;
 use crate::program::{BufferId, Task, TaskId};
 use crate::validate::Placed;
 use crate::vm::cells::cell_roles;

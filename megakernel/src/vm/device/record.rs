@@ -2,7 +2,7 @@
 //! the same types.
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::gemv::linear::HeldForm;
+use tilewright_kernels::weights::HeldForm;
 
 /// A task of a block's queue: what the machine reads of every task, followed by the fields of its
 /// op.
@@ -33,10 +33,10 @@ pub struct TaskRecord {
     /// Stages of a strip of weights.
     pub strip_stages: u16,
     /// The number of its first stages that are prefetched into registers before a wait; above the
-    /// low eight bits, their form ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
+    /// low eight bits, their form ([`HeldForm`](tilewright_kernels::weights::HeldForm)).
     pub held: u16,
     /// The number of strips of a group, if weights are taken group by group
-    /// ([`StageOrder`](tilewright_kernels::gemv::linear::StageOrder)); 0: in order. With the
+    /// ([`StageOrder`](tilewright_kernels::weights::StageOrder)); 0: in order. With the
     /// highest bit, `PART`: the number of stages that are taken of each strip, if not all are. With
     /// the next, `PHASES`: the number of stages of each strip before the next group. With the next,
     /// `PAIRS`: a stage holds two strips.

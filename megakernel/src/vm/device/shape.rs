@@ -1,7 +1,6 @@
 //! The shape of the kernel: what code is generated for, besides the device functions.
 
-use tilewright_kernels::gemv::Deal;
-use tilewright_kernels::gemv::linear::HeldForm;
+use tilewright_kernels::weights::{Deal, HeldForm};
 
 use super::DeviceOptions;
 

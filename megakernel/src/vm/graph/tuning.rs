@@ -109,14 +109,15 @@ type SettingOf = fn(&mut hopper::HopperTuning) -> &mut u32;
 /// [`choose`](tilewright_kernels::gemv::hopper::choose) has: what is not given stays.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Strip, hopper};
+/// use tilewright_kernels::weights::Strip;
+/// use tilewright_kernels::gemv::hopper;
 /// use tilewright_megakernel::vm::graph::ProductTuning;
 /// let chosen = hopper::choose(64, 4096, Strip::new(14336, 8, 16384)?, 132, 2);
 /// let mut down = ProductTuning::of([4096, 14336]);
 /// down.set("in_flight", 4).expect("a setting");
 /// assert_eq!(down.applied(chosen), hopper::HopperTuning { in_flight: 4, ..chosen });
 /// assert!(down.set("speed", 1).is_none());
-/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+/// # Ok::<(), tilewright_kernels::weights::StripError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProductTuning {

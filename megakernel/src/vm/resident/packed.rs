@@ -1,7 +1,7 @@
 //! The layout of packed weights, for products that read them alongside the machines that stream
 //! them.
 
-use tilewright_kernels::gemv::Strip;
+use tilewright_kernels::weights::Strip;
 
 use super::stream::{Rows, Stream, TILE_BYTES};
 use crate::program::{self, BufferId, BufferKind, Program};

@@ -8,7 +8,7 @@
 
 use half::bf16;
 use rayon::prelude::*;
-use tilewright_kernels::gemv::{CodePacker, Deal, Strip};
+use tilewright_kernels::weights::{CodePacker, Deal, Strip};
 
 use super::rounded::part_of_row;
 use super::stored::StoredWeight;
@@ -185,7 +185,7 @@ impl Stream {
 }
 
 /// The order of a stream's stages among the packed weights
-/// ([`Deal`](tilewright_kernels::gemv::Deal)).
+/// ([`Deal`](tilewright_kernels::weights::Deal)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dealing {
     /// In their order: what an SM reads is contiguous.

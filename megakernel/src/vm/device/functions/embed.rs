@@ -4,17 +4,16 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::embed;
-use tilewright_kernels::gemv::{Deal, Strip};
 use tilewright_kernels::tile::MAX_DEVICES;
+use tilewright_kernels::weights::{Deal, Strip};
 
 use crate::ops::Embed;
 use crate::program::Span;
-use crate::vm::Unsupported;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, ScaledCode, Storage, WeightStages,
 };
 use crate::vm::resident::Rows;
-use crate::vm::{multiple, rows_of};
+use crate::vm::{Unsupported, multiple, rows_of};
 
 impl DeviceOp for Embed {
     fn rows(&self) -> Span {

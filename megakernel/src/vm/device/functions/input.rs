@@ -3,9 +3,9 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{self, AOperand, Packing, Reordering, ScaledForm};
 use tilewright_kernels::tile::Float;
+use tilewright_kernels::weights::Strip;
 
 use crate::ops::LinearInput;
 use crate::program::BufferId;

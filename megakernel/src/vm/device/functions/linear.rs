@@ -5,22 +5,22 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::epilogue::ResultFunctions;
-use tilewright_kernels::gemv::Strip;
-use tilewright_kernels::gemv::linear::{self, ArgmaxCandidates, Early, HeldForm, LinearEpilogue};
+use tilewright_kernels::gemv::linear;
+use tilewright_kernels::gemv::linear::{ArgmaxCandidates, Early, LinearEpilogue};
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Copies, Float, MAX_DEVICES};
+use tilewright_kernels::weights::{HeldForm, Strip};
 
 use super::input::{InputCode, InputFields};
 use super::product::{TileCode, Waits, plan_a_operand};
 use crate::ops::{Linear, LinearOutput};
 use crate::program::Span;
-use crate::vm::Unsupported;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, ScaledCode, SharedBytes, Storage, Stretch,
     WeightStages,
 };
 use crate::vm::resident::Rows;
-use crate::vm::{multiple, rows_of};
+use crate::vm::{Unsupported, multiple, rows_of};
 
 impl DeviceOp for Linear {
     fn rows(&self) -> Span {

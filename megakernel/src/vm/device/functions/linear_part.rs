@@ -3,20 +3,19 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::gemv::Strip;
-use tilewright_kernels::gemv::linear::{self, AOperand, Early, HeldForm, LinearEpilogue, Packing};
+use tilewright_kernels::gemv::linear;
+use tilewright_kernels::gemv::linear::{AOperand, Early, LinearEpilogue, Packing};
+use tilewright_kernels::weights::{HeldForm, Strip};
 
 use super::input::{InputCode, InputFields};
 use super::product::{TileCode, Waits, plan_a_operand};
-use crate::ops::LinearInput;
-use crate::ops::LinearPart;
+use crate::ops::{LinearInput, LinearPart};
 use crate::program::Span;
-use crate::vm::Unsupported;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, SharedBytes, Storage, Stretch, Taken, WeightStages,
 };
 use crate::vm::resident::Rows;
-use crate::vm::{multiple, rows_of};
+use crate::vm::{Unsupported, multiple, rows_of};
 
 impl DeviceOp for LinearPart {
     fn rows(&self) -> Span {

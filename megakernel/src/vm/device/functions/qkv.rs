@@ -4,21 +4,22 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::HeadCounts;
-use tilewright_kernels::gemv::linear::{self, Early, HeldForm, QueryKeyEpilogue};
+use tilewright_kernels::gemv::linear;
+use tilewright_kernels::gemv::linear::{Early, QueryKeyEpilogue};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
+use tilewright_kernels::weights::HeldForm;
 
 use super::input::{InputCode, InputFields};
 use super::product::{TileCode, Waits, plan_a_operand};
 use crate::ops::{KeyOutput, Qkv};
 use crate::program::Span;
-use crate::vm::Unsupported;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, KvPools, Planned, Planner, RotationRows, SharedBytes, Storage, Stretch,
     WeightStages,
 };
 use crate::vm::resident::Rows;
-use crate::vm::rows_of;
+use crate::vm::{Unsupported, rows_of};
 
 impl DeviceOp for Qkv {
     fn rows(&self) -> Span {

@@ -5,9 +5,9 @@
 //! from memory.
 
 use tilewright_codegen::build::{Builder, Bulk, Val, Var};
-use tilewright_kernels::gemv::linear::{Phases, StageOrder};
 use tilewright_kernels::kv::{PagedPool, Streamed, TokenStage};
 use tilewright_kernels::ring::Pieces;
+use tilewright_kernels::weights::{Phases, StageOrder};
 
 use super::call::task_pages;
 use super::context::KernelContext;

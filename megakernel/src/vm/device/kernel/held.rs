@@ -2,8 +2,8 @@
 //! weights depend on nothing.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
-use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, ReadStages, WeightStages};
 use tilewright_kernels::ring::{AnyStage, Stages};
+use tilewright_kernels::weights::{HeldForm, HeldStage, ReadStages, WeightStages};
 
 use super::context::KernelContext;
 use super::ring::RingReader;

@@ -16,7 +16,7 @@ pub type QuantRow<'m> = (&'m QuantMatrix, usize);
 /// and what its first k adds.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{CodePacker, Codes, Strip};
+/// use tilewright_kernels::weights::{CodePacker, Codes, Strip};
 /// use tilewright_kernels::quant::{Code, Rounding, nearest};
 /// let rounding = Rounding { code: Code::U4, zero: 8, group: 32, store: |scale| scale };
 /// let matrix = nearest(&vec![1.0; 8 * 64], 8, 64, &rounding)?;

@@ -18,7 +18,7 @@ pub(crate) const DEPTH: u32 = 32;
 /// Elements of a tile.
 pub(super) const ELEMENTS: u32 = ROWS * DEPTH;
 /// Bytes of a tile.
-pub(super) const BYTES: u32 = 2 * ELEMENTS;
+pub(crate) const BYTES: u32 = 2 * ELEMENTS;
 
 /// Lane to the element of a tile that its eight begin with.
 pub(super) const LANES: Layout = {
@@ -29,11 +29,11 @@ pub(super) const LANES: Layout = {
 };
 
 /// A mode.
-pub(super) const fn leaf(extent: u32, stride: u32) -> Layout {
+pub(crate) const fn leaf(extent: u32, stride: u32) -> Layout {
     Layout::constant(Layout::leaf(extent as i64, stride as i64))
 }
 
 /// Modes side by side.
-pub(super) const fn modes(modes: &[Layout]) -> Layout {
+pub(crate) const fn modes(modes: &[Layout]) -> Layout {
     Layout::constant(Layout::tuple(modes))
 }

@@ -85,10 +85,10 @@ impl Strip {
     /// If a row is empty or longer than 2^20, or a stage does not hold 512 bytes per warp.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::Strip;
+    /// use tilewright_kernels::weights::Strip;
     /// let strip = Strip::new(8192, 8, 16384)?;
     /// assert_eq!((strip.stages(), strip.stage_bytes(), strip.padded_k()), (8, 16384, 8192));
-    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+    /// # Ok::<(), tilewright_kernels::weights::StripError>(())
     /// ```
     pub fn new(k: u32, warps: u32, stage_bytes: u32) -> Result<Strip, StripError> {
         let most = stage_bytes / BYTES / warps.max(1);
@@ -106,7 +106,7 @@ impl Strip {
     }
 
     /// A strip in the fewest stages of at most `most` times `together` tiles, 1 at least.
-    pub(super) fn cut(k: u32, warps: u32, together: u32, most: u32) -> Result<Strip, StripError> {
+    pub(crate) fn cut(k: u32, warps: u32, together: u32, most: u32) -> Result<Strip, StripError> {
         if !(1..=MOST_K).contains(&k) {
             return Err(StripError::Length { k });
         }
@@ -150,12 +150,12 @@ impl Strip {
     /// The consecutive stages of the strip from `first` on, as strips of shorter rows.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::Strip;
+    /// use tilewright_kernels::weights::Strip;
     /// let strip = Strip::new(1000, 8, 4096)?;
     /// assert_eq!((strip.stages(), strip.stage_k()), (4, 256));
     /// let [first, last] = [strip.part(0, 2), strip.part(2, 2)];
     /// assert_eq!((first.k(), last.k(), last.stages()), (512, 488, 2));
-    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+    /// # Ok::<(), tilewright_kernels::weights::StripError>(())
     /// ```
     #[must_use]
     pub fn part(self, first: u32, stages: u32) -> Strip {
@@ -191,7 +191,7 @@ impl Strip {
     }
 
     /// The offset of a stage's scales, in bytes: `[spans, 8]` of their type.
-    pub(super) fn scales_at(self) -> u32 {
+    pub(crate) fn scales_at(self) -> u32 {
         self.tile_bytes() + self.block_bytes()
     }
 
@@ -206,7 +206,7 @@ impl Strip {
     }
 
     /// The scales of a stage's blocks, (row, block) to byte.
-    pub(super) fn blocks(self) -> Layout {
+    pub(crate) fn blocks(self) -> Layout {
         modes(&[leaf(Self::ROWS, 8), modes(&[leaf(2, 4), leaf(4, 1), leaf(self.stage_tiles, OF_BLOCKS)])])
     }
 
@@ -216,7 +216,7 @@ impl Strip {
     }
 
     /// The offset of its zeros, in bytes: `[spans, 8]` of bf16.
-    pub(super) fn zeros_at(self) -> u32 {
+    pub(crate) fn zeros_at(self) -> u32 {
         let scale = self.codes.map_or(0, |codes| codes.scale.bytes());
         self.scales_at() + self.stage_k() / self.span() * Strip::ROWS * scale
     }
@@ -294,7 +294,7 @@ impl Strip {
     /// after each stage.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::Strip;
+    /// use tilewright_kernels::weights::Strip;
     /// let layout = Strip::new(64, 1, 1024)?.layout(3);
     /// assert_eq!([layout.mode(0)?.to_string(), layout.mode(1)?.to_string()], ["(8,3):(32,512)", "(32,2):(1,256)"]);
     /// assert!(layout.is_bijective());
@@ -310,7 +310,7 @@ impl Strip {
     }
 
     /// The layout of a number of strips of a number of tiles: (row, k) to element.
-    pub(super) fn packed(self, strips: u32, tiles: u32) -> Layout {
+    pub(crate) fn packed(self, strips: u32, tiles: u32) -> Layout {
         let tile = self.codes.map_or(WeightTile::LAYOUT, Codes::tile);
         Layout::constant(tile.blocked_product(&modes(&[leaf(strips, tiles), leaf(tiles, 1)])))
     }
@@ -393,7 +393,7 @@ impl Packer {
 /// added hold zeros.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Strip, pack};
+/// use tilewright_kernels::weights::{Strip, pack};
 /// let w: Vec<half::bf16> = (0..16 * 64).map(|i| half::bf16::from_bits(i)).collect();
 /// let strip = Strip::new(64, 1, 1024)?;
 /// let packed = pack(&w, strip);
@@ -401,7 +401,7 @@ impl Packer {
 /// // The inverse of the layout: rows come fastest.
 /// let unpacked = |place: usize| w[number.at(place as i64) as usize % 16 * 64 + number.at(place as i64) as usize / 16];
 /// assert!((0..1024).all(|place| packed[place] == unpacked(place)));
-/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+/// # Ok::<(), tilewright_kernels::weights::StripError>(())
 /// ```
 pub fn pack(w: &[bf16], strip: Strip) -> Vec<bf16> {
     let (packer, rows): (_, Vec<&[bf16]>) = (strip.packer(), w.chunks(strip.k as usize).collect());

@@ -6,8 +6,10 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
-use crate::gemv::product::{CodeTile, LaneCodes, WarpTile};
-use crate::gemv::{Codes, Factors, Strip, WeightSide};
+use super::codes::Codes;
+use super::factors::{Factors, WeightSide};
+use super::lanes::{CodeTile, LaneCodes, WarpTile};
+use super::packed::Strip;
 use crate::ring::Stages;
 use crate::tile::Index;
 use crate::warps::ConsumerWarps;
@@ -29,7 +31,7 @@ impl HeldForm {
     /// groups, scales are of f32, or tiles of a group are not a power of two.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::{Codes, Strip, linear::HeldForm};
+    /// use tilewright_kernels::weights::{Codes, HeldForm, Strip};
     /// use tilewright_kernels::{quant::Code, tile::Float};
     /// let strip = |group| {
     ///     let codes = Codes { code: Code::U4, group, zeros: false, scale: Float::Bf16, blocks: false };
@@ -37,7 +39,7 @@ impl HeldForm {
     /// };
     /// assert!(HeldForm::of(strip(Some(128))?).is_some() && HeldForm::of(strip(None)?).is_some());
     /// assert_eq!(HeldForm::of(strip(Some(64))?), None);
-    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+    /// # Ok::<(), tilewright_kernels::weights::StripError>(())
     /// ```
     pub fn of(strip: Strip) -> Option<HeldForm> {
         let Some(codes) = strip.codes() else { return Some(HeldForm(0)) };
@@ -127,12 +129,12 @@ impl<'k> HeldStage<'k> {
     }
 
     /// The weights of a strip's stage in this lane, for its warp's tiles.
-    pub(super) fn tiles(&self, strip: Strip) -> impl Iterator<Item = LaneCodes<'k>> {
+    pub(crate) fn tiles(&self, strip: Strip) -> impl Iterator<Item = LaneCodes<'k>> {
         self.tiles.iter().take(strip.per_warp() as usize).map(|tile| LaneCodes::of(tile.map(Var::get)))
     }
 
     /// The tiles of a strip of codes, with their factors.
-    pub(super) fn code_tiles(
+    pub(crate) fn code_tiles(
         &self,
         strip: Strip,
         codes: Codes,

@@ -30,7 +30,7 @@ pub enum WeightSide {
 impl WeightSide {
     /// Accumulators of a group: where activations are the m16 operand the instructions of a step
     /// take turns, so that none waits for the one before.
-    pub(super) fn chains(self) -> u32 {
+    pub(crate) fn chains(self) -> u32 {
         match self {
             WeightSide::A | WeightSide::Pair => 1,
             WeightSide::B | WeightSide::Half => 2,
@@ -126,14 +126,14 @@ impl<'k> FeatureValues<'k> {
 
 impl<'k> Factors<'k> {
     /// Replaces each word by what `word` gives.
-    pub(super) fn map(self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> Factors<'k> {
+    pub(crate) fn map(self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> Factors<'k> {
         Factors { scales: self.scales.map(word), zeros: self.zeros.map(|zeros| zeros.map(word)) }
     }
 
     /// Factors of words that were loaded before: of 16 bits, of the rows 2·(l / 8) and the next in
     /// lane l.
     #[track_caller]
-    pub(super) fn of_words(
+    pub(crate) fn of_words(
         codes: Codes,
         side: WeightSide,
         scales: Val<'k, u32>,
@@ -145,13 +145,13 @@ impl<'k> Factors<'k> {
 
     /// The scales of the features of the even and of the odd sums.
     #[track_caller]
-    pub(super) fn scales(self) -> [Val<'k, f32>; 2] {
+    pub(crate) fn scales(self) -> [Val<'k, f32>; 2] {
         self.scales.get()
     }
 
     /// Their zeros, where groups have their own.
     #[track_caller]
-    pub(super) fn zeros(self) -> Option<[Val<'k, f32>; 2]> {
+    pub(crate) fn zeros(self) -> Option<[Val<'k, f32>; 2]> {
         self.zeros.map(FeatureValues::get)
     }
 }
@@ -163,21 +163,21 @@ impl Strip {
     }
 
     /// Whether the halves of a step may be of different groups: then places are not columns
-    /// ([`columns`](super::linear::columns)).
+    /// ([`columns`](crate::gemv::linear::columns)).
     pub fn is_halved(self) -> bool {
         self.codes().is_some_and(Codes::is_halved)
     }
 
     /// Runs of steps of a tile whose products are summed by themselves: steps that share factors
     /// and, where weights are the A operand, at least two; halves of a step where these are groups.
-    pub(super) fn parts(self, side: WeightSide) -> u32 {
+    pub(crate) fn parts(self, side: WeightSide) -> u32 {
         if self.is_halved() { 2 * self.steps() } else { self.steps() / self.run().max(side.steps()) }
     }
 
     /// Loads this lane's factors of a tile of a stage, whose factors begin at `at`: of each run of
     /// steps.
     #[track_caller]
-    pub(super) fn factors<'k>(
+    pub(crate) fn factors<'k>(
         self,
         codes: Codes,
         side: WeightSide,

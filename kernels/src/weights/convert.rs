@@ -37,7 +37,7 @@ pub enum Terms {
 }
 
 /// `(a & b) | c`.
-pub(super) const AND_OR: u8 = (0xf0 & 0xcc) | 0xaa;
+pub(crate) const AND_OR: u8 = (0xf0 & 0xcc) | 0xaa;
 /// The factor of the low part of an f16 pair: rounding leaves at most 2⁻¹¹ of a number.
 const LOW: f32 = pow2(11);
 
@@ -54,7 +54,7 @@ impl Terms {
 
     /// Rounds two numbers to a word of this type, and returns the remainders, for a low part.
     #[track_caller]
-    pub(super) fn narrow<'k>(self, a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Val<'k, f32>; 2]) {
+    pub(crate) fn narrow<'k>(self, a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Val<'k, f32>; 2]) {
         match self {
             Terms::Bf16 => narrow(a, b),
             Terms::F16 | Terms::TwoF16 => narrow_f16(a, b, |rest| rest * LOW),
@@ -63,7 +63,7 @@ impl Terms {
 
     /// A sum of high parts' products and one of low parts'.
     #[track_caller]
-    pub(super) fn whole<'k>(self, high: Val<'k, f32>, low: Val<'k, f32>) -> Val<'k, f32> {
+    pub(crate) fn whole<'k>(self, high: Val<'k, f32>, low: Val<'k, f32>) -> Val<'k, f32> {
         match self {
             Terms::Bf16 | Terms::F16 => high + low,
             Terms::TwoF16 => low.fma(1.0 / LOW, high),
@@ -72,7 +72,7 @@ impl Terms {
 }
 
 /// Words of a step: eight codes of a lane.
-pub(super) const fn words(code: Code) -> usize {
+pub(crate) const fn words(code: Code) -> usize {
     code.bits() / 4
 }
 
@@ -83,7 +83,7 @@ const fn pow2(exponent: i32) -> f32 {
 
 /// The factors of activations before they are multiplied with codes: for the even registers of a
 /// lane's eight, and for the odd ones.
-pub(super) const fn lift(code: Code, terms: Terms) -> [f32; 2] {
+pub(crate) const fn lift(code: Code, terms: Terms) -> [f32; 2] {
     let lift = pow2(terms.lift());
     match code {
         Code::U4 | Code::I4 => [lift, lift / 16.0],
@@ -102,7 +102,7 @@ fn halved(arch: Arch) -> i32 {
 }
 
 /// The factor that restores the scale of sums of products.
-pub(super) fn lower(arch: Arch, code: Code, terms: Terms) -> f32 {
+pub(crate) fn lower(arch: Arch, code: Code, terms: Terms) -> f32 {
     let worth = match (code, terms) {
         (Code::U4 | Code::I4 | Code::U8 | Code::I8, Terms::Bf16) => 133,
         (Code::U4 | Code::I4 | Code::U8 | Code::I8, Terms::F16 | Terms::TwoF16) => 24,
@@ -114,7 +114,7 @@ pub(super) fn lower(arch: Arch, code: Code, terms: Terms) -> f32 {
 
 /// The bits of minus such an integer code, in both halves: of the even registers, and of the odd
 /// ones.
-pub(super) const fn minus(code: Code, number: u32) -> [u32; 2] {
+pub(crate) const fn minus(code: Code, number: u32) -> [u32; 2] {
     let odd = match code {
         Code::U4 | Code::I4 => 16 * number,
         Code::U8 | Code::I8 | Code::E4m3 | Code::E2m1 => number,
@@ -125,7 +125,7 @@ pub(super) const fn minus(code: Code, number: u32) -> [u32; 2] {
 /// A lane's eight codes of a step, two a register, in the order of k; minifloats as f16, which
 /// alone they meet.
 #[track_caller]
-pub(super) fn numbers<'k>(code: Code, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
+pub(crate) fn numbers<'k>(code: Code, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
     match code {
         Code::U4 | Code::I4 => {
             let high = words[0] >> 8u32;
@@ -153,7 +153,7 @@ fn nibbles(word: Val<u32>) -> [Val<u32>; 2] {
 /// Multiplies converted numbers by the scale of their block, which is byte `step` of `blocks`: f16,
 /// exact ([`Codes::of_blocks`](super::Codes::of_blocks)).
 #[track_caller]
-pub(super) fn of_block<'k>(numbers: [Val<'k, u32>; 4], blocks: Val<'k, u32>, step: u32) -> [Val<'k, u32>; 4] {
+pub(crate) fn of_block<'k>(numbers: [Val<'k, u32>; 4], blocks: Val<'k, u32>, step: u32) -> [Val<'k, u32>; 4] {
     let two = halves(blocks)[step as usize / 2].bits::<F16x2>();
     let (low, high) = match halved(blocks.builder().arch()) {
         0 => two,

@@ -14,7 +14,7 @@
 //!
 //! If groups are not a whole number of steps, such as groups of 16, a step's halves are the k of
 //! its two instructions: element e of lane l is the step's k 4·l + e, or 16 + 4·l + e − 4 from e =
-//! 4 on. The activations have the same order ([`columns`](super::linear::columns)), and each
+//! 4 on. The activations have the same order ([`columns`](crate::gemv::linear::columns)), and each
 //! instruction has sums of its own.
 //!
 //! Blocks of sixteen `e2m1` ([`Codes::of_blocks`]) have their scales between tiles and factors, 64
@@ -34,13 +34,13 @@ use crate::tile::Float;
 /// all rows of a stream.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Codes, Strip};
+/// use tilewright_kernels::weights::{Codes, Strip};
 /// use tilewright_kernels::{quant::Code, tile::Float};
 /// let codes = Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16, blocks: false };
 /// let strip = Strip::of_codes(4096, 8, 16384, codes)?;
 /// // 32 tiles of 512 bytes, and 32 groups of eight scales.
 /// assert_eq!((strip.stages(), strip.stage_k(), strip.stage_bytes()), (1, 4096, 16384 + 512));
-/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+/// # Ok::<(), tilewright_kernels::weights::StripError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Codes {
@@ -95,18 +95,18 @@ impl Codes {
     /// them need no scale of their own.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::{Codes, Strip};
+    /// use tilewright_kernels::weights::{Codes, Strip};
     /// let strip = Strip::of_codes(4096, 8, 16384, Codes::of_blocks())?;
     /// // 32 tiles of 512 bytes with 64 bytes of their blocks each, and eight scales.
     /// assert_eq!(strip.stage_bytes(), (32u32 * (512 + 64) + 32).next_multiple_of(128));
-    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+    /// # Ok::<(), tilewright_kernels::weights::StripError>(())
     /// ```
     pub fn of_blocks() -> Codes {
         Codes { code: Code::E2m1, group: None, zeros: false, scale: Float::F32, blocks: true }
     }
 
     /// The form of a matrix. Of one with an act-order codes lie place by place: what they meet is
-    /// brought in that order ([`Ordered`](super::linear::Ordered)).
+    /// brought in that order ([`Ordered`](crate::gemv::linear::Ordered)).
     ///
     /// # Errors
     /// If a device does not support the format.
@@ -151,22 +151,22 @@ impl Codes {
 
     /// Whether two codes at a time become numbers of bf16: what a code is less its zero is one, and
     /// so is its scale.
-    pub(super) fn is_widened_in_pairs(self) -> bool {
+    pub(crate) fn is_widened_in_pairs(self) -> bool {
         self.code.is_integer() && self.code.bits() == 4 && self.scale == Float::Bf16
     }
 
     /// k of a tile.
-    pub(super) fn depth(self) -> u32 {
+    pub(crate) fn depth(self) -> u32 {
         128 * 4 / self.code.bits() as u32
     }
 
     /// Bytes of the factors of eight rows' group.
-    pub(super) fn factor_bytes(self) -> u32 {
+    pub(crate) fn factor_bytes(self) -> u32 {
         ROWS * (self.scale.bytes() + if self.zeros { 2 } else { 0 })
     }
 
     /// A tile, (row, k) to code: each lane's 16 bytes one after the other, its words step by step.
-    pub(super) fn tile(self) -> Layout {
+    pub(crate) fn tile(self) -> Layout {
         let k = match (self.code, self.is_halved()) {
             (Code::U4 | Code::I4, false) => modes(&[leaf(2, 4), leaf(4, 1), leaf(4, 32), leaf(4, 8)]),
             (Code::U4 | Code::I4, true) => modes(&[leaf(2, 4), leaf(2, 1), leaf(4, 32), leaf(2, 2), leaf(4, 8)]),

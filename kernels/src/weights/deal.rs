@@ -34,7 +34,7 @@ impl Deal {
     /// `stages`.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::Deal;
+    /// use tilewright_kernels::weights::Deal;
     /// // Five strips of two stages for two SMs: stages 0 to 5 and 6 to 9.
     /// let deal = Deal::new(5, 2, 2, 1);
     /// assert_eq!((0..10).map(|stage| deal.place(stage)).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 9, 1, 3, 5, 7]);
@@ -140,7 +140,7 @@ mod tests {
     use tilewright_codegen::build::{block, record};
     use tilewright_codegen::ir::Arch;
 
-    use super::*;
+    use crate::weights::*;
 
     proptest! {
         #[test]
