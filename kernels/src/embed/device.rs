@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Val};
 
-use crate::gemv::linear::ScaledOutput;
+use crate::gemv::activations::ScaledOutput;
 use crate::norm::NormStart;
 use crate::tile::{Array, Copies, Float};
 use crate::warps::ConsumerWarps;

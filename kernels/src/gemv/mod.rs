@@ -9,6 +9,7 @@
 //! | `epilogue` | what becomes of sums, as data: [`GemvEpilogue`] |
 //! | `launch` | the standalone kernel: [`gemv`] |
 //! | [`hopper`] | the standalone kernel of sm_90a for 17 vectors and more, by `wgmma` |
+//! | [`activations`] | representations of activations that tasks hand to each other |
 //! | [`linear`] | linear layers as tasks of a persistent kernel |
 //! | `oracle` | what must come out of a trial |
 //! | `trial` | shapes with inputs and what must come out: [`GemvCase`] |
@@ -30,6 +31,7 @@
 //! with `γ = K·u/(1 − K·u)`, u = 2⁻²³ (Higham, Accuracy and Stability, 3.1; the strip is doubled as
 //! tensor cores may truncate); a `bf16` result rounds once more, by 2⁻⁸ of its value.
 
+pub mod activations;
 mod device;
 mod epilogue;
 pub mod hopper;

@@ -14,8 +14,8 @@
 //!
 //! If groups are not a whole number of steps, such as groups of 16, a step's halves are the k of
 //! its two instructions: element e of lane l is the step's k 4·l + e, or 16 + 4·l + e − 4 from e =
-//! 4 on. The activations have the same order ([`columns`](crate::gemv::linear::columns)), and each
-//! instruction has sums of its own.
+//! 4 on. The activations have the same order ([`columns`](crate::gemv::activations::columns)), and
+//! each instruction has sums of its own.
 //!
 //! Blocks of sixteen `e2m1` ([`Codes::of_blocks`]) have their scales between tiles and factors, 64
 //! bytes a tile, `[row, half of a step, step]`: a lane's eight codes of a step are of one block,
@@ -106,7 +106,7 @@ impl Codes {
     }
 
     /// The form of a matrix. Of one with an act-order codes lie place by place: what they meet is
-    /// brought in that order ([`Ordered`](crate::gemv::linear::Ordered)).
+    /// brought in that order ([`Ordered`](crate::gemv::activations::Ordered)).
     ///
     /// # Errors
     /// If a device does not support the format.

@@ -163,7 +163,7 @@ impl Strip {
     }
 
     /// Whether the halves of a step may be of different groups: then places are not columns
-    /// ([`columns`](crate::gemv::linear::columns)).
+    /// ([`columns`](crate::gemv::activations::columns)).
     pub fn is_halved(self) -> bool {
         self.codes().is_some_and(Codes::is_halved)
     }

@@ -29,8 +29,8 @@ impl<'k> StageOrder<'k> {
 }
 
 /// The order in which the stages of strips come by phases
-/// ([`AOperand::Phases`](crate::gemv::linear::AOperand::Phases)): of every strip its first stages,
-/// then the next.
+/// ([`AOperand::Phases`](crate::gemv::activations::AOperand::Phases)): of every strip its first
+/// stages, then the next.
 #[derive(Clone, Copy)]
 pub struct Phases<'k> {
     /// Stages of a strip.

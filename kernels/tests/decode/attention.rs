@@ -15,7 +15,8 @@ use tilewright_kernels::attention::prefill::Prefill;
 use tilewright_kernels::attention::split::{
     HeadCounts, Merged, Shares, SplitAttention, SplitSignal, TokenSelection, attention,
 };
-use tilewright_kernels::gemv::linear::{ActivationOutput, SharedSums};
+use tilewright_kernels::gemv::activations::ActivationOutput;
+use tilewright_kernels::gemv::linear::SharedSums;
 use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType, SplitPages, StepScalars, Streamed, TokenStage};
 use tilewright_kernels::naive::{self, PoolShape};
 use tilewright_kernels::quant::Code;

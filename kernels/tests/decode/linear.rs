@@ -7,9 +7,8 @@ use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::epilogue::ResultFunctions;
-use tilewright_kernels::gemv::linear::{
-    AOperand, ArgmaxCandidates, Input, LinearEpilogue, LinearTask, Ordered, Packing, Reordering, columns, linear,
-};
+use tilewright_kernels::gemv::activations::{AOperand, Input, Ordered, Packing, Reordering, columns};
+use tilewright_kernels::gemv::linear::{ArgmaxCandidates, LinearEpilogue, LinearTask, linear};
 use tilewright_kernels::naive;
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts};
 use tilewright_kernels::sample::tiles::TileBests;

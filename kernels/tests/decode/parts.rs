@@ -4,7 +4,7 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::linear::{PartSums, PostNorm};
+use tilewright_kernels::gemv::activations::{PartSums, PostNorm};
 use tilewright_kernels::naive;
 use tilewright_kernels::tile::{AccessMode, Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;

@@ -3,7 +3,8 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::linear::{AOperand, LinearScratch, Packing, SharedSums};
+use tilewright_kernels::gemv::activations::{AOperand, Packing};
+use tilewright_kernels::gemv::linear::{LinearScratch, SharedSums};
 use tilewright_kernels::ring::{AnyStage, Stages};
 use tilewright_kernels::warps::ConsumerWarps;
 use tilewright_kernels::weights::{Phases, StageOrder, Strip, WeightStages};

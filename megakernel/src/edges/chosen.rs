@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tilewright_kernels::gemv::linear::ScaledForm;
+use tilewright_kernels::gemv::activations::ScaledForm;
 
 use super::partial::Merge;
 use super::walk::{Edge, Edges};

@@ -1,7 +1,7 @@
 //! Programs of a few tasks on one queue, and what is wrong with some of them.
 
 use tilewright_codegen::target::Target;
-use tilewright_kernels::gemv::linear::{Packing, ScaledForm};
+use tilewright_kernels::gemv::activations::{Packing, ScaledForm};
 use tilewright_kernels::tile::Float;
 use tilewright_kernels::weights::Strip;
 use tilewright_layout::DType;

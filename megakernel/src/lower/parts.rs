@@ -5,7 +5,7 @@
 //! twice the weights that an SM has of the level; over the columns of a part they are the part's
 //! share. The price is a level more, which adds up the parts.
 
-use tilewright_kernels::gemv::linear::{AOperand, Packing};
+use tilewright_kernels::gemv::activations::{AOperand, Packing};
 use tilewright_kernels::weights::Strip;
 use tilewright_layout::DType;
 

@@ -1,7 +1,7 @@
 //! Activations in 16 bits, carried by packets or released; activations held in registers.
 
 use tilewright_codegen::target::Target;
-use tilewright_kernels::gemv::linear::AOperand;
+use tilewright_kernels::gemv::activations::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;

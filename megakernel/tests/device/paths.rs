@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tilewright_codegen::target::Target;
-use tilewright_kernels::gemv::linear::AOperand;
+use tilewright_kernels::gemv::activations::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::LlamaSpec;

@@ -17,7 +17,7 @@ use clap::Args;
 use cost::{KnownBy, StepCost, StepLoad};
 use thiserror::Error;
 use tilewright_codegen::target::Target;
-use tilewright_kernels::gemv::linear::AOperand;
+use tilewright_kernels::gemv::activations::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::edges::EdgeSummary;
 use tilewright_megakernel::lower::{LowerOptions, lower};

@@ -6,7 +6,7 @@ use super::TokenSelection;
 use crate::attention::AttentionError;
 use crate::attention::merge::WarpParts;
 use crate::attention::scores::ScoreModifier;
-use crate::gemv::linear::ActivationOutput;
+use crate::gemv::activations::ActivationOutput;
 use crate::kv::{Newest, PagedPool, Streamed};
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;

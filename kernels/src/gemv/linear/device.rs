@@ -4,16 +4,14 @@
 use tilewright_codegen::build::{Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::a_operand::AOperand;
 use super::announce::Announce;
-use super::input::Input;
 use super::pass::StripPass;
 use super::phases::TilePhase;
 use super::run::PassWork;
-use super::scaled::ScaledOutput;
 use super::scratch::LinearScratch;
 use super::sums::{OutputCell, SharedSums};
 use crate::epilogue::{GateSums, ResultFunctions, ResultOperands};
+use crate::gemv::activations::{AOperand, Input, ScaledOutput};
 use crate::sample::key::{key, largest};
 use crate::sample::tiles::TileBests;
 use crate::tile::{Array, Copies};

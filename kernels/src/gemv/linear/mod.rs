@@ -9,14 +9,9 @@
 //! |---|---|
 //! | `device` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
-//! | `a_operand` | where the A operand lives: in shared memory, in registers, in registers by phases, reloaded with every stage |
 //! | `shared_bytes`, `scratch` | bytes of shared memory, and where each part of it begins |
-//! | `beyond` | what is said of activations that no f16 holds |
-//! | `packing` | how rows lie in the MMA's A operand |
-//! | `input` | where activations come from: plain or normalised |
-//! | `scaled` | activations as their writers leave them: the operand's terms |
-//! | `ordered` | activations in the order of codes that have one of their own |
-//! | `operand` | activations copied to shared memory |
+//! | `side` | which operand of the instructions codes are |
+//! | `operand`, `fill` | activations copied to shared memory |
 //! | `source` | activations straight to registers, without a copy |
 //! | `fragments` | activations as fragments of the operand, wherever they are |
 //! | `starts` | what the sums of codes begin with |
@@ -27,47 +22,34 @@
 //! | `pass`, `run` | the passage of a tile's strips through the team |
 //! | `phases` | rows that are longer than registers hold, some columns at a time |
 //! | `announce` | that a tile's results are about to come |
-//! | `parts` | sums of the parts that a contraction was cut into |
 //!
 //! May import: `epilogue`, `kv`, `norm`, `quant`, `ring`, `rope`, `sample`, `tile`, `warps`,
-//! `weights`, and of `gemv` `product`.
+//! `weights`, and of `gemv` `activations` and `product`.
 
-mod a_operand;
 mod ahead;
 mod announce;
-mod beyond;
 mod device;
+mod fill;
 mod fragments;
-mod input;
 mod operand;
-mod ordered;
-mod packing;
-mod parts;
 mod pass;
 mod phases;
 mod products;
 mod qkv;
 mod reloaded;
 mod run;
-mod scaled;
 mod scratch;
 mod shared_bytes;
+mod side;
 mod source;
 mod starts;
 mod sums;
 mod wide;
 
-pub use a_operand::AOperand;
 pub use announce::{Announce, Early};
-pub use beyond::Beyond;
 pub use device::{ArgmaxCandidates, LinearEpilogue, LinearTask, linear};
-pub use input::Input;
 pub use operand::SharedActivations;
-pub use ordered::{Ordered, Reordering, columns};
-pub use packing::Packing;
-pub use parts::{PartSums, PostNorm};
 pub use products::in_pairs;
 pub use qkv::{Qkv, QueryKeyEpilogue, qkv};
-pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
 pub use scratch::LinearScratch;
 pub use sums::SharedSums;

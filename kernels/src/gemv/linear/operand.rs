@@ -3,8 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::beyond::{Beyond, Infinite};
-use super::packing::{Packing, Quads};
+use crate::gemv::activations::{Beyond, Infinite, Packing, Quads};
 use crate::gemv::product::Fragment;
 use crate::tile::store_lanes;
 use crate::warps::ConsumerWarps;
@@ -31,7 +30,8 @@ impl<'k> SharedActivations<'k> {
     ///
     /// ```
     /// use tilewright_kernels::weights::Strip;
-    /// use tilewright_kernels::gemv::linear::{Packing, SharedActivations};
+    /// use tilewright_kernels::gemv::activations::Packing;
+    /// use tilewright_kernels::gemv::linear::SharedActivations;
     /// use tilewright_kernels::tile::Float;
     /// let strip = Strip::new(2048, 8, 16384)?;
     /// assert_eq!(SharedActivations::bytes(strip, Packing::of(1, Float::F32)), 2 * (2048 + 32) * 2);

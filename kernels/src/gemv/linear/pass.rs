@@ -2,10 +2,9 @@
 
 use tilewright_codegen::build::Val;
 
-use super::a_operand::{AOperand, side};
-use super::input::Input;
-use super::packing::Packing;
 use super::scratch::LinearScratch;
+use super::side::side;
+use crate::gemv::activations::{AOperand, Input, Packing};
 use crate::warps::ConsumerWarps;
 use crate::weights::{Strip, WeightSide};
 

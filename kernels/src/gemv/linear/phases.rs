@@ -3,11 +3,10 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
-use super::a_operand::AOperand;
-use super::input::Input;
 use super::pass::StripPass;
 use super::shared_bytes::waiting_bytes;
 use super::sums::OutputCell;
+use crate::gemv::activations::{AOperand, Input};
 use crate::weights::Strip;
 
 /// A phase of a tile.

@@ -4,10 +4,10 @@ use core::cell::RefCell;
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
-use super::a_operand::{AOperand, side};
-use super::packing::Packing;
+use super::side::side;
 use super::starts::Brought;
 use super::sums::SharedSums;
+use crate::gemv::activations::{AOperand, Packing};
 use crate::gemv::product::{Chains, Fragment, ProductOperands, lowered, multiply, multiply_codes};
 use crate::warps::ConsumerWarps;
 use crate::weights::{CodeTile, Codes, HeldStage, Strip, Terms, WarpTile, WeightSide, WeightStages};
@@ -162,7 +162,8 @@ const PARTS: u32 = 8;
 ///
 /// ```
 /// use tilewright_kernels::weights::{Codes, Strip};
-/// use tilewright_kernels::gemv::linear::{AOperand, Packing, in_pairs};
+/// use tilewright_kernels::gemv::activations::{AOperand, Packing};
+/// use tilewright_kernels::gemv::linear::in_pairs;
 /// use tilewright_kernels::{quant::Code, tile::Float};
 /// let codes = Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16, blocks: false };
 /// let strip = |k| Strip::of_codes(k, 8, 16384, codes);

@@ -6,16 +6,15 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
-use super::a_operand::AOperand;
 use super::announce::Announce;
 use super::device::VarOperands;
-use super::input::Input;
 use super::pass::StripPass;
 use super::phases::TilePhase;
 use super::run::PassWork;
 use super::scratch::LinearScratch;
 use super::sums::OutputCell;
 use crate::epilogue::{GateSums, ResultOperands};
+use crate::gemv::activations::{AOperand, Input};
 use crate::kv::{Newest, PagedPool};
 use crate::rope::{Rotation, rotated};
 use crate::tile::Array;

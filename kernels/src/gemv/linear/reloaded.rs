@@ -2,11 +2,12 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::a_operand::{AOperand, side};
 use super::products::{WeightStage, chains};
+use super::side::side;
 use super::source::ActivationSource;
 use super::starts::Starts;
 use super::sums::SharedSums;
+use crate::gemv::activations::AOperand;
 use crate::gemv::product::{Chains, ProductOperands, lowered};
 use crate::weights::{WarpTile, WeightStages};
 

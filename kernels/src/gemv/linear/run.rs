@@ -2,22 +2,19 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::a_operand::AOperand;
 use super::ahead::Ahead;
 use super::announce::{Announce, Early};
 use super::fragments::ActivationFragments;
-use super::input::Input;
 use super::operand::{SharedActivations, of_two_steps};
-use super::packing::Packing;
 use super::pass::StripPass;
 use super::products::{Products, TaskOperands, turns};
 use super::reloaded::{self, Reloading};
-use super::scaled::Loaded;
 use super::shared_bytes::is_wide;
 use super::source::ActivationSource;
 use super::starts::Brought;
 use super::sums::{OutputCell, SharedSums};
 use super::wide;
+use crate::gemv::activations::{AOperand, Input, Loaded, Packing};
 use crate::gemv::product::Fragment;
 use crate::warps::{Item, store_warp_sum};
 use crate::weights::{Strip, WeightSide, WeightStages};

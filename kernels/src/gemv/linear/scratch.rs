@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared};
 
-use super::beyond::Beyond;
+use crate::gemv::activations::Beyond;
 
 /// Shared memory of the team that functions use while they run.
 #[derive(Clone, Copy)]
@@ -32,7 +32,3 @@ pub struct LinearScratch<'k> {
     /// Where the time is noted when activations are there, if it is wanted.
     pub loaded: Option<Ptr<'k, Shared, u64>>,
 }
-
-/// Sums of squares of the rows, `[rows, warps]`; where the writers of activations left them, a
-/// row's factor in place of its first.
-pub(super) type Squares<'k> = Ptr<'k, Shared, f32>;

@@ -1,8 +1,8 @@
 //! Bytes of shared memory that a task has beside its sums.
 
-use super::a_operand::{AOperand, side};
 use super::operand::SharedActivations;
-use super::packing::Packing;
+use super::side::side;
+use crate::gemv::activations::{AOperand, Packing};
 use crate::weights::{Strip, WeightSide};
 
 /// Words of the products of zeros of a part of a tile.

@@ -8,13 +8,9 @@
 
 use tilewright_codegen::build::{Bf16x2, Val, Var};
 
-use super::beyond::{Beyond, size};
-use super::input::Input;
 use super::operand::lift;
-use super::packing::{Half, Packing, Quads};
-use super::scaled::Scaled;
-use super::scratch::Squares;
 use super::shared_bytes::is_wide;
+use crate::gemv::activations::{Beyond, Half, Input, Packing, Quads, Scaled, Squares, size};
 use crate::gemv::product::Fragment;
 use crate::norm::add_squares;
 use crate::tile::Array;

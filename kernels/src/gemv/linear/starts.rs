@@ -10,9 +10,9 @@ use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use super::fragments::ActivationFragments;
 use super::operand::of_two_steps;
-use super::packing::Packing;
 use super::pass::StripPass;
 use super::shared_bytes::START_WORDS;
+use crate::gemv::activations::Packing;
 use crate::gemv::product::{Chains, Fragment, code_instructions, halved_instructions};
 use crate::warps::ConsumerWarps;
 use crate::weights::{Codes, Strip, Terms, WeightSide, convert};

@@ -2,9 +2,8 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::a_operand::AOperand;
-use super::packing::Packing;
 use super::pass::StripPass;
+use crate::gemv::activations::{AOperand, Packing};
 use crate::warps::{ConsumerWarps, sum_of_warps};
 use crate::weights::Strip;
 

@@ -6,10 +6,11 @@
 
 use tilewright_codegen::build::Var;
 
-use super::a_operand::{AOperand, side};
 use super::reloaded::Reloading;
 use super::shared_bytes::factor_bytes;
+use super::side::side;
 use super::source::ActivationSource;
+use crate::gemv::activations::AOperand;
 use crate::gemv::product::{Chains, ProductOperands, lowered, multiply_codes};
 use crate::weights::{CodeTile, Codes, LaneCodes, WarpTile};
 

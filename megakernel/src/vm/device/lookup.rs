@@ -5,7 +5,7 @@ use std::mem::offset_of;
 
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
-use tilewright_kernels::gemv::linear::{Reordering, ScaledForm};
+use tilewright_kernels::gemv::activations::{Reordering, ScaledForm};
 use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use tilewright_kernels::weights::{Codes, CodesError, Deal, Strip};

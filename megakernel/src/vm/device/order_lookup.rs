@@ -1,6 +1,6 @@
 //! Orders of weights, as ops ask a planner for them.
 
-use tilewright_kernels::gemv::linear::Reordering;
+use tilewright_kernels::gemv::activations::Reordering;
 use tilewright_kernels::weights::Strip;
 
 use super::orders::OrderTable;

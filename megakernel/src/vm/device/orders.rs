@@ -5,7 +5,7 @@
 //! ([`Reordering`]), one for each way in which a stream's tasks bring them; the weights of their
 //! norm lie after it. It is made at load, in the plain weights.
 
-use tilewright_kernels::gemv::linear::{Reordering, columns};
+use tilewright_kernels::gemv::activations::{Reordering, columns};
 use tilewright_kernels::weights::Strip;
 
 use crate::program::{BufferId, Program};

@@ -1,6 +1,6 @@
 //! The storage of operands, as far as it is constant in the code.
 
-use tilewright_kernels::gemv::linear::ScaledForm;
+use tilewright_kernels::gemv::activations::ScaledForm;
 use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::Float;
 

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::ScoreModifier;
 use tilewright_kernels::attention::split::{self, HeadCounts, Merged, SplitSignal, TokenSelection};
-use tilewright_kernels::gemv::linear::ActivationOutput;
+use tilewright_kernels::gemv::activations::ActivationOutput;
 use tilewright_kernels::kv::{PageTable, PagedPool, PoolType, SplitPages, StepScalars, TokenStage};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
@@ -13,12 +13,11 @@ use tilewright_layout::DType;
 use super::stream::fill;
 use crate::ops::{Attention, Selection};
 use crate::program::Span;
-use crate::vm::Unsupported;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, KvPools, Planned, Planner, RingFeed, ScaledCode, SharedBytes, Storage,
     TokenFields, TokenStream, WeightStages,
 };
-use crate::vm::{multiple, rows_of};
+use crate::vm::{Unsupported, multiple, rows_of};
 
 impl DeviceOp for Attention {
     fn rows(&self) -> Span {

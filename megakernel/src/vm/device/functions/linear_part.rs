@@ -3,8 +3,9 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
+use tilewright_kernels::gemv::activations::{AOperand, Packing};
 use tilewright_kernels::gemv::linear;
-use tilewright_kernels::gemv::linear::{AOperand, Early, LinearEpilogue, Packing};
+use tilewright_kernels::gemv::linear::{Early, LinearEpilogue};
 use tilewright_kernels::weights::{HeldForm, Strip};
 
 use super::input::{InputCode, InputFields};

@@ -1,7 +1,8 @@
 //! Properties that all product tiles share: the shape of a strip, the storage of activations during
 //! the product, and register prefetch of stages.
 
-use tilewright_kernels::gemv::linear::{AOperand, Packing, SharedActivations, SharedSums, in_pairs};
+use tilewright_kernels::gemv::activations::{AOperand, Packing};
+use tilewright_kernels::gemv::linear::{SharedActivations, SharedSums, in_pairs};
 use tilewright_kernels::weights::{HeldForm, Strip};
 
 use super::input::InputCode;

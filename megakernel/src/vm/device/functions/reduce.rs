@@ -3,17 +3,15 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::gemv::linear::{PartSums, PostNorm};
+use tilewright_kernels::gemv::activations::{PartSums, PostNorm};
 use tilewright_kernels::tile::Float;
 
-use crate::ops::NormWeight;
-use crate::ops::Reduce;
+use crate::ops::{NormWeight, Reduce};
 use crate::program::Span;
-use crate::vm::Unsupported;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, ScaledCode, Storage, WeightStages,
 };
-use crate::vm::{multiple, rows_of};
+use crate::vm::{Unsupported, multiple, rows_of};
 
 impl DeviceOp for Reduce {
     fn rows(&self) -> Span {

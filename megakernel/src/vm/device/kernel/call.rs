@@ -1,9 +1,8 @@
 //! Calls of device functions: records become their arguments.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
-use tilewright_kernels::gemv::linear::{
-    Announce, Beyond, Early, LinearScratch, Ordered, Scaled, ScaledForm, ScaledOutput,
-};
+use tilewright_kernels::gemv::activations::{Beyond, Ordered, Scaled, ScaledForm, ScaledOutput};
+use tilewright_kernels::gemv::linear::{Announce, Early, LinearScratch};
 use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType, Streamed, TokenStage};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{AccessMode, Array, Copies, Float};

@@ -27,20 +27,20 @@ pub struct Beyond<'k> {
 impl<'k> Beyond<'k> {
     /// Looks at numbers that become f16s.
     #[track_caller]
-    pub(super) fn look(self, x: &[Val<'k, f32>]) {
+    pub(in crate::gemv) fn look(self, x: &[Val<'k, f32>]) {
         let most = x.iter().map(|&x| size(x)).reduce(|a, b| a.max(b));
         most.into_iter().for_each(|most| self.look_at(most));
     }
 
     /// Records whether the largest [`size`] overflows.
     #[track_caller]
-    pub(super) fn look_at(self, most: Val<'k, u32>) {
+    pub(in crate::gemv) fn look_at(self, most: Val<'k, u32>) {
         self.say(most.ge(LEAST));
     }
 
     /// Reports the overflow, if `is` is true.
     #[track_caller]
-    pub(super) fn say(self, is: Val<'k, bool>) {
+    pub(in crate::gemv) fn say(self, is: Val<'k, bool>) {
         let k = is.builder();
         k.when(is, || {
             let first = self.code.compare_swap(0u32, self.says, AtomOrder::Relaxed(Scope::Sys)).eq(0);
@@ -52,7 +52,7 @@ impl<'k> Beyond<'k> {
 /// Detects infinities and NaN in words of f16: adds zero times each word, which keeps the integer
 /// pipe free.
 #[derive(Clone, Copy)]
-pub(super) struct Infinite<'k>(Var<'k, u32>);
+pub(in crate::gemv) struct Infinite<'k>(Var<'k, u32>);
 
 impl<'k> Infinite<'k> {
     /// A check that has seen no words yet.
@@ -76,6 +76,6 @@ impl<'k> Infinite<'k> {
 
 /// The bits of a number without its sign: larger for larger numbers, and largest for NaN.
 #[track_caller]
-pub(super) fn size<'k>(x: Val<'k, f32>) -> Val<'k, u32> {
+pub(in crate::gemv) fn size<'k>(x: Val<'k, f32>) -> Val<'k, u32> {
     x.bits::<u32>() & 0x7fff_ffffu32
 }

@@ -33,7 +33,7 @@ pub struct Packing {
 
 /// The elements that a lane loads of its row of a half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quads {
+pub(in crate::gemv) enum Quads {
     /// Eight elements of the high part.
     High,
     /// Lanes 0 to 15 eight of the high part, the others eight of the low part.
@@ -44,7 +44,7 @@ pub(super) enum Quads {
 
 /// Rows that the lanes bring together: eight from there on.
 #[derive(Clone, Copy)]
-pub(super) struct Half {
+pub(in crate::gemv) struct Half {
     packing: Packing,
     base: u32,
 }
@@ -56,7 +56,8 @@ impl Packing {
     /// The packing of `rows` rows, 1 to 16, of elements of a type.
     ///
     /// ```
-    /// use tilewright_kernels::{gemv::linear::Packing, tile::Float};
+    /// use tilewright_kernels::gemv::activations::Packing;
+    /// use tilewright_kernels::tile::Float;
     /// assert_eq!(Packing::of(8, Float::F32).parts(), 2);
     /// assert_eq!(Packing::of(8, Float::Bf16).parts(), 1);
     /// ```
@@ -77,7 +78,7 @@ impl Packing {
     }
 
     /// The type in which codes meet it.
-    pub(super) fn terms(self) -> Terms {
+    pub(in crate::gemv) fn terms(self) -> Terms {
         self.terms
     }
 
@@ -92,16 +93,16 @@ impl Packing {
     }
 
     /// Whether the MMA's rows 8 to 15 are nothing's.
-    pub(super) fn is_half(self) -> bool {
+    pub(in crate::gemv) fn is_half(self) -> bool {
         self.rows <= 8 && self.quads() != Quads::Both
     }
 
     /// Registers of a lane that a tile's 32 columns take.
-    pub(super) fn words(self) -> u32 {
+    pub(in crate::gemv) fn words(self) -> u32 {
         4 * self.halves().len() as u32 * if self.quads() == Quads::Both { 2 } else { 1 }
     }
 
-    pub(super) fn quads(self) -> Quads {
+    pub(in crate::gemv) fn quads(self) -> Quads {
         match (self.parts, self.rows) {
             (1, _) => Quads::High,
             (_, ..=4) => Quads::Folded,
@@ -109,12 +110,12 @@ impl Packing {
         }
     }
 
-    pub(super) fn halves(self) -> Vec<Half> {
+    pub(in crate::gemv) fn halves(self) -> Vec<Half> {
         (0..self.rows).step_by(8).map(|base| Half { packing: self, base }).collect()
     }
 
     /// The operands that a lane's quads of a tile make, as the halves have them in turn.
-    pub(super) fn fragments<'k>(self, quads: &[[Val<'k, u32>; 4]]) -> Vec<Fragment<'k>> {
+    pub(in crate::gemv) fn fragments<'k>(self, quads: &[[Val<'k, u32>; 4]]) -> Vec<Fragment<'k>> {
         match *quads {
             [high_0, low_0, high_8, low_8] => {
                 vec![Fragment { low: high_0, high: Some(high_8) }, Fragment { low: low_0, high: Some(low_8) }]
@@ -126,7 +127,7 @@ impl Packing {
     /// The rows whose sums this lane has of its feature, where codes are the A operand: row, which
     /// lane of four has it, sum. The columns of a step are the rows' high parts, then their low
     /// parts; lanes 0 and 1 of four have them of the first step, the others of the second.
-    pub(super) fn rows_of_columns<'k>(
+    pub(in crate::gemv) fn rows_of_columns<'k>(
         self,
         k: &'k Builder,
         [a, b, c, d]: [Val<'k, f32>; 4],
@@ -146,7 +147,11 @@ impl Packing {
 
     /// The rows where the columns of a step are two strips' features, of the first two or the last
     /// two sums of a lane: `(row, sum)`, in lanes where the row is one of the batch.
-    pub(super) fn rows_of_two<'k>(self, k: &'k Builder, sums: [Val<'k, f32>; 2]) -> [(Val<'k, u32>, Val<'k, f32>); 2] {
+    pub(in crate::gemv) fn rows_of_two<'k>(
+        self,
+        k: &'k Builder,
+        sums: [Val<'k, f32>; 2],
+    ) -> [(Val<'k, u32>, Val<'k, f32>); 2] {
         let first = k.lane() % 4 * 2;
         let folded = self.quads() == Quads::Folded;
         let sums = sums.map(|sum| if folded { self.terms.whole(sum, sum.shfl_bfly(2)) } else { sum });
@@ -155,7 +160,10 @@ impl Packing {
 
     /// The sums of this lane's two features in its row of the MMA's rows 0 to 7 and, where these
     /// are other rows of the batch, 8 to 15.
-    pub(super) fn totals<'k>(self, [a, b, c, d]: [Val<'k, f32>; 4]) -> ([Val<'k, f32>; 2], Option<[Val<'k, f32>; 2]>) {
+    pub(in crate::gemv) fn totals<'k>(
+        self,
+        [a, b, c, d]: [Val<'k, f32>; 4],
+    ) -> ([Val<'k, f32>; 2], Option<[Val<'k, f32>; 2]>) {
         match self.quads() {
             _ if self.rows > 8 => ([a, b], Some([c, d])),
             Quads::High => ([a, b], None),

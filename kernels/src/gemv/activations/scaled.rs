@@ -7,11 +7,10 @@
 //! warp's words together. The writer of a column writes its term. The factor of a row, one over the
 //! root of its mean square, is multiplied into the sums of products afterwards.
 
-use tilewright_codegen::build::{Global, Ptr, Val, Var};
+use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 
 use super::beyond::Beyond;
 use super::packing::Packing;
-use super::scratch::Squares;
 use crate::norm::{add_squares, rms_factor};
 use crate::quant::Code;
 use crate::tile::{AccessMode, Array, Float};
@@ -30,7 +29,7 @@ const BLOCK: u32 = ROWS * DEPTH;
 ///
 /// ```
 /// use tilewright_kernels::weights::Strip;
-/// use tilewright_kernels::gemv::linear::{Packing, ScaledForm};
+/// use tilewright_kernels::gemv::activations::{Packing, ScaledForm};
 /// use tilewright_kernels::tile::Float;
 /// let strip = Strip::new(4096, 8, 16384)?;
 /// let form = ScaledForm::of(strip, Packing::of(8, Float::F32), 8).expect("rows are whole steps");
@@ -105,7 +104,7 @@ impl ScaledForm {
     }
 
     /// Whether rows are stored in pairs.
-    pub(super) fn has_pairs(self) -> bool {
+    pub(in crate::gemv) fn has_pairs(self) -> bool {
         self.pairs
     }
 
@@ -144,6 +143,10 @@ impl ScaledForm {
     }
 }
 
+/// Sums of squares of the rows, `[rows, warps]`; where the writers of activations left them, a
+/// row's factor in place of its first.
+pub(in crate::gemv) type Squares<'k> = Ptr<'k, Shared, f32>;
+
 /// The terms of activations.
 #[derive(Clone, Copy)]
 pub struct Scaled<'k> {
@@ -156,7 +159,7 @@ pub struct Scaled<'k> {
 }
 
 /// Sums of squares on their way: of each row of this warp its number, and what a lane has of it.
-pub(super) type Loaded<'k> = Vec<(Val<'k, u32>, Vec<[Val<'k, f32>; 4]>)>;
+pub(in crate::gemv) type Loaded<'k> = Vec<(Val<'k, u32>, Vec<[Val<'k, f32>; 4]>)>;
 
 impl<'k> Scaled<'k> {
     /// The activations from a column on, a multiple of 32; sums of squares stay those of whole
@@ -184,7 +187,7 @@ impl<'k> Scaled<'k> {
     /// Eight terms of a row from each of some columns on, multiples of eight, as words of two; all
     /// in flight together. In pairs of rows: of the first of a pair, columns multiples of four,
     /// four terms of each of its rows.
-    pub(super) fn eights(
+    pub(in crate::gemv) fn eights(
         self,
         part: Val<'k, u32>,
         row: Val<'k, u32>,
@@ -195,7 +198,7 @@ impl<'k> Scaled<'k> {
     }
 
     /// Loads the sums of squares of this warp's rows among `rows` from `first` on.
-    pub(super) fn load_squares(self, team: ConsumerWarps<'k>, rows: u32, first: Val<'k, u32>) -> Loaded<'k> {
+    pub(in crate::gemv) fn load_squares(self, team: ConsumerWarps<'k>, rows: u32, first: Val<'k, u32>) -> Loaded<'k> {
         let k = team.k;
         let fours = self.form.k / DEPTH;
         let Some(squares) = self.squares else { return Vec::new() };
@@ -214,7 +217,7 @@ impl<'k> Scaled<'k> {
 
     /// Adds them up; the first number of each row of `[rows, warps]` is the row's factor, one over
     /// the root of its mean square.
-    pub(super) fn store_factors(
+    pub(in crate::gemv) fn store_factors(
         self,
         team: ConsumerWarps<'k>,
         rows: u32,
@@ -299,7 +302,7 @@ impl<'k> ScaledOutput<'k> {
     }
 
     /// Asks for the place of a column, where terms lie in an act-order and there is such a column.
-    pub(super) fn ask_place(self, column: Val<'k, u32>, inside: Val<'k, bool>) -> Option<Var<'k, u32>> {
+    pub(in crate::gemv) fn ask_place(self, column: Val<'k, u32>, inside: Val<'k, bool>) -> Option<Var<'k, u32>> {
         let k = column.builder();
         self.places.map(|places| {
             let place = k.var(0u32);
@@ -311,7 +314,7 @@ impl<'k> ScaledOutput<'k> {
     /// Stores an element of a row, `x`, times the norm's weight, at its place where that was asked
     /// for; by whole warps, whose lanes have neighbouring columns: eight of a row from a multiple
     /// of eight on. `inside`: whether there is such an element; `x` is zero where there is none.
-    pub(super) fn store_of_eight(
+    pub(in crate::gemv) fn store_of_eight(
         self,
         [row, column]: [Val<'k, u32>; 2],
         x: Val<'k, f32>,

@@ -24,7 +24,7 @@ use crate::weights::{DEPTH, Strip};
 ///
 /// ```
 /// use tilewright_kernels::weights::{Codes, Strip};
-/// use tilewright_kernels::gemv::linear::columns;
+/// use tilewright_kernels::gemv::activations::columns;
 /// use tilewright_kernels::{quant::Code, tile::Float};
 /// let codes = |group| Codes::new(Code::E2m1, Some(group), false, Float::F32).expect("a form");
 /// let strip = |group| Strip::of_codes(32, 1, 512, codes(group));
@@ -57,7 +57,7 @@ impl Reordering {
     /// The reordering of activations for an operand.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::linear::{AOperand, Reordering};
+    /// use tilewright_kernels::gemv::activations::{AOperand, Reordering};
     /// assert_eq!(Reordering::of(AOperand::Shared), Reordering::Scattered);
     /// assert_eq!(Reordering::of(AOperand::Registers), Reordering::Gathered);
     /// ```
@@ -71,7 +71,7 @@ impl Reordering {
     /// The table of an order, the column of every place.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::linear::Reordering;
+    /// use tilewright_kernels::gemv::activations::Reordering;
     /// assert_eq!(Reordering::Gathered.indexes(&[2, 0, 1]), [2, 0, 1]);
     /// assert_eq!(Reordering::Scattered.indexes(&[2, 0, 1]), [1, 2, 0]);
     /// ```
@@ -111,31 +111,31 @@ pub struct Ordered<'k> {
 
 impl<'k> Ordered<'k> {
     /// The type that holds what is multiplied without loss.
-    pub(super) fn float(self) -> Float {
+    pub(in crate::gemv) fn float(self) -> Float {
         if self.norm.is_some() { Float::F32 } else { self.x.float() }
     }
 
     /// The gather from a place on, a multiple of 32, for a table of columns.
-    pub(super) fn from(self, place: Val<'k, u32>) -> Ordered<'k> {
+    pub(in crate::gemv) fn from(self, place: Val<'k, u32>) -> Ordered<'k> {
         let norm = self.norm.map(|(weight, eps)| (weight.from(place), eps));
         Ordered { indexes: self.indexes.at(place), norm, ..self }
     }
 
     /// `N` consecutive indexes, 2 or 4, from each of some entries, multiples of `N`.
     #[track_caller]
-    pub(super) fn runs<const N: usize>(self, entries: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; N]> {
+    pub(in crate::gemv) fn runs<const N: usize>(self, entries: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; N]> {
         entries.iter().map(|&entry| self.indexes.at(entry).load_vec()).collect()
     }
 
     /// The weights of the norm where elements are gathered, loaded as their columns are.
-    pub(super) fn weight(self) -> Option<Array<'k>> {
+    pub(in crate::gemv) fn weight(self) -> Option<Array<'k>> {
         self.norm.map(|(weight, _)| weight.accessed(AccessMode::Relaxed))
     }
 
     /// The elements of a row, which begins at `start`, at four consecutive places from each of some
     /// on, multiples of four.
     #[track_caller]
-    pub(super) fn gather(self, start: Val<'k, u32>, places: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; 4]> {
+    pub(in crate::gemv) fn gather(self, start: Val<'k, u32>, places: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; 4]> {
         // Relaxed, so that the assembler does not keep what eight rows have loaded for the next
         // eight: registers have no room for an order.
         let once = Load::WEAK.order(LdOrder::Relaxed(Scope::Cta));

@@ -1,8 +1,7 @@
-//! Where the A operand lives: how activations come to the warps that multiply them; and which
-//! operand of the instructions codes are.
+//! Where the A operand lives: how activations come to the warps that multiply them.
 
-use super::packing::{Packing, Quads};
-use crate::weights::{Strip, WeightSide};
+use super::packing::Packing;
+use crate::weights::Strip;
 
 /// The memory that holds the A operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +21,7 @@ pub enum AOperand {
     },
     /// Each warp loads the columns of a stage into registers when it comes to that stage, and
     /// multiplies them with that stage of every strip of a group; again for every group. Weights
-    /// come in the order of [`StageOrder`](super::StageOrder). It takes rows of any length.
+    /// come in the order of [`StageOrder`](crate::weights::StageOrder). It takes rows of any length.
     Reloaded {
         /// Strips of the ring of a group.
         group: u32,
@@ -35,7 +34,7 @@ impl AOperand {
     ///
     /// ```
     /// use tilewright_kernels::weights::Strip;
-    /// use tilewright_kernels::gemv::linear::{AOperand, Packing};
+    /// use tilewright_kernels::gemv::activations::{AOperand, Packing};
     /// use tilewright_kernels::tile::Float;
     /// let strip = Strip::new(8192, 8, 16384)?;
     /// assert_eq!(strip.stages(), 8);
@@ -53,7 +52,7 @@ impl AOperand {
     ///
     /// ```
     /// use tilewright_kernels::weights::Strip;
-    /// use tilewright_kernels::gemv::linear::{AOperand, Packing};
+    /// use tilewright_kernels::gemv::activations::{AOperand, Packing};
     /// use tilewright_kernels::tile::Float;
     /// let wide = Strip::new(8192, 8, 16384)?;
     /// let narrow = Strip::new(2048, 8, 16384)?;
@@ -63,24 +62,5 @@ impl AOperand {
     /// ```
     pub fn registers(strip: Strip, packing: Packing) -> u32 {
         strip.stages() * strip.per_warp() * strip.steps() * packing.meeting(strip).words()
-    }
-}
-
-/// Most stages of a strip that wait in registers for those of the next: of eight rows, and of more.
-const MOST_STAGES: [u32; 2] = [2, 1];
-
-/// Which operand codes are: A, where activations are in shared memory and the parts of all rows are
-/// four columns at most; two strips together, where activations are in registers, eight columns or
-/// two times eight, and strips have few stages. B where an instruction has a group of its own.
-pub(super) fn side(strip: Strip, packing: Packing, a_operand: AOperand) -> WeightSide {
-    let columns = packing.rows() * packing.parts();
-    let most = MOST_STAGES[usize::from(packing.rows() > 8)];
-    match (strip.codes(), a_operand) {
-        (None, _) => WeightSide::B,
-        (Some(_), _) if strip.is_halved() => WeightSide::B,
-        (Some(_), AOperand::Shared) if columns <= 4 => WeightSide::A,
-        (Some(_), AOperand::Registers) if packing.quads() != Quads::Both && strip.stages() <= most => WeightSide::Pair,
-        (Some(_), _) if packing.is_half() => WeightSide::Half,
-        (Some(_), _) => WeightSide::B,
     }
 }
