@@ -16,7 +16,7 @@
 //! | [`gemm`](crate::gemm) | accumulators; partial sums in memory | a result | are loaded where they are needed |
 //! | [`gemv`](crate::gemv::gemv) | shared memory | a result | are loaded where they are needed |
 //! | [`gemv::hopper`](crate::gemv::hopper) | shared memory | one result or four | are loaded ahead |
-//! | [`gemv::linear`](crate::gemv::linear) | shared memory | a result | are loaded before the product |
+//! | [`gemv::task`](crate::gemv::task) | shared memory | a result | are loaded before the product |
 //!
 //! This module imports `activation` and, for its oracle, `naive`.
 

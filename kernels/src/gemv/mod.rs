@@ -10,13 +10,15 @@
 //! | `launch` | the standalone kernel: [`gemv`] |
 //! | [`hopper`] | the standalone kernel of sm_90a for 17 vectors and more, by `wgmma` |
 //! | [`activations`] | representations of activations that tasks hand to each other |
-//! | [`linear`] | linear layers as tasks of a persistent kernel |
+//! | [`task`] | linear layers as tasks of a persistent kernel: what a caller names |
+//! | [`linear`] | how these tasks multiply |
+//! | `scratch`, `announce` | shared memory of a task, and announcements of its results |
 //! | `oracle` | what must come out of a trial |
 //! | `trial` | shapes with inputs and what must come out: [`GemvCase`] |
 //!
 //! The weights are the n8 operand of `mma.m16n8k16`, the activations the m16 operand, so a batch of
 //! 16 costs the bytes of a batch of 1. They lie as [`weights`](crate::weights) packs them. The
-//! megakernel's linear tasks ([`linear`]) read the same strips by the same product.
+//! megakernel's linear tasks ([`task`]) read the same strips by the same product.
 //!
 //! One warp fetches weights, one fetches activations, the others multiply: they share a stage by
 //! its k, and add their sums once a strip. A block takes its strips in groups that go through k
@@ -32,6 +34,7 @@
 //! tensor cores may truncate); a `bf16` result rounds once more, by 2⁻⁸ of its value.
 
 pub mod activations;
+mod announce;
 mod device;
 mod epilogue;
 pub mod hopper;
@@ -39,6 +42,8 @@ mod launch;
 pub mod linear;
 mod oracle;
 pub mod product;
+mod scratch;
+pub mod task;
 mod tiles;
 mod trial;
 

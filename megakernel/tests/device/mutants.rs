@@ -42,7 +42,7 @@ const LOGITS: &str = "a logit is stored by the same thread in every step; within
 /// Mutants that nothing can find out, and how many: an entry under which another number survives is
 /// a failure too.
 const EQUIVALENT: &[Equivalent] = &[
-    Equivalent::new("gemv/linear/device.rs", "st.relaxed.gpu.f32 global", "weak", LOGITS).times(1),
+    Equivalent::new("gemv/task/linear.rs", "st.relaxed.gpu.f32 global", "weak", LOGITS).times(1),
     Equivalent::new("kernel/advance.rs", "st.relaxed.sys.u32 global", "weak", SHOWN).times(1),
     Equivalent::new("kernel/cells.rs", "st.relaxed.cta.u32 shared", "weak", START).times(2),
     Equivalent::new("kernel/sync.rs", "ld.relaxed.cta.u32 shared", "weak", OWN).times(11),
@@ -296,7 +296,7 @@ fn mutants_of_sections_are_found_out() {
 fn mutants_of_the_newest_token_are_found_out() {
     let packets = |mutant: &Mutant| {
         let file = mutant.src.file();
-        file.ends_with("linear/qkv.rs") && mutant.inst.contains("global") || file.ends_with("tile/array.rs")
+        file.ends_with("task/qkv.rs") && mutant.inst.contains("global") || file.ends_with("tile/array.rs")
     };
     insta::assert_snapshot!(survivors(&at_once(), packets), @"");
 }

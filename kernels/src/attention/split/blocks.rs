@@ -5,7 +5,7 @@ use tilewright_codegen::build::Val;
 use super::TokenSelection;
 use super::queries::{NewestToken, QueryWords};
 use crate::attention::split::pass::{AttentionPass, Running};
-use crate::gemv::linear::LinearScratch;
+use crate::gemv::task::LinearScratch;
 use crate::kv::{BLOCK, Issued, KvBuffer, StageTiles, Streamed, TileSpan, TokenBlock, TokenRow};
 use crate::ring::Stages;
 

@@ -11,8 +11,7 @@
 //! values is multiplied into the merged result.
 
 use crate::attention::ScoreFunction;
-use crate::attention::scores::SeenEnd;
-use crate::attention::scores::SeenTokens;
+use crate::attention::scores::{SeenEnd, SeenTokens};
 use tilewright_codegen::build::Val;
 
 use super::blocks::{Brought, WarpState};
@@ -22,7 +21,7 @@ use crate::attention::softmax::{Rescaling, RowUpdate};
 use crate::attention::split::SplitAttention;
 use crate::attention::split::pass::{AttentionPass, Running};
 use crate::attention::split::problem::TOGETHER;
-use crate::gemv::linear::LinearScratch;
+use crate::gemv::task::LinearScratch;
 use crate::kv::{KvLanes, TokenBlock};
 use crate::ring::Stages;
 use crate::warps::ConsumerWarps;

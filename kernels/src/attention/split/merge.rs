@@ -24,7 +24,7 @@ use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 use super::{HeadCounts, Shares, SplitAttention};
 use crate::attention::merge::PartialAttention;
 use crate::attention::split::{Merged, SplitSignal};
-use crate::gemv::linear::LinearScratch;
+use crate::gemv::task::LinearScratch;
 use crate::tile::{AccessMode, Array, Float};
 use crate::warps::ConsumerWarps;
 

@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 use super::HeadCounts;
 use crate::attention::split::pass::AttentionPass;
 use crate::attention::split::problem::TOGETHER;
-use crate::gemv::linear::LinearScratch;
+use crate::gemv::task::LinearScratch;
 use crate::kv::{Newest, PagedPool, PoolArray, TokenBlock};
 use crate::tile::Array;
 

@@ -2,7 +2,7 @@
 //!
 //! A model's packed weights have them in the order in which the megakernel's tasks take them: gates
 //! and what they gate take turns, and a kv head's queries, keys and values lie together, as pairs
-//! that are rotated ([`qkv`](crate::gemv::linear::qkv)). Four consecutive rows from a multiple of
+//! that are rotated ([`qkv`](crate::gemv::task::qkv)). Four consecutive rows from a multiple of
 //! four on always make four consecutive results.
 
 use tilewright_codegen::build::Val;
@@ -17,7 +17,7 @@ pub enum WeightRows {
     /// Strips of gates, each before the strip that it gates: the number of results
     /// `activation(gate) · up`.
     Gated(u32),
-    /// The projections of one group after the other, as [`qkv`](crate::gemv::linear::qkv) has their
+    /// The projections of one group after the other, as [`qkv`](crate::gemv::task::qkv) has their
     /// strips. Results are all query heads, then keys, then values.
     Groups {
         /// Query heads of a group.

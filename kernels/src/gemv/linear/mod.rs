@@ -1,16 +1,9 @@
-//! Linear layers of a decode step as tasks: a tile of strips of weights, from a ring that another
-//! warp fills, times 1 to 16 rows of activations, with the epilogue that follows.
-//!
-//! Functions begin with everything they read visible to all consumer warps, and return with all
-//! their stores done by some thread of these: the caller puts one barrier of theirs before it
-//! publishes them.
+//! The passage of a tile's strips through the consumer warps: how [tasks](super::task) multiply.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `device` | a tile of a linear layer with its epilogues |
-//! | `qkv` | the projections of a kv head's group, rotated and appended |
-//! | `shared_bytes`, `scratch` | bytes of shared memory, and where each part of it begins |
 //! | `side` | which operand of the instructions codes are |
+//! | `shared_bytes` | bytes of shared memory beside the sums |
 //! | `operand`, `fill` | activations copied to shared memory |
 //! | `source` | activations straight to registers, without a copy |
 //! | `fragments` | activations as fragments of the operand, wherever they are |
@@ -21,24 +14,19 @@
 //! | `reloaded`, `wide` | products with activations that come stage by stage; of codes, by rounds of tiles |
 //! | `pass`, `run` | the passage of a tile's strips through the team |
 //! | `phases` | rows that are longer than registers hold, some columns at a time |
-//! | `announce` | that a tile's results are about to come |
 //!
-//! May import: `epilogue`, `kv`, `norm`, `quant`, `ring`, `rope`, `sample`, `tile`, `warps`,
-//! `weights`, and of `gemv` `activations` and `product`.
+//! May import: `norm`, `tile`, `warps`, `weights`, and of `gemv` `activations`, `announce`,
+//! `product` and `scratch`.
 
 mod ahead;
-mod announce;
-mod device;
 mod fill;
 mod fragments;
 mod operand;
 mod pass;
 mod phases;
 mod products;
-mod qkv;
 mod reloaded;
 mod run;
-mod scratch;
 mod shared_bytes;
 mod side;
 mod source;
@@ -46,10 +34,10 @@ mod starts;
 mod sums;
 mod wide;
 
-pub use announce::{Announce, Early};
-pub use device::{ArgmaxCandidates, LinearEpilogue, LinearTask, linear};
 pub use operand::SharedActivations;
+pub(super) use pass::StripPass;
+pub(super) use phases::{TilePhase, in_last_phase};
 pub use products::in_pairs;
-pub use qkv::{Qkv, QueryKeyEpilogue, qkv};
-pub use scratch::LinearScratch;
+pub(super) use run::PassWork;
+pub(super) use sums::OutputCell;
 pub use sums::SharedSums;

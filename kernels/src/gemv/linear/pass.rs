@@ -2,15 +2,15 @@
 
 use tilewright_codegen::build::Val;
 
-use super::scratch::LinearScratch;
 use super::side::side;
 use crate::gemv::activations::{AOperand, Input, Packing};
+use crate::gemv::scratch::LinearScratch;
 use crate::warps::ConsumerWarps;
 use crate::weights::{Strip, WeightSide};
 
 /// The passage of a tile's strips through the team.
 #[derive(Clone, Copy)]
-pub(super) struct StripPass<'k> {
+pub(in crate::gemv) struct StripPass<'k> {
     pub team: ConsumerWarps<'k>,
     pub scratch: LinearScratch<'k>,
     pub strip: Strip,

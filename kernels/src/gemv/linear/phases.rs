@@ -7,17 +7,28 @@ use super::pass::StripPass;
 use super::shared_bytes::waiting_bytes;
 use super::sums::OutputCell;
 use crate::gemv::activations::{AOperand, Input};
+use crate::gemv::announce::Announce;
 use crate::weights::Strip;
 
 /// A phase of a tile.
 #[derive(Clone, Copy)]
-pub(super) struct TilePhase<'k> {
+pub(in crate::gemv) struct TilePhase<'k> {
     /// Whether it is the first.
     first: Val<'k, bool>,
     /// Whether it is the last.
     pub last: Val<'k, bool>,
     /// The shared memory that keeps the sums, if they are kept there.
     pub waiting: Option<Waiting<'k>>,
+}
+
+/// Lets `go` have the announcement of a tile in its last phase alone.
+pub(in crate::gemv) fn in_last_phase<'k>(
+    announce: Option<Announce<'_>>,
+    phase: Option<TilePhase<'k>>,
+    go: &dyn Fn(Option<Announce<'_>>),
+) {
+    let (Some(Announce { at, say }), Some(phase)) = (announce, phase) else { return go(announce) };
+    go(Some(Announce { at, say: &|| phase.last.builder().when(phase.last, say) }));
 }
 
 impl<'k> TilePhase<'k> {
@@ -33,7 +44,7 @@ impl<'k> TilePhase<'k> {
 /// The sums of a tile's strips in shared memory, f32 `[strips, rows, 8]`. A thread alone stores and
 /// loads those of its outputs.
 #[derive(Clone, Copy)]
-pub(super) struct Waiting<'k> {
+pub(in crate::gemv) struct Waiting<'k> {
     at: Ptr<'k, Shared, f32>,
     /// Outputs of a strip.
     each: u32,

@@ -3,7 +3,6 @@
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::ahead::Ahead;
-use super::announce::{Announce, Early};
 use super::fragments::ActivationFragments;
 use super::operand::{SharedActivations, of_two_steps};
 use super::pass::StripPass;
@@ -15,6 +14,7 @@ use super::starts::Brought;
 use super::sums::{OutputCell, SharedSums};
 use super::wide;
 use crate::gemv::activations::{AOperand, Input, Loaded, Packing};
+use crate::gemv::announce::{Announce, Early};
 use crate::gemv::product::Fragment;
 use crate::warps::{Item, store_warp_sum};
 use crate::weights::{Strip, WeightSide, WeightStages};
@@ -24,7 +24,7 @@ const KEPT: u32 = 16;
 
 /// The weights and activations of a pass.
 #[derive(Clone, Copy)]
-pub(super) struct PassWork<'a, 'k> {
+pub(in crate::gemv) struct PassWork<'a, 'k> {
     /// Source of the strips, stage by stage.
     pub weights: &'a dyn WeightStages<'k>,
     /// Activations.

@@ -49,7 +49,7 @@ impl<'k> SharedSums<'k> {
 
     /// The sum of the warps' shares of output `(strip · rows + row) · 8 + feature`.
     #[track_caller]
-    pub(super) fn total(self, output: Val<'k, u32>) -> Val<'k, f32> {
+    pub(in crate::gemv) fn total(self, output: Val<'k, u32>) -> Val<'k, f32> {
         sum_of_warps(self.at.at(output), self.warps, self.outputs(self.strips))
     }
 
@@ -115,7 +115,7 @@ impl<'k> SharedSums<'k> {
 }
 
 /// One output of a group.
-pub(super) struct OutputCell<'k> {
+pub(in crate::gemv) struct OutputCell<'k> {
     /// Which of its thread's outputs of a group.
     pub number: usize,
     /// Strip of the group.

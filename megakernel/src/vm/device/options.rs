@@ -1,7 +1,7 @@
 //! The shape of the generated kernel: warps, ring, polls.
 
 use tilewright_codegen::ir::{Arch, Needs};
-use tilewright_kernels::gemv::linear::Early;
+use tilewright_kernels::gemv::task::Early;
 
 use super::thresholds::FixedThresholds;
 #[cfg(feature = "testing")]

@@ -5,8 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::epilogue::ResultFunctions;
-use tilewright_kernels::gemv::linear;
-use tilewright_kernels::gemv::linear::{ArgmaxCandidates, Early, LinearEpilogue};
+use tilewright_kernels::gemv::task::{self, ArgmaxCandidates, Early, LinearEpilogue};
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Copies, Float, MAX_DEVICES};
 use tilewright_kernels::weights::{HeldForm, Strip};
@@ -305,7 +304,7 @@ impl DeviceFunction for LinearTile {
         let TileCode { strip, rows, input, a_operand, .. } = self.tile;
         let input = input.of(call, offset_of!(TileFields, input), strip.k());
         let pitch = strip.k();
-        let tile = linear::LinearTask { strip, pitch, rows, first_row, first, end, input, a_operand, epilogue };
-        call.announcing(self.early, |announce| linear::linear(call.team(), call.scratch(), weights, tile, announce));
+        let tile = task::LinearTask { strip, pitch, rows, first_row, first, end, input, a_operand, epilogue };
+        call.announcing(self.early, |announce| task::linear(call.team(), call.scratch(), weights, tile, announce));
     }
 }

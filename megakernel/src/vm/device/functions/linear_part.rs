@@ -4,8 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::activations::{AOperand, Packing};
-use tilewright_kernels::gemv::linear;
-use tilewright_kernels::gemv::linear::{Early, LinearEpilogue};
+use tilewright_kernels::gemv::task::{self, Early, LinearEpilogue};
 use tilewright_kernels::weights::{HeldForm, Strip};
 
 use super::input::{InputCode, InputFields};
@@ -133,7 +132,7 @@ impl DeviceFunction for PartTile {
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {
         let value = |field: usize| call.value(field);
         let TileCode { strip, rows, input, a_operand, .. } = self.tile;
-        let tile = linear::LinearTask {
+        let tile = task::LinearTask {
             strip,
             rows,
             first_row: value(offset_of!(LinearPartFields, first_row)),
@@ -149,6 +148,6 @@ impl DeviceFunction for PartTile {
                 self.width,
             ),
         };
-        call.announcing(self.early, |announce| linear::linear(call.team(), call.scratch(), weights, tile, announce));
+        call.announcing(self.early, |announce| task::linear(call.team(), call.scratch(), weights, tile, announce));
     }
 }

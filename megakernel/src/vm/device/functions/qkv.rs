@@ -4,8 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::HeadCounts;
-use tilewright_kernels::gemv::linear;
-use tilewright_kernels::gemv::linear::{Early, QueryKeyEpilogue};
+use tilewright_kernels::gemv::task::{self, Early, QueryKeyEpilogue};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 use tilewright_kernels::weights::HeldForm;
@@ -221,7 +220,7 @@ impl DeviceFunction for QkvTile {
             (offset_of!(BiasFields, v_bias), b2),
         ];
         let bias = bias.map(|(field, bias)| bias.map(|bias| call.plain(field, bias)));
-        let tile = linear::Qkv {
+        let tile = task::Qkv {
             strip,
             rows,
             first_row,
@@ -239,6 +238,6 @@ impl DeviceFunction for QkvTile {
             v: call.pages([offset_of!(QkvFields, v), scales + size_of::<u32>()], pools),
             newest: call.newest(offset_of!(QkvFields, newest), q.period, Generation::Output),
         };
-        call.announcing(early, |announce| linear::qkv(call.team(), call.scratch(), weights, tile, announce));
+        call.announcing(early, |announce| task::qkv(call.team(), call.scratch(), weights, tile, announce));
     }
 }

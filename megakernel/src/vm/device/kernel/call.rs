@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_kernels::gemv::activations::{Beyond, Ordered, Scaled, ScaledForm, ScaledOutput};
-use tilewright_kernels::gemv::linear::{Announce, Early, LinearScratch};
+use tilewright_kernels::gemv::task::{Announce, Early, LinearScratch};
 use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType, Streamed, TokenStage};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{AccessMode, Array, Copies, Float};

@@ -1,7 +1,7 @@
 //! The context: what every part of the kernel works with.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
-use tilewright_kernels::gemv::linear::LinearScratch;
+use tilewright_kernels::gemv::task::LinearScratch;
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::cells::StepCells;

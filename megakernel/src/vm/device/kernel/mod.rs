@@ -43,7 +43,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, block, record as record_kernel};
 use tilewright_codegen::device;
 use tilewright_codegen::ir::Kernel;
-use tilewright_kernels::gemv::linear::LinearScratch;
+use tilewright_kernels::gemv::task::LinearScratch;
 use tilewright_kernels::ring::start;
 use tilewright_kernels::warps::ConsumerWarps;
 

@@ -4,14 +4,12 @@
 use tilewright_codegen::build::{Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::announce::Announce;
-use super::pass::StripPass;
-use super::phases::TilePhase;
-use super::run::PassWork;
-use super::scratch::LinearScratch;
-use super::sums::{OutputCell, SharedSums};
+use super::operands::VarOperands;
 use crate::epilogue::{GateSums, ResultFunctions, ResultOperands};
 use crate::gemv::activations::{AOperand, Input, ScaledOutput};
+use crate::gemv::announce::Announce;
+use crate::gemv::linear::{OutputCell, PassWork, SharedSums, StripPass, TilePhase, in_last_phase};
+use crate::gemv::scratch::LinearScratch;
 use crate::sample::key::{key, largest};
 use crate::sample::tiles::TileBests;
 use crate::tile::{Array, Copies};
@@ -103,7 +101,7 @@ pub fn linear<'k>(
         reserved: 0,
     };
     pass.each_phase(tile.input, |pass, input, phase| {
-        Announce::in_last(announce, phase, &|announce| {
+        in_last_phase(announce, phase, &|announce| {
             tile.tile(pass, PassWork { weights, input, first_row: tile.first_row, strips, announce }, phase);
         });
     });
@@ -307,31 +305,5 @@ impl<'k> LinearEpilogue<'k> {
     /// The index of a feature in a row.
     fn index(self, n: Val<'k, u32>) -> Val<'k, u32> {
         self.shard.map_or(n, |first| first + n)
-    }
-}
-
-/// Operands of an output that were loaded before the products.
-pub(super) struct VarOperands<'k> {
-    /// The factor of its sums.
-    pub scale: Option<Val<'k, f32>>,
-    /// The biases of its sums.
-    pub bias: [Option<Var<'k, f32>>; 2],
-    /// The residual, added to the result.
-    pub residual: Option<Var<'k, f32>>,
-}
-
-impl<'k> ResultOperands<'k, 1> for VarOperands<'k> {
-    fn scale(&self) -> Option<Val<'k, f32>> {
-        self.scale
-    }
-
-    #[track_caller]
-    fn bias(&self, of: GateSums) -> Option<[Val<'k, f32>; 1]> {
-        self.bias[of as usize].map(|bias| [bias.get()])
-    }
-
-    #[track_caller]
-    fn residual(&self) -> Option<[Val<'k, f32>; 1]> {
-        self.residual.map(|residual| [residual.get()])
     }
 }

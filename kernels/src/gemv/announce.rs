@@ -1,7 +1,5 @@
 //! Announcements of a tile: that its results are about to come.
 
-use super::phases::TilePhase;
-
 /// When a tile says that its results are about to come: where their readers look for the results
 /// themselves, packets, they need not hear of them any later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,12 +17,4 @@ pub struct Announce<'a> {
     pub at: Early,
     /// Records the announcement.
     pub say: &'a dyn Fn(),
-}
-
-impl Announce<'_> {
-    /// Lets `go` have the same in the last phase alone.
-    pub(super) fn in_last<'k>(this: Option<Self>, phase: Option<TilePhase<'k>>, go: &dyn Fn(Option<Announce<'_>>)) {
-        let (Some(Announce { at, say }), Some(phase)) = (this, phase) else { return go(this) };
-        go(Some(Announce { at, say: &|| phase.last.builder().when(phase.last, say) }));
-    }
 }

@@ -6,15 +6,12 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
-use super::announce::Announce;
-use super::device::VarOperands;
-use super::pass::StripPass;
-use super::phases::TilePhase;
-use super::run::PassWork;
-use super::scratch::LinearScratch;
-use super::sums::OutputCell;
+use super::operands::VarOperands;
 use crate::epilogue::{GateSums, ResultOperands};
 use crate::gemv::activations::{AOperand, Input};
+use crate::gemv::announce::Announce;
+use crate::gemv::linear::{OutputCell, PassWork, StripPass, TilePhase, in_last_phase};
+use crate::gemv::scratch::LinearScratch;
 use crate::kv::{Newest, PagedPool};
 use crate::rope::{Rotation, rotated};
 use crate::tile::Array;
@@ -97,7 +94,7 @@ pub fn qkv<'k>(
     };
     pass.each_phase(tile.input, |pass, input, phase| {
         let prepare = |base: Val<'k, u32>, cell: &OutputCell<'k>| tile.prepare(team, cell, base, phase);
-        Announce::in_last(announce, phase, &|announce| {
+        in_last_phase(announce, phase, &|announce| {
             let work = PassWork { weights, input, first_row: tile.first_row, strips: tile.strips, announce };
             pass.run(work, prepare, |sums, cell, prepared| {
                 let sum = || {
