@@ -11,7 +11,7 @@
 //! | [`hopper`] | the standalone kernel of sm_90a for 17 vectors and more, by `wgmma` |
 //! | [`activations`] | representations of activations that tasks hand to each other |
 //! | [`task`] | linear layers as tasks of a persistent kernel: what a caller names |
-//! | [`linear`] | how these tasks multiply |
+//! | `linear` | how these tasks multiply |
 //! | `scratch`, `announce` | shared memory of a task, and announcements of its results |
 //! | `oracle` | what must come out of a trial |
 //! | `trial` | shapes with inputs and what must come out: [`GemvCase`] |
@@ -39,7 +39,7 @@ mod device;
 mod epilogue;
 pub mod hopper;
 mod launch;
-pub mod linear;
+mod linear;
 mod oracle;
 pub mod product;
 mod scratch;

@@ -3,6 +3,7 @@
 use tilewright_codegen::build::{Ptr, Shared};
 
 use crate::gemv::activations::Beyond;
+use crate::weights::Strip;
 
 /// Shared memory of the team that functions use while they run.
 #[derive(Clone, Copy)]
@@ -31,4 +32,11 @@ pub struct LinearScratch<'k> {
     pub beyond: Option<Beyond<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.
     pub loaded: Option<Ptr<'k, Shared, u64>>,
+}
+
+impl LinearScratch<'_> {
+    /// Bytes of the sums of a strip.
+    pub fn strip_bytes(rows: u32, warps: u32) -> u32 {
+        warps * rows * Strip::ROWS * 4
+    }
 }

@@ -16,7 +16,7 @@ use tilewright_kernels::attention::split::{
     HeadCounts, Merged, Shares, SplitAttention, SplitSignal, TokenSelection, attention,
 };
 use tilewright_kernels::gemv::activations::ActivationOutput;
-use tilewright_kernels::gemv::linear::SharedSums;
+use tilewright_kernels::gemv::task::LinearScratch;
 use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType, SplitPages, StepScalars, Streamed, TokenStage};
 use tilewright_kernels::naive::{self, PoolShape};
 use tilewright_kernels::quant::Code;
@@ -186,7 +186,7 @@ impl Case {
 
     fn attend(&self, work: SplitAttention<'_>) {
         let team = ConsumerWarps::new(work.split.builder(), self.warps);
-        let strips = self.heads.query_bytes().div_ceil(SharedSums::bytes(1, self.warps));
+        let strips = self.heads.query_bytes().div_ceil(LinearScratch::strip_bytes(1, self.warps));
         let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, strips);
         attention(team, scratch, &Stages::new(team, work), work, || ());
     }

@@ -7,7 +7,6 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemv::activations::{AOperand, Input, Packing};
-use tilewright_kernels::gemv::linear::SharedActivations;
 use tilewright_kernels::gemv::task::{Qkv, QueryKeyEpilogue, qkv};
 use tilewright_kernels::naive;
 use tilewright_kernels::rope::Rotation;
@@ -163,8 +162,9 @@ impl Case {
             v: pages(values),
             newest: None,
         };
-        let bytes =
-            SharedActivations::bytes(strip, self.packing()).max(self.a_operand.operand_bytes(strip, self.packing()));
+        let bytes = AOperand::Shared
+            .operand_bytes(strip, self.packing())
+            .max(self.a_operand.operand_bytes(strip, self.packing()));
         let scratch = scratch(team, bytes, self.rows(), sums(self.a_operand, 3));
         let supply = Supply::new(team, strip, weights, work.strips, self.tile, self.a_operand);
         qkv(team, scratch, &supply, work, None);

@@ -4,7 +4,6 @@ use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::trial::Draw;
 use tilewright_kernels::gemv::activations::{AOperand, Packing};
-use tilewright_kernels::gemv::linear::SharedSums;
 use tilewright_kernels::gemv::task::LinearScratch;
 use tilewright_kernels::ring::{AnyStage, Stages};
 use tilewright_kernels::warps::ConsumerWarps;
@@ -122,7 +121,7 @@ pub fn reading(a_operand: AOperand) -> &'static [&'static str] {
 /// strips.
 pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u32) -> LinearScratch<'_> {
     let k = team.k;
-    let sums_bytes = strips * SharedSums::bytes(rows, team.warps);
+    let sums_bytes = strips * LinearScratch::strip_bytes(rows, team.warps);
     let operand_bytes = operand_bytes.next_multiple_of(16);
     let operand = k.shared_aligned("operand", (operand_bytes + sums_bytes) / 2, 128);
     LinearScratch {

@@ -92,7 +92,7 @@ fn activations_by_phases_agree_with_the_reference() {
         let plan = Plan::new(&narrow(&spec, rows, 3), options).unwrap();
         let linear = plan.opcodes.iter().filter_map(|opcode| opcode.get::<LinearTile>().map(|linear| linear.tile));
         let qkv = plan.opcodes.iter().filter_map(|opcode| opcode.get::<QkvTile>().map(|qkv| qkv.tile));
-        let waiting = linear.chain(qkv).filter_map(|tile| match tile.a_operand {
+        let waiting = linear.chain(qkv).filter_map(|tile| match tile.product.a_operand {
             AOperand::Phases { waiting, .. } => Some(waiting > 0),
             AOperand::Shared | AOperand::Registers | AOperand::Reloaded { .. } => None,
         });

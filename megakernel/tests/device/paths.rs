@@ -14,20 +14,20 @@ use tilewright_megakernel::vm::device::{InputCode, LinearTile, PartTile, QkvTile
 fn line(opcode: &Opcode) -> Option<String> {
     let linear = opcode.get::<LinearTile>().map(|linear| linear.tile);
     let linear = linear.or_else(|| opcode.get::<PartTile>().map(|part| part.tile));
-    let TileCode { strip, input, a_operand, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
+    let TileCode { input, product } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
     let input = match input {
         InputCode::Plain { .. } => "plain",
         InputCode::RmsNorm { .. } => "norm",
         InputCode::Ordered { .. } => "ordered",
         InputCode::Scaled { .. } => "terms",
     };
-    let a_operand = match a_operand {
+    let a_operand = match product.a_operand {
         AOperand::Shared => "copied",
         AOperand::Registers => "held",
         AOperand::Phases { .. } => "by phases",
         AOperand::Reloaded { .. } => "streamed",
     };
-    Some(format!("{input} {} {a_operand}", strip.k()))
+    Some(format!("{input} {} {a_operand}", product.strip.k()))
 }
 
 #[test]

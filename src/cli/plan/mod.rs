@@ -175,14 +175,14 @@ fn served(spec: &ModelSpec, forms: &Forms, target: &Target, load: StepLoad) -> R
 /// The storage of a product's activations.
 fn way(opcode: &Opcode) -> Option<String> {
     let linear = opcode.get::<LinearTile>().map(|linear| linear.tile);
-    let TileCode { strip, a_operand, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
-    let place = match a_operand {
+    let TileCode { product, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
+    let place = match product.a_operand {
         AOperand::Shared => "shared memory",
         AOperand::Registers => "registers",
         AOperand::Phases { .. } => "registers, some columns of all strips at a time",
         AOperand::Reloaded { .. } => "the ring's stages",
     };
-    Some(format!("activations of k={} in {place}", strip.k()))
+    Some(format!("activations of k={} in {place}", product.strip.k()))
 }
 
 /// The contents of the output.

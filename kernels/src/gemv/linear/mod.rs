@@ -34,10 +34,10 @@ mod starts;
 mod sums;
 mod wide;
 
-pub use operand::SharedActivations;
+pub(super) use operand::SharedActivations;
 pub(super) use pass::StripPass;
 pub(super) use phases::{TilePhase, in_last_phase};
-pub use products::in_pairs;
+pub(super) use products::in_pairs;
 pub(super) use run::PassWork;
 pub(super) use sums::OutputCell;
-pub use sums::SharedSums;
+pub(super) use sums::SharedSums;

@@ -27,17 +27,6 @@ pub(super) struct Lane<'k> {
 
 impl<'k> SharedActivations<'k> {
     /// Bytes of shared memory that rows of a strip's length take.
-    ///
-    /// ```
-    /// use tilewright_kernels::weights::Strip;
-    /// use tilewright_kernels::gemv::activations::Packing;
-    /// use tilewright_kernels::gemv::linear::SharedActivations;
-    /// use tilewright_kernels::tile::Float;
-    /// let strip = Strip::new(2048, 8, 16384)?;
-    /// assert_eq!(SharedActivations::bytes(strip, Packing::of(1, Float::F32)), 2 * (2048 + 32) * 2);
-    /// assert_eq!(SharedActivations::bytes(strip, Packing::of(1, Float::Bf16)), (2048 + 32) * 2);
-    /// # Ok::<(), tilewright_kernels::weights::StripError>(())
-    /// ```
     pub fn bytes(strip: Strip, packing: Packing) -> u32 {
         let packing = packing.meeting(strip);
         packing.parts() * packing.rows() * pitch(strip) * 2

@@ -159,20 +159,6 @@ const PARTS: u32 = 8;
 /// Whether two strips of a task may come as one stage, one after the other: codes of a single stage
 /// each, which are read two or four at a time ([`WeightStages::several`]), from the task's first
 /// on; of an odd number the last comes alone.
-///
-/// ```
-/// use tilewright_kernels::weights::{Codes, Strip};
-/// use tilewright_kernels::gemv::activations::{AOperand, Packing};
-/// use tilewright_kernels::gemv::linear::in_pairs;
-/// use tilewright_kernels::{quant::Code, tile::Float};
-/// let codes = Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16, blocks: false };
-/// let strip = |k| Strip::of_codes(k, 8, 16384, codes);
-/// let row = Packing::of(1, Float::F32);
-/// let eight = Packing::of(8, Float::F32);
-/// assert!(in_pairs(strip(2048)?, row, AOperand::Shared));
-/// assert!(in_pairs(strip(2048)?, eight, AOperand::Registers) && !in_pairs(strip(8192)?, row, AOperand::Shared));
-/// # Ok::<(), tilewright_kernels::weights::StripError>(())
-/// ```
 pub fn in_pairs(strip: Strip, packing: Packing, a_operand: AOperand) -> bool {
     let both = match side(strip, packing.meeting(strip), a_operand) {
         WeightSide::A => turns(strip, 2).next() == Some(2),
@@ -258,5 +244,25 @@ impl<'k> WeightStage<'_, 'k> {
                 }
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_pairs;
+    use crate::gemv::activations::{AOperand, Packing};
+    use crate::quant::Code;
+    use crate::tile::Float;
+    use crate::weights::{Codes, Strip};
+
+    #[test]
+    fn strips_of_a_single_stage_come_in_pairs() {
+        let codes = Codes::new(Code::U4, Some(128), false, Float::Bf16).unwrap();
+        let strip = |k| Strip::of_codes(k, 8, 16384, codes).unwrap();
+        let row = Packing::of(1, Float::F32);
+        let eight = Packing::of(8, Float::F32);
+        assert!(in_pairs(strip(2048), row, AOperand::Shared));
+        assert!(in_pairs(strip(2048), eight, AOperand::Registers));
+        assert!(!in_pairs(strip(8192), row, AOperand::Shared));
     }
 }

@@ -11,6 +11,17 @@ pub(super) const START_WORDS: u32 = 16;
 impl AOperand {
     /// Bytes of shared memory beside the sums: activations that are copied, factors of codes that
     /// meet reloaded ones, products of zeros.
+    ///
+    /// ```
+    /// use tilewright_kernels::gemv::activations::{AOperand, Packing};
+    /// use tilewright_kernels::{tile::Float, weights::Strip};
+    /// let strip = Strip::new(2048, 8, 16384)?;
+    /// let bytes = |a_operand: AOperand, float| a_operand.operand_bytes(strip, Packing::of(1, float));
+    /// assert_eq!(bytes(AOperand::Shared, Float::F32), 2 * (2048 + 32) * 2);
+    /// assert_eq!(bytes(AOperand::Shared, Float::Bf16), (2048 + 32) * 2);
+    /// assert_eq!(bytes(AOperand::Registers, Float::Bf16), 0);
+    /// # Ok::<(), tilewright_kernels::weights::StripError>(())
+    /// ```
     pub fn operand_bytes(self, strip: Strip, packing: Packing) -> u32 {
         let packing = packing.meeting(strip);
         let all = strip.stages() * strip.stage_tiles();

@@ -4,6 +4,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::pass::StripPass;
 use crate::gemv::activations::{AOperand, Packing};
+use crate::gemv::scratch::LinearScratch;
 use crate::warps::{ConsumerWarps, sum_of_warps};
 use crate::weights::Strip;
 
@@ -21,15 +22,10 @@ impl<'k> SharedSums<'k> {
     /// Sums of the products of those rows, for as many strips as fit into `bytes` bytes, 1 at least
     /// and 64 at most, an even number where it is more than 1.
     pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, packing: Packing, warps: u32) -> SharedSums<'k> {
-        let strips = (bytes / SharedSums::bytes(packing.rows(), warps)).clamp(1, 64);
+        let strips = (bytes / LinearScratch::strip_bytes(packing.rows(), warps)).clamp(1, 64);
         // Strips may come in pairs.
         let strips = if strips > 1 { strips & !1 } else { 1 };
         SharedSums { at, packing, strips, warps }
-    }
-
-    /// Bytes of a strip's sums.
-    pub fn bytes(rows: u32, warps: u32) -> u32 {
-        warps * rows * Strip::ROWS * 4
     }
 
     /// How rows lie in the operand.
@@ -136,7 +132,7 @@ impl<'k> StripPass<'k> {
     /// large groups are better than many small ones.
     pub(super) fn sums(self, packing: Packing) -> SharedSums<'k> {
         let StripPass { team, scratch, strip, rows, a_operand, reserved, .. } = self;
-        let each = SharedSums::bytes(rows, team.warps);
+        let each = LinearScratch::strip_bytes(rows, team.warps);
         let plain = |bytes: u32| SharedSums::new(scratch.sums, bytes, packing, team.warps);
         match a_operand {
             AOperand::Reloaded { group } => plain(group * each),

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `linear` | a tile of a linear layer with its epilogues: [`linear`], [`LinearTask`] |
 //! | `qkv` | the projections of a kv head's group, rotated and appended: [`qkv`], [`Qkv`] |
+//! | `plan` | where the A operand lives, prefetch, pairs and shared memory: [`ProductPlan`] |
 //! | `operands` | operands of an epilogue besides the sums |
 //!
 //! A caller brings [weights](crate::weights::WeightStages), [activations](crate::gemv::activations)
@@ -20,9 +21,11 @@
 
 mod linear;
 mod operands;
+mod plan;
 mod qkv;
 
 pub use super::announce::{Announce, Early};
 pub use super::scratch::LinearScratch;
 pub use linear::{ArgmaxCandidates, LinearEpilogue, LinearTask, linear};
+pub use plan::{ProductLimits, ProductPlan, Waits};
 pub use qkv::{Qkv, QueryKeyEpilogue, qkv};

@@ -122,7 +122,7 @@ pub trait DeviceFunction: FunctionValue {
     }
 
     /// Bytes of a strip of its weights where two come as one stage
-    /// ([`in_pairs`](tilewright_kernels::gemv::linear::in_pairs)).
+    /// ([`in_pairs`](tilewright_kernels::gemv::task::ProductPlan::pair_bytes)).
     fn takes_pairs(&self) -> Option<u32> {
         None
     }

@@ -5,13 +5,13 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::epilogue::ResultFunctions;
-use tilewright_kernels::gemv::task::{self, ArgmaxCandidates, Early, LinearEpilogue};
+use tilewright_kernels::gemv::task::{self, ArgmaxCandidates, Early, LinearEpilogue, ProductPlan, Waits};
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Copies, Float, MAX_DEVICES};
 use tilewright_kernels::weights::{HeldForm, Strip};
 
 use super::input::{InputCode, InputFields};
-use super::product::{TileCode, Waits, plan_a_operand};
+use super::product::TileCode;
 use crate::ops::{Linear, LinearOutput};
 use crate::program::Span;
 use crate::vm::device::{
@@ -51,13 +51,12 @@ impl DeviceOp for Linear {
                 Waits::InShared(strips as u32)
             }
         };
-        let a_operand = plan_a_operand(plan, rows, strip, input, waits);
-        let tile = TileCode::new(plan, strip, rows, input, a_operand);
+        let tile = TileCode::new(plan, strip, rows, input, waits);
         let common = TileFields {
             first_row: self.rows.lo as u32,
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
-            input: InputFields::plan(&self.input, plan, &weights, strip, a_operand)?,
+            input: InputFields::plan(&self.input, plan, &weights, strip, tile.product.a_operand)?,
             bias: plan.operand_of(self.bias)?,
             out: plan.operand(out)?,
         };
@@ -275,11 +274,11 @@ impl LinearTile {
 
 impl DeviceFunction for LinearTile {
     fn holds_stages(&self) -> Option<HeldForm> {
-        self.tile.holds_stages()
+        self.tile.product.held_form()
     }
 
     fn takes_pairs(&self) -> Option<u32> {
-        self.tile.takes_pairs()
+        self.tile.product.pair_bytes()
     }
 
     fn shared(&self, warps: u32) -> SharedBytes {
@@ -301,7 +300,8 @@ impl DeviceFunction for LinearTile {
         let end = call.value(offset_of!(TileFields, end));
         let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
         let epilogue = LinearEpilogue { bias: [bias, epilogue.bias[1]], ..epilogue };
-        let TileCode { strip, rows, input, a_operand, .. } = self.tile;
+        let TileCode { input, product: ProductPlan { strip, packing, a_operand, .. } } = self.tile;
+        let rows = packing.rows();
         let input = input.of(call, offset_of!(TileFields, input), strip.k());
         let pitch = strip.k();
         let tile = task::LinearTask { strip, pitch, rows, first_row, first, end, input, a_operand, epilogue };

@@ -4,11 +4,11 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::activations::{AOperand, Packing};
-use tilewright_kernels::gemv::task::{self, Early, LinearEpilogue};
+use tilewright_kernels::gemv::task::{self, Early, LinearEpilogue, ProductPlan, Waits};
 use tilewright_kernels::weights::{HeldForm, Strip};
 
 use super::input::{InputCode, InputFields};
-use super::product::{TileCode, Waits, plan_a_operand};
+use super::product::TileCode;
 use crate::ops::{LinearInput, LinearPart};
 use crate::program::Span;
 use crate::vm::device::{
@@ -39,8 +39,7 @@ impl DeviceOp for LinearPart {
         let stream = plan.stream(Rows::Matrix(self.weight), strip, features as usize);
         let rows = rows_of(self.rows)?;
         let out = plan.storage("out", self.out)?;
-        let a_operand = plan_a_operand(plan, rows, part, input, Waits::Nowhere);
-        let tile = TileCode::new(plan, part, rows, input, a_operand).of_part(plan);
+        let tile = TileCode::new(plan, part, rows, input, Waits::Nowhere).of_part(plan);
         if let Taken::Groups(_) = tile.taken() {
             let found = AOperand::registers(part, Packing::of(rows, plan.float("x", self.x)?));
             let (what, expected) =
@@ -54,7 +53,7 @@ impl DeviceOp for LinearPart {
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
             along: self.along.lo as u32,
-            input: InputFields::plan(&activations, plan, &[self.weight], strip, a_operand)?,
+            input: InputFields::plan(&activations, plan, &[self.weight], strip, tile.product.a_operand)?,
             out: plan.operand(self.out)?,
         };
         let early = plan.options().early().filter(|_| out.period > 0);
@@ -118,7 +117,7 @@ impl PartTile {
 
 impl DeviceFunction for PartTile {
     fn holds_stages(&self) -> Option<HeldForm> {
-        self.tile.holds_stages()
+        self.tile.product.held_form()
     }
 
     fn shared(&self, warps: u32) -> SharedBytes {
@@ -131,10 +130,10 @@ impl DeviceFunction for PartTile {
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {
         let value = |field: usize| call.value(field);
-        let TileCode { strip, rows, input, a_operand, .. } = self.tile;
+        let TileCode { input, product: ProductPlan { strip, packing, a_operand, .. } } = self.tile;
         let tile = task::LinearTask {
             strip,
-            rows,
+            rows: packing.rows(),
             first_row: value(offset_of!(LinearPartFields, first_row)),
             first: value(offset_of!(LinearPartFields, first)),
             end: value(offset_of!(LinearPartFields, end)),

@@ -4,13 +4,13 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::HeadCounts;
-use tilewright_kernels::gemv::task::{self, Early, QueryKeyEpilogue};
+use tilewright_kernels::gemv::task::{self, Early, ProductPlan, QueryKeyEpilogue, Waits};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 use tilewright_kernels::weights::HeldForm;
 
 use super::input::{InputCode, InputFields};
-use super::product::{TileCode, Waits, plan_a_operand};
+use super::product::TileCode;
 use crate::ops::{KeyOutput, Qkv};
 use crate::program::Span;
 use crate::vm::device::{
@@ -50,8 +50,7 @@ impl DeviceOp for Qkv {
         let rows_of_stream = Rows::Group { weights, kv_head, kv_heads, group, dim: dim as usize };
         let stream = plan.stream(rows_of_stream, strip, 0);
         let rows = rows_of(self.rows)?;
-        let a_operand = plan_a_operand(plan, rows, strip, input, Waits::InShared(self.strips.len() as u32));
-        let tile = TileCode::new(plan, strip, rows, input, a_operand);
+        let tile = TileCode::new(plan, strip, rows, input, Waits::InShared(self.strips.len() as u32));
         let newest = plan.newest();
         let period = newest.map_or(0, |(_, period)| period);
         let early = plan.options().early().filter(|_| period > 0);
@@ -60,7 +59,7 @@ impl DeviceOp for Qkv {
             first: self.strips.lo as u32,
             strips: self.strips.len() as u32,
             kv_head: self.kv_head as u32,
-            input: InputFields::plan(&self.input, plan, &weights, strip, a_operand)?,
+            input: InputFields::plan(&self.input, plan, &weights, strip, tile.product.a_operand)?,
             q: newest.map_or(plan.operand(self.q), |([q, ..], _)| Ok(q))?,
             k: plan.operand(k_out)?,
             v: plan.operand(self.v_pool)?,
@@ -175,11 +174,11 @@ impl QkvTile {
 
 impl DeviceFunction for QkvTile {
     fn holds_stages(&self) -> Option<HeldForm> {
-        self.tile.holds_stages()
+        self.tile.product.held_form()
     }
 
     fn takes_pairs(&self) -> Option<u32> {
-        self.tile.takes_pairs()
+        self.tile.product.pair_bytes()
     }
 
     fn shared(&self, warps: u32) -> SharedBytes {
@@ -199,8 +198,8 @@ impl DeviceFunction for QkvTile {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {
-        let QkvTile { tile: TileCode { strip, rows, input, a_operand, .. }, heads, bias, q, keys, pools, early } =
-            *self;
+        let QkvTile { tile, heads, bias, q, keys, pools, early } = *self;
+        let TileCode { input, product: ProductPlan { strip, packing, a_operand, .. } } = tile;
         let first_row = call.value(offset_of!(QkvFields, first_row));
         let scales = match bias {
             [None, None, None] => offset_of!(QkvCodeFields, scales),
@@ -222,7 +221,7 @@ impl DeviceFunction for QkvTile {
         let bias = bias.map(|(field, bias)| bias.map(|bias| call.plain(field, bias)));
         let tile = task::Qkv {
             strip,
-            rows,
+            rows: packing.rows(),
             first_row,
             first: call.value(offset_of!(QkvFields, first)),
             strips: call.value(offset_of!(QkvFields, strips)),
