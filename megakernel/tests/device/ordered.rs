@@ -120,7 +120,7 @@ fn from_three_rows_on_writers_store_terms_in_the_order() {
         let plan = Plan::new(&placed(&spec, rows, DType::F32, &weights), options()).unwrap();
         let linear = |opcode: &Opcode| opcode.get::<LinearTile>().map(|linear| linear.tile);
         let of = |opcode: &Opcode| linear(opcode).or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile));
-        let tiles = plan.opcodes.iter().filter_map(of).filter(|tile| tile.strip.codes().is_some());
+        let tiles = plan.opcodes.iter().filter_map(of).filter(|tile| tile.product.strip.codes().is_some());
         tiles.map(|tile| tile.input).collect::<Vec<_>>()
     };
     for rows in [1, 2, 3, 8, 16] {

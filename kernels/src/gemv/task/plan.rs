@@ -39,12 +39,12 @@ pub struct ProductLimits {
     /// Bytes of a stage of the ring.
     pub stage_bytes: u32,
     /// Fewest rows whose activations are held in registers.
-    pub held_rows: u32,
+    pub activation_rows: u32,
     /// Most registers of a thread that hold activations.
-    pub held_registers: u32,
+    pub activation_registers: u32,
     /// Most registers of a thread that hold activations while bf16 stages are prefetched; half as
     /// many if a strip has more than two stages, except for parts of sums.
-    pub hold_beside: u32,
+    pub registers_beside_prefetch: u32,
     /// Most rows whose strips may share a stage in pairs.
     pub paired_rows: u32,
 }
@@ -71,9 +71,9 @@ pub enum Waits {
 /// let limits = ProductLimits {
 ///     shared_bytes: 232_448,
 ///     stage_bytes: 16_384,
-///     held_rows: 3,
-///     held_registers: 128,
-///     hold_beside: 64,
+///     activation_rows: 3,
+///     activation_registers: 128,
+///     registers_beside_prefetch: 64,
 ///     paired_rows: 16,
 /// };
 /// let codes = Codes::new(Code::U4, Some(128), false, Float::Bf16).expect("a form");
@@ -109,7 +109,7 @@ impl ProductPlan {
         let a_operand = place(strip, packing, gathers, waits, limits);
         let rows = packing.rows();
         // A strip of four stages with as many registers of activations spilled (8B, 4 rows).
-        let most = limits.hold_beside / if strip.stages() > 2 { 2 } else { 1 };
+        let most = limits.registers_beside_prefetch / if strip.stages() > 2 { 2 } else { 1 };
         let fits = 2 * strip.tile_bytes() <= limits.stage_bytes && rows <= PAIRED_ROWS.min(limits.paired_rows);
         let pairs = fits && in_pairs(strip, packing, a_operand);
         let plan = ProductPlan { strip, packing, a_operand, beside: false, pairs };
@@ -120,7 +120,7 @@ impl ProductPlan {
     /// stages.
     #[must_use]
     pub fn of_part(self, limits: &ProductLimits) -> ProductPlan {
-        ProductPlan { beside: self.fits_beside(limits.hold_beside), pairs: false, ..self }
+        ProductPlan { beside: self.fits_beside(limits.registers_beside_prefetch), pairs: false, ..self }
     }
 
     /// Whether prefetched stages fit in registers in addition to activations that take at most
@@ -173,8 +173,8 @@ impl ProductPlan {
 fn place(strip: Strip, packing: Packing, gathers: bool, waits: Waits, limits: &ProductLimits) -> AOperand {
     // A ring of less than half of the memory does not last while the team waits.
     let room = SharedActivations::bytes(strip, packing) <= limits.shared_bytes / 2;
-    match (packing.rows() >= limits.held_rows, room) {
-        (true, _) if AOperand::registers(strip, packing) <= limits.held_registers => AOperand::Registers,
+    match (packing.rows() >= limits.activation_rows, room) {
+        (true, _) if AOperand::registers(strip, packing) <= limits.activation_registers => AOperand::Registers,
         (false, true) => AOperand::Shared,
         // Gathered one by one, activations leave no registers for those of a phase.
         (true, _) if gathers => RELOADED,
@@ -191,7 +191,7 @@ fn by_phases(strip: Strip, packing: Packing, waits: Waits, limits: &ProductLimit
         // Tiles of a level differ by a strip; they are one opcode.
         Waits::InShared(strips) => strips.next_multiple_of(WAITING_STRIPS),
     };
-    let stages = AOperand::phase(strip, packing, limits.held_registers)?;
+    let stages = AOperand::phase(strip, packing, limits.activation_registers)?;
     let a_operand = AOperand::Phases { stages, waiting };
     // The ring needs the room.
     let most = limits.shared_bytes / 4;

@@ -125,7 +125,7 @@ impl Plan {
             longest_queue: self.longest_queue(),
             rows: self.rows,
             cells: self.cells,
-            feedback: self.feedback.clone().ok(),
+            feedback: self.feedback.ok(),
             held_stages: if holds { self.options.prefetch() } else { 0 },
             held_form: opcodes.iter().filter_map(|opcode| opcode.holds_stages()).reduce(HeldForm::or),
             fills_stages: opcodes.iter().any(|opcode| opcode.fills()),

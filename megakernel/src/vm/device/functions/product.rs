@@ -56,9 +56,9 @@ fn limits(plan: &Planner) -> ProductLimits {
     ProductLimits {
         shared_bytes: plan.target().shared_bytes_per_block as u32,
         stage_bytes: options.stage_bytes,
-        held_rows: options.held_rows,
-        held_registers: options.held_registers,
-        hold_beside: options.hold_beside,
-        paired_rows: options.paired_rows,
+        activation_rows: options.thresholds.activation_rows,
+        activation_registers: options.activation_registers,
+        registers_beside_prefetch: options.thresholds.registers_beside_prefetch,
+        paired_rows: options.thresholds.paired_rows,
     }
 }
