@@ -57,7 +57,12 @@ fn repaired(tokenizer: &Tokenizer, ids: &[u32]) -> String {
         let end = (start..places.len()).find(|&at| bytes[at].is_none()).unwrap_or(places.len());
         let run: Vec<u8> = bytes[start..end].iter().flatten().copied().collect();
         if let Err(error) = std::str::from_utf8(&run) {
-            (start + error.valid_up_to()..end).for_each(|at| out[places[at]] = substitute);
+            let valid = error.valid_up_to();
+            // A space that the decoder strips from the text's start has not been returned, so that
+            // the run is replaced as a whole.
+            let stripped = valid > 0 && tokenizer.decode(&ids[..=places[start + valid - 1]]).unwrap().is_empty();
+            let first = if stripped { start } else { start + valid };
+            (first..end).for_each(|at| out[places[at]] = substitute);
         }
         start = end + 1;
     }
@@ -80,6 +85,16 @@ fn check(tokenizer: &Tokenizer, ids: &[u32]) -> Result<(), TestCaseError> {
 /// some without a token.
 fn ids() -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(prop_oneof![3 => 0u32..270, 2 => 0u32..2048, 1 => 0u32..4], 0..60)
+}
+
+/// The bytes ` ` and 0x80, a space, and the bytes 0 and 0x80. The first space is stripped, so
+/// nothing of its run has been returned when the run turns out not to be UTF-8.
+#[test]
+fn a_run_whose_start_is_stripped_is_replaced_as_a_whole() {
+    let ids = [35, 131, 259, 3, 131];
+    let (pieces, rest) = pieces(&tokenizers()[3], &ids);
+    assert_eq!(pieces.concat() + &rest, "\u{fffd}\u{fffd} \0\u{fffd}");
+    check(&tokenizers()[3], &ids).unwrap();
 }
 
 proptest! {
