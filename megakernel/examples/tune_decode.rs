@@ -69,8 +69,11 @@ const SHORT: [(&str, &str); 4] = [
     ("registers", "activation_registers"),
 ];
 
+/// A field of the planner's limits.
+type ThresholdField = fn(&mut Thresholds) -> &mut u32;
+
 /// The planner's limits, by the name of their field.
-const THRESHOLDS: [(&str, fn(&mut Thresholds) -> &mut u32); 8] = [
+const THRESHOLDS: [(&str, ThresholdField); 8] = [
     ("stages", |limits| &mut limits.stages),
     ("single_tokens", |limits| &mut limits.single_tokens),
     ("sums_bytes", |limits| &mut limits.sums_bytes),

@@ -82,5 +82,6 @@ pub use record::{BlockRecord, FIELDS, TaskRecord, WaitRecord};
 pub use shape::{CellsPlan, Feedback};
 pub use storage::{KvPools, RotationRows, ScaledCode, Storage};
 pub use text::{Accepted, Text};
+pub use thresholds::{FixedThresholds, Thresholds};
 pub use tilewright_kernels::weights::WeightStages;
 pub use timeline::TaskTimes;
