@@ -13,7 +13,7 @@ use tilewright_codegen::ir::{Arch, Kernel, Ty};
 /// `y[m, n] = Σ_k x[m, k] · w[n, k]` with an epilogue, for a grid of any number of blocks, best one
 /// for each multiprocessor.
 ///
-/// Parameters: n, w as [`pack`](super::pack) orders it, x\[batch, [`GemvPlan::x_pitch`]\] with
+/// Parameters: n, w as [`pack`](crate::weights::pack) orders it, x\[batch, [`GemvPlan::x_pitch`]\] with
 /// zeros beyond k, y\[batch, n\], then bias\[n\] (bf16) and residual\[batch, n\] (of the result's
 /// type) if the epilogue has them. Weights are fetched before the previous grids end; nothing else
 /// is touched until then. Gates, a scale, and results that are not stored row by row are refused.
