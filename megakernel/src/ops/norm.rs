@@ -6,8 +6,8 @@ use tilewright_kernels::host;
 use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Span};
 
-/// An RMS norm that an op applies, of a sum of parts or of a head: `y[i] = x[i] · rsqrt(mean_i(x[i]²)
-/// + eps) · weight[i]`, in f32.
+/// An RMS norm that an op applies, of a sum of parts or of a head, in f32:
+/// `y[i] = x[i] · rsqrt(mean_i(x[i]²) + eps) · weight[i]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NormWeight {

@@ -18,7 +18,7 @@ use crate::ring::{Ring, start};
 
 /// `y[m, n] = Σ_k x[m, k] · w[n, k]` with an epilogue, by `wgmma`.
 ///
-/// Parameters: tensor maps of w as [`pack`](crate::weights::pack) orders it, of codes a second one for
+/// Parameters: tensor maps of w as [`pack`](crate::weights::pack) orders it, of codes a second for
 /// their factors, and of x\[batch, [`HopperPlan::x_pitch`]\], y\[batch, n\], then bias\[n\] and
 /// residual\[batch, n\] if the epilogue has them. The other parameters of [`GemvEpilogue`] follow:
 ///

@@ -53,7 +53,7 @@ impl Planned {
 /// A task's part of a stream of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// The stream, as [`Planner::stream`] numbers it.
+    /// The stream, as [`Planner::stream`](super::Planner::stream) numbers it.
     pub stream: usize,
     /// First strip.
     pub first: usize,
@@ -112,7 +112,7 @@ pub trait DeviceFunction: FunctionValue {
     /// pools, in the order in which [`run`](DeviceFunction::run) reads them by
     /// [`WeightStages::stage`]. The producer runs ahead of the task, and waits for nothing of its
     /// step but the cells: only what no task of the step writes before this one
-    /// ([`Planner::is_immutable`], [`RingFeed::streamed`]) may come so.
+    /// ([`Planner::is_immutable`](super::Planner::is_immutable), [`RingFeed::streamed`]) may come so.
     fn fill<'k>(&self, _feed: RingFeed<'k, '_>) {}
 
     /// The form in which the task's first stages are read from prefetch registers, if they are
