@@ -19,8 +19,9 @@
 //!
 //! Weights are the A operand in registers, activations the B operand in shared memory. The packed
 //! weights are those of every other product ([`Strip`](crate::weights::Strip)). A tile of it is
-//! eight rows of 64 bytes, so that `ldmatrix` gives the operand in k's own order, and activations need no
-//! other order either. A tensor map brings lines of 128 bytes of many strips, and swizzles them, so
+//! eight rows of 64 bytes, so that `ldmatrix` gives the operand in k's own order, and activations
+//! need no other order either. A tensor map brings lines of 128 bytes of many strips, and swizzles
+//! them, so
 //! that no bank is met twice: what lies in shared memory is the packed layout after a swizzle.
 //!
 //! The blocks of a cluster lie along the rows, and bring each other activations by multicast, or

@@ -111,8 +111,8 @@ pub trait DeviceFunction: FunctionValue {
     /// Records what fills stages of the ring for a task, before those of its weights: parts of
     /// pools, in the order in which [`run`](DeviceFunction::run) reads them by
     /// [`WeightStages::stage`]. The producer runs ahead of the task, and waits for nothing of its
-    /// step but the cells: only what no task of the step writes before this one
-    /// ([`Planner::is_immutable`](super::Planner::is_immutable), [`RingFeed::streamed`]) may come so.
+    /// step but the cells. So only what no task of the step writes before this one may come this
+    /// way ([`Planner::is_immutable`](super::Planner::is_immutable), [`RingFeed::streamed`]).
     fn fill<'k>(&self, _feed: RingFeed<'k, '_>) {}
 
     /// The form in which the task's first stages are read from prefetch registers, if they are
