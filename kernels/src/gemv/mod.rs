@@ -25,8 +25,8 @@
 //! together, so that activations, which come from L2, are read once for up to sixteen strips, and
 //! stay in registers while the strips meet them.
 //!
-//! May import: `gemm` for arguments of launches, `kv`, `norm`, `quant`, `rope`, `sample`, `weights`,
-//! and what these import.
+//! May import: `gemm` for arguments of launches, `kv`, `norm`, `quant`, `rope`, `sample`,
+//! `weights`, and what these import.
 //!
 //! # Accuracy
 //! Products of `bf16` are exact in f32. A sum of K terms adds rounding errors of at most `γ Σ|x·w|`

@@ -1,9 +1,9 @@
 //! Products of packed weights with activations: what every matrix-vector product does with a stage
 //! of weights.
 //!
-//! A warp takes [tiles](crate::weights::WarpTile) of a stage in turn, a lane eight elements of each.
-//! They are multiplied with a [`Fragment`] from any source: shared memory or registers. Slots of the
-//! contraction hold the same k on both sides.
+//! A warp takes [tiles](crate::weights::WarpTile) of a stage in turn, a lane eight elements of
+//! each. They are multiplied with a [`Fragment`] from any source: shared memory or registers. Slots
+//! of the contraction hold the same k on both sides.
 
 use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Val};

@@ -1,5 +1,5 @@
-//! The weights of a stage as the lanes of a warp read them: a warp takes tiles in turn, a lane eight
-//! elements of each.
+//! The weights of a stage as the lanes of a warp read them: a warp takes tiles in turn, a lane
+//! eight elements of each.
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};

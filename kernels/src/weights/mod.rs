@@ -16,8 +16,8 @@
 //! | `stages` | stages from a ring and from registers: [`WeightStages`] |
 //! | `stage_order` | the order in which stages come, if not strip by strip: [`StageOrder`], [`Phases`] |
 //!
-//! Weights are packed once. Eight rows make a strip, and a strip is cut along k into stages, each of
-//! which one bulk copy brings. Within a stage the 16 bytes of each lane lie where no bank is met
+//! Weights are packed once. Eight rows make a strip, and a strip is cut along k into stages, each
+//! of which one bulk copy brings. Within a stage the 16 bytes of each lane lie where no bank is met
 //! twice. Products of any number of rows and embeddings read the same strips.
 //!
 //! May import: `quant`, `ring`, `tile`, `warps`, and what these import.

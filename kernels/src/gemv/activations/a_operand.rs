@@ -21,7 +21,8 @@ pub enum AOperand {
     },
     /// Each warp loads the columns of a stage into registers when it comes to that stage, and
     /// multiplies them with that stage of every strip of a group; again for every group. Weights
-    /// come in the order of [`StageOrder`](crate::weights::StageOrder). It takes rows of any length.
+    /// come in the order of [`StageOrder`](crate::weights::StageOrder). It takes rows of any
+    /// length.
     Reloaded {
         /// Strips of the ring of a group.
         group: u32,

@@ -28,7 +28,7 @@
 //! along k, and send each other sums, which are added in the order of their ranks: results do not
 //! depend on who was first.
 //!
-//! May import: what `gemv` may, and the weights, epilogue and oracle of `gemv`; not `linear`.
+//! May import: what `gemv` may, and the epilogue and oracle of `gemv`; not `linear` or `task`.
 
 mod best;
 mod choose;

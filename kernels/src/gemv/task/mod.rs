@@ -7,14 +7,14 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `linear` | a tile of a linear layer with its epilogues: [`linear`], [`LinearTask`] |
-//! | `qkv` | the projections of a kv head's group, rotated and appended: [`qkv`], [`Qkv`] |
+//! | `linear` | a tile of a linear layer with its epilogues: [`linear()`], [`LinearTask`] |
+//! | `qkv` | the projections of a kv head's group, rotated and appended: [`qkv()`], [`Qkv`] |
 //! | `plan` | where the A operand lives, prefetch, pairs and shared memory: [`ProductPlan`] |
 //! | `operands` | operands of an epilogue besides the sums |
 //!
 //! A caller brings [weights](crate::weights::WeightStages), [activations](crate::gemv::activations)
 //! and [shared memory](LinearScratch), and may [announce](Announce) results before they are stored.
-//! How strips pass through the warps is in `gemv::linear`, which no other module imports.
+//! How strips pass through the warps is in `gemv::linear`, which only this module imports.
 //!
 //! May import: `epilogue`, `kv`, `rope`, `sample`, `tile`, `warps`, `weights`, and of `gemv`
 //! `activations`, `announce`, `linear` and `scratch`.

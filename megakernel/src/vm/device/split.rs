@@ -2,9 +2,9 @@
 //!
 //! From three rows on, every block reads the activations of a level whole. The tasks that write
 //! them therefore store split activations for the readers' operand
-//! ([`Scaled`](tilewright_kernels::gemv::activations::Scaled)). A residual stream that is normalised has
-//! sums of squares with them, and the f32 rows that the next addition needs; other activations have
-//! no rows.
+//! ([`Scaled`](tilewright_kernels::gemv::activations::Scaled)). A residual stream that is
+//! normalised has sums of squares with them, and the f32 rows that the next addition needs; other
+//! activations have no rows.
 //!
 //! Split activations are in memory of the device's own, not in a buffer of the program; the
 //! validator proved the order of the buffer's accesses.
