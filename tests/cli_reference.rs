@@ -102,20 +102,26 @@ fn commands_that_pages_show_parse() {
     let folders = ["docs", "docs/guide"].map(|folder| root.join(folder));
     let pages = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder of pages"));
     let pages = pages.map(|entry| entry.expect("an entry").path());
-    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    // The generated page has the usage of commands, and examples that another test parses.
+    let is_page =
+        |path: &Path| path.extension().is_some_and(|extension| extension == "md") && !path.ends_with("cli.md");
+    let pages = pages.filter(|path| is_page(path));
     let mut checked = 0;
+    let mut refused = Vec::new();
     for path in pages.chain([root.join("README.md"), root.join("CONTRIBUTING.md")]) {
         for line in shown_commands(&fs::read_to_string(&path).expect("a page")) {
-            let words = shell_words(&line).into_iter();
+            // Spaces may align the columns of several lines.
+            let words = shell_words(&line).into_iter().filter(|word| !word.is_empty());
             let words = words.take_while(|word| !["|", ">", "#", "&"].contains(&word.as_str()));
             let parsed = command().try_get_matches_from(words);
             if let Err(error) = parsed {
-                panic!("{}: `{line}`: {error}", path.display());
+                refused.push(format!("{}: `{line}`: {error}", path.display()));
             }
             checked += 1;
         }
     }
-    assert!(checked > 100, "pages show commands in another way: {checked}");
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+    assert!(checked > 80, "pages show commands in another way: {checked}");
 }
 
 #[test]
