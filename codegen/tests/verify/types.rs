@@ -88,7 +88,7 @@ fn a_value_is_read_where_it_is_visible() {
         let value = escaped.filter(|_| fault).unwrap_or_else(|| inner.get());
         x.at(1).store(value);
     });
-    assert_snapshot!(said, @"`st.u32 global[v0+4], {v3}`: value v3 (recorded at codegen/tests/verify/types.rs:83) is used outside the loop or branch that records it: keep it in a register (`k.var`), or carry it through the loop (`k.carry`)");
+    assert_snapshot!(said, @"`st.u32 global[v0+4], {v3}`: value v3 (recorded at codegen/tests/verify/types.rs:84) is used outside the loop or branch that records it: keep it in a register (`k.var`), or carry it through the loop (`k.carry`)");
 }
 
 #[test]

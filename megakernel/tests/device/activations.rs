@@ -11,7 +11,7 @@ use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
 use tilewright_megakernel::vm::device::{LinearTile, QkvTile};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
-use super::lab::{Cells, PAGES, device, machine, options, relative, tiny, weights};
+use super::lab::{Cells, PAGES, device, machine, options, relative, sampled, tiny, weights};
 
 /// A program whose MLP activations are bf16.
 fn narrow(spec: &LlamaSpec, rows: usize, sms: usize) -> Placed {
@@ -143,7 +143,7 @@ fn the_size_of_stages_changes_no_bit() {
             (tokens, machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
         };
         let expected = bits(2048);
-        for stage_bytes in [4096, 6144, 8192] {
+        for stage_bytes in sampled(&[6144, 4096, 8192]) {
             assert!(bits(stage_bytes) == expected, "rows {rows}, stages of {stage_bytes} bytes");
         }
     }
@@ -162,7 +162,7 @@ fn the_order_of_blocks_changes_no_bit() {
             (tokens, machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
         };
         let expected = bits(0);
-        for seed in 1..4 {
+        for seed in sampled(&[1, 2, 3]) {
             assert!(bits(seed) == expected, "rows {rows}, seed {seed}");
         }
     }
