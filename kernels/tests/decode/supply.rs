@@ -112,8 +112,8 @@ pub fn sums(a_operand: AOperand, strips: u32) -> u32 {
 /// The files in which weights and activations are read from shared memory.
 pub fn reading(a_operand: AOperand) -> &'static [&'static str] {
     match a_operand {
-        AOperand::Shared => &["linear/sums.rs", "linear/operand.rs"],
-        AOperand::Registers | AOperand::Phases { .. } | AOperand::Reloaded { .. } => &["linear/sums.rs"],
+        AOperand::Shared => &["linear/products.rs", "linear/operand.rs"],
+        AOperand::Registers | AOperand::Phases { .. } | AOperand::Reloaded { .. } => &["linear/products.rs"],
     }
 }
 
