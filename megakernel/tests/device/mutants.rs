@@ -331,7 +331,7 @@ fn mutants_of_the_exchange_are_found_out() {
     let sys = |mutant: &Mutant| mutant.inst.contains(".sys");
     let packets = |mutant: &Mutant| sys(mutant) && !mutant.src.file().contains("vm/device/kernel");
     // A logit, as on one device.
-    insta::assert_snapshot!(survivors(&two_devices(options()), packets), @"device.rs: st.relaxed.sys.f32 global: weak");
+    insta::assert_snapshot!(survivors(&two_devices(options()), packets), @"linear.rs: st.relaxed.sys.f32 global: weak");
     let counters = ["red.", "ld.acquire", "st.relaxed.sys.s32"];
     let counts = |mutant: &Mutant| sys(mutant) && counters.iter().any(|inst| mutant.inst.contains(inst));
     let released = DeviceOptions { packets: false, stream_tokens: false, ..options() };
