@@ -72,6 +72,13 @@ fn shell_words(line: &str) -> Vec<String> {
     words
 }
 
+/// The words of the line's first command: what follows a pipe, a redirection or a `#` is not its.
+/// Spaces may align the columns of several lines.
+fn command_words(line: &str) -> Vec<String> {
+    let words = shell_words(line).into_iter().filter(|word| !word.is_empty());
+    words.take_while(|word| !["|", ">", "#", "&"].contains(&word.as_str())).collect()
+}
+
 /// The command lines in the fenced blocks of a page, continued lines joined. Lines with `...` are
 /// outlines.
 fn shown_commands(page: &str) -> Vec<String> {
@@ -110,10 +117,7 @@ fn commands_that_pages_show_parse() {
     let mut refused = Vec::new();
     for path in pages.chain([root.join("README.md"), root.join("CONTRIBUTING.md")]) {
         for line in shown_commands(&fs::read_to_string(&path).expect("a page")) {
-            // Spaces may align the columns of several lines.
-            let words = shell_words(&line).into_iter().filter(|word| !word.is_empty());
-            let words = words.take_while(|word| !["|", ">", "#", "&"].contains(&word.as_str()));
-            let parsed = command().try_get_matches_from(words);
+            let parsed = command().try_get_matches_from(command_words(&line));
             if let Err(error) = parsed {
                 refused.push(format!("{}: `{line}`: {error}", path.display()));
             }
@@ -132,10 +136,9 @@ fn every_command_has_an_example_that_parses() {
         let is_group = sub.has_subcommands();
         assert!(!examples.is_empty() || words.len() > 2, "{words:?} has no example");
         for example in examples {
-            let line: Vec<String> = shell_words(example);
-            let line: Vec<&String> = line.iter().take_while(|word| !["|", ">"].contains(&word.as_str())).collect();
+            let line = command_words(example);
             assert!(line.len() > words.len() || !is_group, "{example}");
-            assert!(line.iter().zip(&words).all(|(a, b)| *a == b), "{example} is not of {words:?}");
+            assert!(line.iter().zip(&words).all(|(a, b)| a == b), "{example} is not of {words:?}");
             if let Err(error) = command().try_get_matches_from(line) {
                 panic!("{example}: {error}");
             }

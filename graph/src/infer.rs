@@ -102,7 +102,8 @@ impl Parts {
     /// use tilewright_graph::{graph::Parts, op::Op, rows::{Elementwise, Source, Unary}};
     /// let mut parts = Parts::default();
     /// let (query, _) = parts.push(Op::Load { from: Source::Query })?;
-    /// let (abs, _) = parts.push(Op::Elementwise { x: query, y: None, function: Elementwise::Unary(Unary::Abs) })?;
+    /// let function = Elementwise::Unary(Unary::Abs);
+    /// let (abs, _) = parts.push(Op::Elementwise { x: query, y: None, function })?;
     /// assert_eq!(parts.nodes[abs.index()].results, parts.nodes[query.index()].results);
     /// # Ok::<(), tilewright_graph::Problem>(())
     /// ```

@@ -2,8 +2,8 @@
 
 use tilewright_codegen::build::Val;
 
-/// The token of a row for which none is chosen: the row is idle, or its largest logit is infinite. As
-/// an i32 it is -1.
+/// The token of a row that is idle, has ended, or has no choice: its largest logit is infinite, or
+/// all are NaN. A row without a choice ends. As an i32 it is -1.
 pub const NO_TOKEN: u32 = u32::MAX;
 
 /// The largest key of groups of `lanes` lanes, a power of two, in each lane of the group.

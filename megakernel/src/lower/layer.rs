@@ -33,10 +33,9 @@ use super::options::LowerError;
 use super::residual::{ResidualBuffer, Sum, buffer, norm_input, parts_of, sum};
 use super::state::{Inlet, Outlet};
 use super::tiling;
-use crate::ops::Selection;
 use crate::ops::{
     Attention, GroupShape, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, NormWeight, Projection, Qkv, Rope,
-    Rotation,
+    Rotation, Selection,
 };
 use crate::program::{BufferId, CounterId, Op, Span};
 

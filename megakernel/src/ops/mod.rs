@@ -1,17 +1,12 @@
 //! The ops: what a task computes. An op is one row, [`TaskOp`]: name, operands with their regions,
-//! cells, cost, oracle, and for devices [`DeviceOp`](crate::vm::device::DeviceOp): the record's
-//! fields, storage, what it streams, its device function, refusals. Nothing else in the crate says
-//! what a single op does: the row is the only place that defines an op.
+//! cells, cost, oracle. It names no back end; a back end finds its side of an op by a table, as
+//! [`DeviceOp`](crate::vm::device::DeviceOp) and [`LaunchOp`](crate::vm::graph::LaunchOp).
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `row` | the trait, and an op of any type |
-//! | `access` | the representations of operands that device functions support |
 //! | `registry` | ops by name, JSON |
-//! | `footprint` | what a task does to memory |
-//! | `operand` | checked access to buffers |
 //! | `copy`, `embed`, `reduce`, `linear_part`, `argmax`, `sample` | the op of that name |
-//! | `linear/`, `qkv/`, `rope/`, `attention/` | the op of that name: operands and row, oracle, device |
+//! | `linear/`, `qkv/`, `rope/`, `attention/` | the op of that name: operands, row, oracle |
 //! | `norm`, `merge` | what products apply to their inputs: RMS norms, merged splits of attention |
 //! | `place` | rotations, and where a row's token goes |
 //!
@@ -20,7 +15,11 @@
 //! `testing`: `linear` with an `rms_norm` input equals `rms_norm` followed by `linear`, bit for bit
 //! on the reference machine.
 //!
-//! `docs/program.md`, *To add an op*, lists the places that a new op touches.
+//! The trait, an op of any type, footprints and checked operands are part of
+//! [`program`](crate::program). `docs/program.md`, *To add an op*, lists the places that a new op
+//! touches.
+//!
+//! May import: `program`, `oracle`.
 
 mod argmax;
 mod attention;

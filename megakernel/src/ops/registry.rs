@@ -64,7 +64,8 @@ impl Op {
     /// Whether programs that hold it can be written and read again: an op of its type is registered
     /// under its name.
     pub fn is_registered(&self) -> bool {
-        let (name, id) = (self.name(), self.type_id());
+        let name = self.name();
+        let id = self.as_any().type_id();
         let rows = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
         builtin_id(name) == Some(id) || rows.iter().any(|row| row.name == name && row.id == id)
     }

@@ -1,6 +1,6 @@
 //! The row of an op: one declaration that every reader of programs asks.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 
@@ -179,11 +179,6 @@ impl Op {
     /// Whether it is this op.
     pub fn is<T: TaskOp>(&self) -> bool {
         self.0.as_any().is::<T>()
-    }
-
-    /// The type of its operands.
-    pub(crate) fn type_id(&self) -> TypeId {
-        self.0.as_any().type_id()
     }
 }
 

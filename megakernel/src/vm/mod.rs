@@ -30,5 +30,6 @@ pub use abort::AbortHandle;
 pub use binding::BindError;
 pub use cells::{CellError, RequestSlot, StepCells};
 pub use error::{AccessError, KvError, LaunchError, LoadError, NoFeedback};
-pub use steps::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
+pub use steps::{MAX_ENDS, MAX_STEPS};
+pub use tilewright_kernels::sample::NO_TOKEN;
 pub use unsupported::{Lengths, Unsupported, multiple, rows_of};

@@ -1,5 +1,7 @@
 //! Limits of a launch of many steps, and the tokens that end its rows.
 
+use tilewright_kernels::sample::NO_TOKEN;
+
 use super::LaunchError;
 
 /// Most steps of one launch.
@@ -12,10 +14,6 @@ pub(in crate::vm) fn check_count(steps: usize) -> Result<(), LaunchError> {
 
 /// Most tokens that end a row.
 pub const MAX_ENDS: usize = 8;
-
-/// The token of a row that is idle, has ended, or has no choice: its largest logit is infinite, or all
-/// are NaN. A row without a choice ends.
-pub const NO_TOKEN: u32 = u32::MAX;
 
 /// Whether a row ends with a token: it is one of the row's ends, or none was chosen.
 pub(in crate::vm) fn is_last(token: u32, mut ends: impl Iterator<Item = u32>) -> bool {

@@ -81,7 +81,8 @@ pub enum Waits {
 ///     let strip = Strip::of_codes(k, 8, 16_384, codes).expect("a strip");
 ///     ProductPlan::new(strip, Packing::of(rows, Float::F32), false, Waits::Nowhere, &limits)
 /// };
-/// assert_eq!([plan(2048, 1), plan(2048, 8)].map(|plan| plan.a_operand), [AOperand::Shared, AOperand::Registers]);
+/// let operands = [1, 8].map(|rows| plan(2048, rows).a_operand);
+/// assert_eq!(operands, [AOperand::Shared, AOperand::Registers]);
 /// // Two strips of 8 KB share a stage; a strip of 16 KB has one of its own.
 /// assert_eq!(plan(2048, 1).pair_bytes(), Some(plan(2048, 1).strip.stage_bytes()));
 /// assert_eq!(plan(4096, 1).pair_bytes(), None);

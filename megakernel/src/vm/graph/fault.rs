@@ -4,7 +4,8 @@
 use super::GraphPlan;
 use super::launch::Launch;
 
-/// Something that is wrong with every step of devices that meet, until [`GraphPeers::mend`](super::GraphPeers::mend).
+/// Something that is wrong with every step of devices that meet, until
+/// [`GraphPeers::mend`](super::GraphPeers::mend).
 /// Meetings are counted from 0 in a step, and in a choice of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphFault {

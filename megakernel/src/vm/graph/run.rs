@@ -52,10 +52,10 @@ impl GraphMachine {
 
     /// Runs steps that feed themselves: the token that a row chooses is its next one. `each` gets
     /// the tokens of all rows after each step, [`NO_TOKEN`] for a row that is idle, has ended, or
-    /// ends here since its largest logit is infinite, and ends the run by `Break`: it is told of the
-    /// steps that were queued by then, and no other runs. `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing; `draws` are
-    /// for all rows that are not idle at the beginning, in their order, or none. Gives the steps
-    /// that `each` was told of.
+    /// ends here since its largest logit is infinite, and ends the run by `Break`: it is told of
+    /// the steps that were queued by then, and no other runs. `ends` has the tokens that end each
+    /// row, at most [`MAX_ENDS`], or nothing; `draws` are for all rows that are not idle at the
+    /// beginning, in their order, or none. Gives the steps that `each` was told of.
     ///
     /// # Errors
     /// As [`GraphMachine::choose`]; steps beyond [`MAX_STEPS`](crate::vm::MAX_STEPS), more

@@ -1,7 +1,6 @@
 //! Sums of parts, with the launch of the norm that follows.
 
-use crate::ops::NormWeight;
-use crate::ops::Reduce;
+use crate::ops::{NormWeight, Reduce};
 use crate::vm::Unsupported;
 use crate::vm::graph::{GraphPlanner, LaunchOp, NormOf};
 
