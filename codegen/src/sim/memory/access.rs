@@ -97,6 +97,16 @@ struct ThreadAccess {
     wrote: bool,
 }
 
+/// Earlier accesses of lanes of a warp at one time, by the generic proxy.
+#[derive(Clone, Copy)]
+pub(crate) struct LaneAccesses {
+    /// The warp's number in the grid.
+    pub warp: u32,
+    pub lanes: u32,
+    pub time: u32,
+    pub wrote: bool,
+}
+
 /// Why two accesses are not ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -127,6 +137,17 @@ impl Judge<'_> {
         }
         let earlier = ThreadAccess { thread: earlier.who - 1, time: earlier.time, generic: true, wrote };
         self.after_thread(earlier, now)
+    }
+
+    /// Whether accesses of several lanes of a warp all come before this one.
+    pub(crate) fn ordered_lanes(&self, earlier: LaneAccesses, now: &PendingAccess<'_>) -> bool {
+        let LaneAccesses { warp, lanes, time, wrote } = earlier;
+        let own = if now.thread / 32 == warp { 1 << (now.thread % 32) } else { 0 };
+        let others = lanes & !own;
+        (others == 0 || now.view.seen.knows_lanes(self.geometry, warp, others, time))
+            && now.proxy.is_none_or(|side| {
+                !(wrote || now.write) || now.view.proxied[side].knows_lanes(self.geometry, warp, lanes, time)
+            })
     }
 
     /// An access of the generic proxy and one of the async proxy are ordered by a fence alone, be

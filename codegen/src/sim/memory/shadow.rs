@@ -5,7 +5,7 @@
 //! writes that are not ordered among themselves, go to a set at the side. Pages of cells are made
 //! when first touched.
 
-use super::access::{Judge, OP, PendingAccess, Site, Stamp, Who, Why};
+use super::access::{Judge, LaneAccesses, OP, PendingAccess, Site, Stamp, Who, Why};
 
 const PAGE: usize = 256;
 /// The marker for a set of readers: they are in the set with the number in `read_time`.
@@ -39,6 +39,15 @@ impl CellAccess {
     fn stamp(self, lane: u32) -> Stamp {
         let who = if self.who & OP != 0 { self.who } else { (self.who - 1) * 32 + lane + 1 };
         Stamp { who, time: self.time, site: self.site }
+    }
+
+    /// Whether all of it comes before an access.
+    fn is_ordered(self, judge: &Judge<'_>, now: &PendingAccess<'_>) -> bool {
+        let CellAccess { who, lanes, time, write, .. } = self;
+        match who & OP {
+            0 => judge.ordered_lanes(LaneAccesses { warp: who - 1, lanes, time, wrote: write }, now),
+            _ => judge.ordered(self.stamp(0), write, now).is_ok(),
+        }
     }
 }
 
@@ -282,7 +291,7 @@ impl ShadowCell {
             SET => kept = core::mem::take(&mut sets.sets[self.read_time as usize]),
             _ => kept.push(self.entry()),
         }
-        kept.retain(|entry| lanes_of(entry).any(|lane| judge.ordered(entry.stamp(lane), entry.write, now).is_err()));
+        kept.retain(|entry| !entry.is_ordered(judge, now));
         let old = self.write;
         if old.who != 0 && judge.ordered(old, true, now).is_err() {
             let (who, lanes) = match old.who & OP {
@@ -337,19 +346,20 @@ fn after_entries<'a>(
     now: &PendingAccess<'_>,
 ) -> Result<(), Conflict> {
     for entry in entries {
-        if entry.who & OP == 0
-            && now.proxy.is_none()
-            && now.view.seen.knows_lanes(judge.geometry, entry.who - 1, entry.lanes, entry.time)
-        {
+        if entry.is_ordered(judge, now) {
             continue;
         }
+        // Lanes of an entry have one strength and one block.
+        let Some(first) = lanes_of(entry).next() else { continue };
+        let scope = match judge.compatible(entry.stamp(first), now) {
+            Ok(true) => continue,
+            Ok(false) => None,
+            Err(scope) => Some(scope),
+        };
         for lane in lanes_of(entry) {
             let earlier = entry.stamp(lane);
-            let Err(why) = judge.ordered(earlier, entry.write, now) else { continue };
-            match judge.compatible(earlier, now) {
-                Ok(true) => {}
-                Ok(false) => return Err(ShadowCell::conflict(earlier, entry.write, why)),
-                Err(scope) => return Err(ShadowCell::conflict(earlier, entry.write, scope)),
+            if let Err(why) = judge.ordered(earlier, entry.write, now) {
+                return Err(ShadowCell::conflict(earlier, entry.write, scope.unwrap_or(why)));
             }
         }
     }
