@@ -17,6 +17,7 @@ use measure::relative_l2;
 use serde::Deserialize;
 use tilewright::checkpoint::{Checkpoint, Scheme};
 use tilewright::engine::{Completion, Device, Engine, EngineError, Finish, Request, Session};
+use tilewright_codegen::sample::Sample;
 use tilewright_kernels::naive::{Sampling, sample};
 use tilewright_megakernel::vm::LaunchError;
 
@@ -59,6 +60,12 @@ fn gpu() -> Option<Device> {
 /// The devices of a test: the GPU that is asked for, or simulators of these seeds.
 fn devices(seeds: &[u64]) -> Vec<Device> {
     gpu().map_or_else(|| seeds.iter().map(|&seed| Device::Sim { seed }).collect(), |gpu| vec![gpu])
+}
+
+/// The cases of a test: on a GPU all, on simulators one of `parts` parts.
+fn sampled<T: Clone>(parts: usize, all: &[T]) -> Vec<T> {
+    let sample = if gpu().is_some() { Sample::ALL } else { Sample::one_of(parts) };
+    sample.of(all)
 }
 
 fn engine(model: &str, device: Device) -> Engine {
@@ -105,7 +112,7 @@ fn tokens_agree(model: &str, device: Device, case: &Case, tokens: usize) -> bool
 fn greedy_tokens_equal_the_reference() {
     let mut differ = 0;
     let mut all = 0;
-    for model in MODELS {
+    for model in sampled(2, &MODELS) {
         let cases = cases(model);
         // On the simulator: prompts of one chunk and of several, under several seeds.
         let few = [(0, 0, 5), (1, 100, 4), (2, 200, 3)];
@@ -184,7 +191,7 @@ fn prompts_in_chunks_of_many_rows_are_near_the_reference() {
 /// Codes are multiplied exactly, so quantised checkpoints are as near as bf16 weights are.
 #[test]
 fn quantised_checkpoints_are_as_near_as_dense_ones() {
-    for (seed, model) in (0..).zip(QUANTISED) {
+    for (seed, model) in (0..).zip(sampled(4, &QUANTISED)) {
         for device in devices(&[40 + seed]) {
             let all = cases(model);
             let (few, tokens) = if gpu().is_some() { (&all[..], usize::MAX) } else { (&all[..1], 3) };
@@ -208,7 +215,7 @@ fn quantised_checkpoints_are_as_near_as_dense_ones() {
 #[test]
 fn quantised_checkpoints_that_two_devices_share_give_the_tokens_of_the_reference() {
     const CONTINUED: usize = 20;
-    for (seed, model) in (60..).zip(QUANTISED) {
+    for (seed, model) in (60..).zip(Sample::one_of(4).of(&QUANTISED)) {
         let device = Device::SimPeers { seed, count: 2 };
         let case = &cases(model)[0];
         assert!(!tokens_agree(model, device, case, 3), "{model} on {device}: a choice differs");
@@ -222,7 +229,7 @@ fn quantised_checkpoints_that_two_devices_share_give_the_tokens_of_the_reference
 /// Weights that are quantised while loading are near the same codes on the reference machine.
 #[test]
 fn what_is_quantised_while_loading_is_shared_by_two_devices() {
-    for (seed, scheme) in (70..).zip([Scheme::W4A16, Scheme::W8A16, Scheme::Fp8]) {
+    for (seed, scheme) in (70..).zip(Sample::one_of(3).of(&[Scheme::W4A16, Scheme::W8A16, Scheme::Fp8])) {
         let logits = |device| {
             let dense = Checkpoint::open(&folder("tiny-llama"), &mut |_| ()).expect("opens");
             let quantised = dense.quantised(scheme, None).expect("quantises");
@@ -311,7 +318,7 @@ fn drawn_by_the_host(engine: &Engine, prompt: &[u32], sampling: &Sampling, row: 
 #[test]
 fn the_kernel_draws_as_the_host_would() {
     let tokens = if gpu().is_some() { 200 } else { 4 };
-    for (model, device) in MODELS.into_iter().zip(devices(&[11, 12]).into_iter().cycle()) {
+    for (model, device) in sampled(2, &MODELS).into_iter().zip(devices(&[11, 12]).into_iter().cycle()) {
         let engine = engine(model, device);
         let prompts: Vec<Vec<u32>> = cases(model).iter().take(2).map(|case| case.prompt_ids.clone()).collect();
         let requests = prompts.iter().map(|prompt| Request { prompt_ids: prompt.clone(), max_new_tokens: tokens });
@@ -357,7 +364,7 @@ fn sequences_of_a_batch_end_where_the_checkpoint_says() {
         let late = whole[1].token_ids[tokens - 2];
         let unused = (1..2000).filter(|id| whole.iter().all(|w| !w.token_ids.contains(id)));
         let many: Vec<u32> = unused.take(8).chain([early, late]).collect();
-        for ends in [&[early, late][..], &[early], &many] {
+        for ends in sampled(3, &[&[early, late][..], &[early], &many]) {
             let engine = ending_at(model, ends, device);
             let found = engine.generate(&requests, Sampling::GREEDY, |_, _| ()).expect("generates").0;
             for (found, whole) in found.iter().zip(&whole) {

@@ -59,6 +59,7 @@
 //! | [`trial`] | a kernel with inputs and expected outputs, run on any device |
 //! | [`assemble`] | registers and spills that `ptxas` reports, for tests |
 //! | [`frozen`] | hashes of texts that a refactoring keeps, for tests |
+//! | [`sample`] | the part of a long test's cases that one run takes |
 //! | [`gallery`] | small kernels that show one technique each |
 //! | [`target`] | properties of GPUs: multiprocessors, memories, bandwidth |
 #![deny(unsafe_code)]
@@ -81,6 +82,8 @@ pub mod params;
 #[forbid(unsafe_code)]
 #[warn(clippy::wildcard_enum_match_arm)]
 pub mod ptx;
+#[forbid(unsafe_code)]
+pub mod sample;
 #[forbid(unsafe_code)]
 pub mod sim;
 #[forbid(unsafe_code)]

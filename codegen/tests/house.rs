@@ -30,7 +30,7 @@ fn rooms_import_what_they_may() {
         ("trial", &["trial", "device", "ir", "sim", "verify"]),
         ("device", &["device", "ir", "verify", "ptx", "sim", "target"]),
         ("params", &["params", "build", "device", "ir", "kernel_params"]),
-        ("assemble", &["assemble", "ir", "verify", "ptx"]),
+        ("assemble", &["assemble", "ir", "verify", "ptx", "sample"]),
     ];
     for (room, allowed) in rooms {
         for file in sources(&crate_root().join("src").join(room)) {

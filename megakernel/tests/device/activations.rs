@@ -1,5 +1,6 @@
 //! Activations in 16 bits, carried by packets or released; activations held in registers.
 
+use tilewright_codegen::sample::Sample;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::activations::AOperand;
 use tilewright_layout::DType;
@@ -11,7 +12,7 @@ use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
 use tilewright_megakernel::vm::device::{LinearTile, QkvTile};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
-use super::lab::{Cells, PAGES, device, machine, options, relative, sampled, tiny, weights};
+use super::lab::{Cells, PAGES, device, machine, options, relative, tiny, weights};
 
 /// A program whose MLP activations are bf16.
 fn narrow(spec: &LlamaSpec, rows: usize, sms: usize) -> Placed {
@@ -143,7 +144,7 @@ fn the_size_of_stages_changes_no_bit() {
             (tokens, machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
         };
         let expected = bits(2048);
-        for stage_bytes in sampled(&[6144, 4096, 8192]) {
+        for stage_bytes in Sample::one_of(3).of(&[6144, 4096, 8192]) {
             assert!(bits(stage_bytes) == expected, "rows {rows}, stages of {stage_bytes} bytes");
         }
     }
@@ -162,7 +163,7 @@ fn the_order_of_blocks_changes_no_bit() {
             (tokens, machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
         };
         let expected = bits(0);
-        for seed in sampled(&[1, 2, 3]) {
+        for seed in Sample::one_of(3).of(&[1, 2, 3]) {
             assert!(bits(seed) == expected, "rows {rows}, seed {seed}");
         }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use tilewright_codegen::sample::Sample;
 use tilewright_megakernel::program::TaskId;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::LaunchError;
@@ -58,7 +59,7 @@ fn no_bit_depends_on_who_waits() {
             bits(&mut load(splitting(&tiny(), rows, sms, splits), &tiny(), seed, options), rows)
         };
         let waited = with(false, seed);
-        for seed in [seed, seed + 50] {
+        for seed in Sample::one_of(2).of(&[seed, seed + 50]) {
             assert_eq!(with(true, seed), waited, "{rows} rows on {sms} SMs, {splits} splits, seed {seed}");
         }
     }
@@ -67,7 +68,7 @@ fn no_bit_depends_on_who_waits() {
 /// A row that is idle has no token whose packets attention would look for; the next step has one.
 #[test]
 fn an_idle_row_is_a_step_like_any_other() {
-    for seed in 0..4 {
+    for seed in Sample::one_of(4).of(&[0, 1, 2, 3]) {
         let mut machine = load(splitting(&tiny(), 1, 11, 3), &tiny(), seed, options());
         let right = bits(&mut machine, 1);
         machine.step(&Cells::at(1, -1).view()).unwrap();
@@ -85,7 +86,7 @@ fn senders(machine: &DeviceMachine) -> Vec<TaskId> {
 
 #[test]
 fn packets_that_do_not_come_are_named_by_who_looks_for_them() {
-    for seed in [0, 1000] {
+    for seed in Sample::one_of(2).of(&[0, 1000]) {
         let mut machine =
             machine(&tiny(), 1, 5, seed, DeviceOptions { polls: 1 << 11, prefetch_stages: 2, ..options() });
         let run = |machine: &mut DeviceMachine| machine.run(&Cells::at(1, 20).view(), 1);

@@ -175,18 +175,3 @@ pub fn chain(error: &dyn Error) -> String {
     }
     text
 }
-
-/// The seed `TILEWRIGHT_SEED`, or 0.
-pub fn seed() -> u64 {
-    std::env::var("TILEWRIGHT_SEED").map_or(0, |seed| seed.parse().expect("TILEWRIGHT_SEED is a number"))
-}
-
-/// All of them by `TILEWRIGHT_LONG`; else one, by the [`seed`].
-pub fn sampled<T: Copy>(all: &[T]) -> Vec<T> {
-    if std::env::var_os("TILEWRIGHT_LONG").is_some() {
-        return all.to_vec();
-    }
-    let one = seed() as usize % all.len();
-    println!("case {one} of {}; TILEWRIGHT_SEED chooses another, TILEWRIGHT_LONG takes all", all.len());
-    vec![all[one]]
-}

@@ -10,7 +10,7 @@
 mod counterparts;
 mod survey;
 
-pub use survey::{Equivalent, Judged, Portion, Survey, under_seeds};
+pub use survey::{Equivalent, Judged, Survey, under_seeds};
 
 use crate::ir::attr::{
     AtomOrder, BarThreads, ClusterArriveOrder, FenceOrder, LdOrder, Pending, ProxyFence, RedOrder, Scope, StOrder,

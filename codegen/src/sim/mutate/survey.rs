@@ -4,6 +4,7 @@
 use super::counterparts::Counterparts;
 use super::{Mutant, plans};
 use crate::ir::Kernel;
+use crate::sample::Sample;
 use crate::verify::{Verified, verify};
 use core::fmt;
 use core::ops::Range;
@@ -41,47 +42,6 @@ impl Equivalent {
     fn names(&self, mutant: &Mutant) -> bool {
         let inst = mutant.inst.rsplit(" = ").next().unwrap_or_default();
         mutant.src.file().ends_with(self.file) && inst.starts_with(self.inst) && mutant.change == self.change
-    }
-}
-
-/// The mutants of a kernel that are judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Portion {
-    /// Every one.
-    All,
-    /// One mutant in `number`, chosen by a seed. An entry of the ledger may then excuse fewer
-    /// survivors, or none.
-    OneOf {
-        /// The number, at least 1.
-        number: usize,
-        /// The seed; the same seed chooses the same mutants of the same kernel.
-        seed: u64,
-    },
-}
-
-impl Portion {
-    /// Whether the mutant at a place of the text is judged.
-    ///
-    /// ```
-    /// use tilewright_codegen::sim::mutate::Portion;
-    ///
-    /// let quarter = |seed| Portion::OneOf { number: 4, seed };
-    /// let of = |seed| (0..4000).filter(|&place| quarter(seed).takes(place)).count();
-    /// assert!((800..1200).contains(&of(1)));
-    /// // The seeds 0 to 3 together take every mutant once.
-    /// assert!((0..4000).all(|place| (0..4).filter(|&seed| quarter(seed).takes(place)).count() == 1));
-    /// assert!(Portion::All.takes(7));
-    /// ```
-    pub fn takes(self, place: usize) -> bool {
-        match self {
-            Portion::All => true,
-            Portion::OneOf { number, seed } => {
-                let number = number.max(1) as u64;
-                // Neighbours in the text are much alike: they are spread over the seeds.
-                let spread = (place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-                spread % number == seed % number
-            }
-        }
     }
 }
 
@@ -132,7 +92,7 @@ pub struct Survey {
     /// The finding against the unchanged kernel; any finding makes the other verdicts worthless.
     pub itself: Option<String>,
     /// The mutants that were judged.
-    pub portion: Portion,
+    pub sample: Sample,
     /// These mutants in the order of the text.
     pub rows: Vec<Judged>,
     /// The ledger.
@@ -150,7 +110,7 @@ impl Survey {
         ledger: &[Equivalent],
         judge: impl Fn(&Arc<Verified>) -> Result<Option<String>, E> + Sync,
     ) -> Result<Survey, E> {
-        Survey::of_recordings(kernel, &[], Portion::All, ledger, |_, kernel| judge(kernel))
+        Survey::of_recordings(kernel, &[], Sample::ALL, ledger, |_, kernel| judge(kernel))
     }
 
     /// Surveys a kernel that is recorded for several shapes, of which some reach what others do
@@ -162,7 +122,8 @@ impl Survey {
     /// ```
     /// use tilewright_codegen::build::{block, record};
     /// use tilewright_codegen::ir::Arch;
-    /// use tilewright_codegen::sim::mutate::{Portion, Survey, under_seeds};
+    /// use tilewright_codegen::sample::Sample;
+    /// use tilewright_codegen::sim::mutate::{Survey, under_seeds};
     /// use tilewright_codegen::sim::{self, Arg, Launch, Memory, SimError};
     ///
     /// // Neighbours change places, for a number of rounds: one round needs no second barrier.
@@ -184,7 +145,7 @@ impl Survey {
     /// })(kernel);
     /// let alone = Survey::of(&turns(1), &[], |kernel| judge(0, kernel)).unwrap();
     /// assert!(alone.killed() < alone.rows.len());
-    /// Survey::of_recordings(&turns(1), &[turns(2)], Portion::All, &[], judge).unwrap().expect_no_holes();
+    /// Survey::of_recordings(&turns(1), &[turns(2)], Sample::ALL, &[], judge).unwrap().expect_no_holes();
     /// ```
     ///
     /// # Errors
@@ -192,7 +153,7 @@ impl Survey {
     pub fn of_recordings<E: Send>(
         kernel: &Kernel,
         others: &[Kernel],
-        portion: Portion,
+        sample: Sample,
         ledger: &[Equivalent],
         judge: impl Fn(usize, &Arc<Verified>) -> Result<Option<String>, E> + Sync,
     ) -> Result<Survey, E> {
@@ -206,7 +167,7 @@ impl Survey {
         }
         let plans = plans(kernel);
         let others: Vec<_> = others.iter().map(|other| Counterparts::new(&plans, other)).collect();
-        let taken: Vec<_> = plans.into_iter().enumerate().filter(|(index, _)| portion.takes(*index)).collect();
+        let taken: Vec<_> = plans.into_iter().enumerate().filter(|(index, _)| sample.has_spread(*index)).collect();
         let found = in_parallel(taken.len(), |job| {
             let (index, plan) = &taken[job];
             let mut found = judge(0, &plan.kernel(kernel))?;
@@ -224,7 +185,7 @@ impl Survey {
             let excuse = if found.is_some() { None } else { entry() };
             Judged { mutant, found, excuse }
         });
-        Ok(Survey { kernel: kernel.name.clone(), itself, portion, rows: rows.collect(), ledger: ledger.to_vec() })
+        Ok(Survey { kernel: kernel.name.clone(), itself, sample, rows: rows.collect(), ledger: ledger.to_vec() })
     }
 
     /// Mutants that were found out.
@@ -235,18 +196,18 @@ impl Survey {
     /// The defects of the survey, one line each: an unchanged kernel with a finding, survivors
     /// without an excuse, and ledger entries with a wrong number of survivors.
     ///
-    /// For a portion of the mutants, an entry may excuse fewer.
+    /// For a part of the mutants, an entry may excuse fewer.
     pub fn holes(&self) -> Vec<String> {
         let itself = self.itself.iter().map(|found| format!("{}: {found} without any change", self.kernel));
         let survivors = self.rows.iter().filter(|row| row.found.is_none() && row.excuse.is_none());
         let survivors = survivors.map(|row| format!("{} survives and is not in the ledger", self.line(&row.mutant)));
         let stale = self.ledger.iter().enumerate().filter_map(|(at, entry)| {
             let excused = self.rows.iter().filter(|row| row.excuse == Some(at)).count();
-            let right = match (self.portion, entry.count) {
-                (Portion::All, Some(count)) => excused == count,
-                (Portion::All, None) => excused > 0,
-                (Portion::OneOf { .. }, Some(count)) => excused <= count,
-                (Portion::OneOf { .. }, None) => true,
+            let right = match (self.sample.is_all(), entry.count) {
+                (true, Some(count)) => excused == count,
+                (true, None) => excused > 0,
+                (false, Some(count)) => excused <= count,
+                (false, None) => true,
             };
             let Equivalent { file, inst, change, .. } = entry;
             (!right).then(|| format!("{} {file} {inst}, {change}: in the ledger, and {excused} survive", self.kernel))
@@ -280,10 +241,7 @@ impl fmt::Display for Survey {
         }
         let excused = self.rows.iter().filter(|row| row.excuse.is_some()).count();
         write!(f, "{}: killed {} of {}, {excused} in the ledger", self.kernel, self.killed(), self.rows.len())?;
-        match self.portion {
-            Portion::All => Ok(()),
-            Portion::OneOf { number, seed } => write!(f, ", one of {number} by seed {seed}"),
-        }
+        if self.sample.is_all() { Ok(()) } else { write!(f, ", {}", self.sample) }
     }
 }
 
@@ -359,20 +317,15 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_may_excuse_fewer_of_a_portion() {
+    fn an_entry_may_excuse_fewer_of_a_part() {
         let removed = Equivalent::new("survey.rs", "bar.sync 0", "removed", "nothing comes after it");
-        let holes = |count: usize, portion: Portion| {
+        let holes = |count: usize, sample: Sample| {
             let mut survey = survey(256, &[removed.times(count)]);
-            survey.portion = portion;
+            survey.sample = sample;
             survey.holes().into_iter().filter(|hole| hole.contains("removed")).count()
         };
-        let portion = Portion::OneOf { number: 2, seed: 0 };
-        assert_eq!([holes(2, Portion::All), holes(2, portion), holes(0, portion)], [1, 0, 1]);
-        // All portions together judge every mutant once.
-        let places = |portion: Portion| (0..100).filter(move |&place| portion.takes(place));
-        let mut all: Vec<usize> = (0..3).flat_map(|seed| places(Portion::OneOf { number: 3, seed })).collect();
-        all.sort_unstable();
-        assert_eq!(all, (0..100).collect::<Vec<_>>());
+        let part = Sample::new(2, 0);
+        assert_eq!([holes(2, Sample::ALL), holes(2, part), holes(0, part)], [1, 0, 1]);
     }
 
     #[test]
