@@ -5,6 +5,8 @@
 //! | [`ResultOperands::affine`] | `y = s·(A·B) + bias` | the scale of a row or of the operands, a number per column |
 //! | [`ResultFunctions::apply`] | `activation(y)·u`, where gated with `u = s·(A·B₂) + bias₂`; a soft cap; `+ residual` | a number per result |
 //!
+//! | [`CustomEpilogue`] | a function of one's own, of a result and its place | its own parameters |
+//!
 //! An [`Epilogue`] says on the host which steps there are. On the device a product calls the two
 //! functions for a run of neighbouring results, from wherever its sums lie, and gives the operands
 //! by [`ResultOperands`]: loaded before the sums are there, or where they are needed. A further
@@ -21,8 +23,9 @@
 //! This module imports `activation` and, for its oracle, `naive`.
 
 use core::array::from_fn;
+use core::fmt;
 
-use tilewright_codegen::build::Val;
+use tilewright_codegen::build::{Builder, Val};
 
 use crate::activation::{Activation, SoftCap};
 use crate::naive;
@@ -78,6 +81,58 @@ pub enum GateSums {
     Gate,
     /// Of what the gates multiply.
     Up,
+}
+
+/// The place of a result in its matrix.
+#[derive(Clone, Copy)]
+pub struct ResultPlace<'k> {
+    /// The row: of a matrix-vector product, the vector.
+    pub row: Val<'k, u32>,
+    /// The column.
+    pub column: Val<'k, u32>,
+}
+
+/// A function that a kernel applies to each of its results, from the result's place and value to
+/// what is stored. It is called where the place is inside the matrix, once for each result, so it
+/// may load, store and add atomically.
+pub type ResultFunction<'k> = Box<dyn Fn(ResultPlace<'k>, Val<'k, f32>) -> Val<'k, f32> + 'k>;
+
+/// An epilogue of one's own, the last step after those of an [`Epilogue`]: a closure that declares
+/// the parameters it needs, after all others of the kernel, and returns the function of a result.
+/// It is given the rows and columns of the result.
+///
+/// ```
+/// use half::bf16;
+/// use tilewright_codegen::ir::Arch;
+/// use tilewright_kernels::activation::Activation;
+/// use tilewright_kernels::epilogue::CustomEpilogue;
+/// use tilewright_kernels::gemm::{GemmDevice, GemmProblem, plan};
+///
+/// // Each row times its own factor, then a bias and GELU.
+/// let custom = CustomEpilogue(&|k, _| {
+///     let factors = k.global::<f32>("factors");
+///     let bias = k.global::<f32>("bias");
+///     Box::new(move |at, sum| {
+///         let y = sum * factors.at(at.row).load() + bias.at(at.column).load();
+///         Activation::GeluTanh.apply(y)
+///     })
+/// });
+/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
+/// let steps = plan::<bf16, bf16>(GemmProblem::new(512, 14336, 4096).custom(custom), target)?;
+/// let names: Vec<_> = steps[0].kernel.params.iter().map(|param| param.name.as_str()).collect();
+/// assert_eq!(names[names.len() - 2..], ["factors", "bias"]);
+/// # Ok::<(), tilewright_kernels::gemm::GemmRefusal>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct CustomEpilogue<'f>(pub &'f CustomFunction);
+
+/// The closure of a [`CustomEpilogue`]: from the builder and the result's rows and columns.
+pub type CustomFunction = dyn for<'k> Fn(&'k Builder, [Val<'k, u32>; 2]) -> ResultFunction<'k>;
+
+impl fmt::Debug for CustomEpilogue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CustomEpilogue")
+    }
 }
 
 /// The operands of a run of `N` neighbouring results of a row, as the product has them.

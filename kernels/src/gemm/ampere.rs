@@ -6,7 +6,7 @@
 
 use super::finish::GemmOutput;
 use super::raster::Raster;
-use super::store::{GemmResults, MakeSink, ResultStore, ResultTiles};
+use super::store::{CustomStore, GemmResults, MakeSink, ResultTiles};
 use super::tiling::Tiles;
 use crate::mma::{AtomLayout, InputType, MmaSync, TiledMma};
 use crate::ring::{GroupRing, StageTile};
@@ -43,7 +43,7 @@ enum AmpereRing {}
 
 /// Parameters: A, B; M, N, K; strides of A and of B; rows and columns of tiles, splits; then those
 /// of the store.
-pub fn gemm<F: InputType, D: GemmOutput, T: Tiles>(k: &Builder, config: AmpereConfig, store: ResultStore) {
+pub fn gemm<F: InputType, D: GemmOutput, T: Tiles>(k: &Builder, config: AmpereConfig, store: CustomStore<'_>) {
     product::<F, T>(k, config, &|extents| {
         GemmResults::<F::Sum, D>::parameters(k, ResultTiles::of::<T>(), store, extents)
     });

@@ -3,7 +3,9 @@
 use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
-use crate::epilogue::{Epilogue, GateSums, ResultFunctions, ResultOperands, SumScale};
+use crate::epilogue::{
+    CustomEpilogue, Epilogue, GateSums, ResultFunction, ResultFunctions, ResultOperands, ResultPlace, SumScale,
+};
 use crate::mma::OutputType;
 use crate::tile::{Index, LayoutTensor, Modes};
 
@@ -28,7 +30,6 @@ outputs! {
 }
 
 /// The operands of an [`Epilogue`] in a kernel.
-#[derive(Clone, Copy)]
 pub struct EpilogueOperands<'k, D> {
     k: &'k Builder,
     scale: Option<Val<'k, f32>>,
@@ -38,6 +39,7 @@ pub struct EpilogueOperands<'k, D> {
     extents: [Val<'k, u32>; 2],
     gated: bool,
     functions: ResultFunctions,
+    custom: Option<ResultFunction<'k>>,
 }
 
 /// A result: where its operands lie.
@@ -51,9 +53,14 @@ struct GemmResult<'o, 'k, D> {
 
 impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
     /// Declares the parameters that the epilogue needs: `a_scale` and `b_scale`, then `bias`, then
-    /// `residual` and its `residual_stride`.
+    /// `residual` and its `residual_stride`, then those of the custom epilogue.
     #[track_caller]
-    pub fn parameters(k: &'k Builder, epilogue: Epilogue, extents: [Val<'k, u32>; 2]) -> EpilogueOperands<'k, D> {
+    pub fn parameters(
+        k: &'k Builder,
+        epilogue: Epilogue,
+        custom: Option<CustomEpilogue<'_>>,
+        extents: [Val<'k, u32>; 2],
+    ) -> EpilogueOperands<'k, D> {
         let scale = (epilogue.scale == Some(SumScale::Operands)).then(|| {
             let [a, b] = ["a_scale", "b_scale"].map(|name| k.global::<f32>(name).load());
             a * b
@@ -64,7 +71,8 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
             LayoutTensor::new(base, Modes::row_major(extents.map(Index::any), k.param::<u32>("residual_stride")))
         });
         let Epilogue { gated, functions, .. } = epilogue;
-        EpilogueOperands { k, scale, bias, residual, extents, gated, functions }
+        let custom = custom.map(|CustomEpilogue(declare)| declare(k, extents));
+        EpilogueOperands { k, scale, bias, residual, extents, gated, functions, custom }
     }
 
     /// Whether B has gates.
@@ -82,17 +90,23 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
         other: Option<Val<'k, f32>>,
     ) -> Val<'k, f32> {
         // Most results need no place.
-        let needed = self.bias.is_some() || self.residual.is_some();
+        let needed = self.bias.is_some() || self.residual.is_some() || self.custom.is_some();
         let [row, column] = if needed { at() } else { [self.k.lit(0u32); 2] };
         let [_, n] = self.extents;
         let result = GemmResult { operands: self, row, column, columns: n };
         let y = result.affine(GateSums::Gate, [sum]);
-        let Some(other) = other else { return self.functions.apply(y, None, &result)[0] };
-        let up = |_| {
-            let up = GemmResult { operands: self, row, column: column + n, columns: n * 2 };
-            up.affine(GateSums::Up, [other])[0]
-        };
-        self.functions.apply(y, Some(&up), &result)[0]
+        let up = other.map(|other| {
+            move |_| {
+                let up = GemmResult { operands: self, row, column: column + n, columns: n * 2 };
+                up.affine(GateSums::Up, [other])[0]
+            }
+        });
+        let [value] = self.functions.apply(y, up.as_ref().map(|up| up as _), &result);
+        let Some(custom) = &self.custom else { return value };
+        let stored = self.k.var(value);
+        let inside = row.lt(self.extents[0]) & column.lt(n);
+        self.k.when(inside, || stored.set(custom(ResultPlace { row, column }, value)));
+        stored.get()
     }
 
     /// A number from memory where the place is inside, and 0 elsewhere.

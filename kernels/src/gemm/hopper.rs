@@ -9,7 +9,7 @@
 
 use super::finish::GemmOutput;
 use super::raster::{Raster, TileCoord};
-use super::store::{GemmResults, MakeSink, ResultStore, ResultTiles};
+use super::store::{CustomStore, GemmResults, MakeSink, ResultTiles};
 use super::tiling::Tiles;
 use crate::mma::{InputType, TiledMma, Wgmma};
 use crate::ring::{Consumers, Ring, Shape, StageTile, by, start};
@@ -52,7 +52,7 @@ pub fn launch<T: Tiles>(config: HopperConfig) -> LaunchBounds {
 
 /// Parameters: tensor maps of A and B; M, N, K, rows of clusters, columns of tiles, splits; then
 /// those of the store.
-pub fn gemm<F: InputType, D: GemmOutput, T: Tiles>(k: &Builder, config: HopperConfig, store: ResultStore) {
+pub fn gemm<F: InputType, D: GemmOutput, T: Tiles>(k: &Builder, config: HopperConfig, store: CustomStore<'_>) {
     product::<F, T>(k, config, &|extents| {
         GemmResults::<F::Sum, D>::parameters(k, ResultTiles::of::<T>(), store, extents)
     });

@@ -24,7 +24,9 @@
 //! # Ok::<(), tilewright_kernels::gemm::GemmRefusal>(())
 //! ```
 //!
-//! A step's arguments name buffers; the launcher replaces them by addresses and tensor maps.
+//! A step's arguments name buffers; the launcher replaces them by addresses and tensor maps. An
+//! epilogue of one's own is a [`CustomEpilogue`](crate::epilogue::CustomEpilogue), given by
+//! [`GemmProblem::custom`].
 //!
 //! May import: `activation`, `epilogue`, `mma`, `naive`, `ring`, `tile`.
 
@@ -52,9 +54,9 @@ pub use plan::{
     Argument, GemmBuffer, GemmDevice, GemmRefusal, PlannedLaunch, hopper_step, hopper_steps, plan, reduce_step,
     warp_step,
 };
-pub use problem::{GemmProblem, OperandLayout};
+pub use problem::{CustomProblem, GemmProblem, OperandLayout};
 pub use reduce::{launch as reduce_launch, reduce};
-pub use store::ResultStore;
+pub use store::{CustomStore, ResultStore};
 pub use table::{Facts, HopperShape, WarpShape};
 pub use tiling::{Tiles, Tiling};
 pub use trial::ShippedGemm;

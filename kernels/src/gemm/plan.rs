@@ -2,8 +2,8 @@
 
 use super::choose::{HopperChoice, WarpChoice, choose, choose_warps};
 use super::finish::GemmOutput;
-use super::problem::{GemmProblem, OperandLayout};
-use super::store::ResultStore;
+use super::problem::{CustomProblem, GemmProblem, OperandLayout};
+use super::store::{CustomStore, ResultStore};
 use super::table::{HopperShape, WarpShape};
 use super::{ampere, reduce};
 use crate::epilogue::SumScale;
@@ -58,6 +58,9 @@ pub struct PlannedLaunch {
     pub grid: u32,
     /// The arguments, in the order of the parameters.
     pub arguments: Vec<Argument>,
+    /// Whether the kernel ends with the custom epilogue; then the arguments of the parameters that
+    /// this declares follow [`arguments`](PlannedLaunch::arguments).
+    pub custom: bool,
 }
 
 /// Why a kernel cannot compute a product.
@@ -182,11 +185,13 @@ fn check(problem: &GemmProblem) -> Result<(), GemmRefusal> {
 ///
 /// # Errors
 /// [`GemmRefusal`].
-pub fn hopper_step<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
-    problem: &GemmProblem,
+pub fn hopper_step<'f, F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
+    problem: impl Into<CustomProblem<'f>>,
     choice: HopperChoice,
     multiprocessors: u32,
 ) -> Result<PlannedLaunch, GemmRefusal> {
+    let CustomProblem { problem, custom } = problem.into();
+    let problem = &problem;
     check(problem)?;
     let HopperChoice { shape, config, splits } = choice;
     least_stages(config.stages)?;
@@ -266,12 +271,18 @@ pub fn hopper_step<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElem
         ResultStore::Elements(_) => vec![Argument::Pointer(GemmBuffer::C), Argument::Number(problem.c_stride)],
         ResultStore::Partials => vec![Argument::Pointer(GemmBuffer::Partials)],
     });
-    if store != ResultStore::Partials {
+    let store = CustomStore { store, custom: custom.filter(|_| store != ResultStore::Partials) };
+    if store.store != ResultStore::Partials {
         arguments.extend(epilogue_arguments(problem));
     }
     let clusters = (rows * columns * splits).min(multiprocessors / config.cluster).max(1);
     let name = format!("gemm_{}_{tile_m}x{tile_n}x{tile_k}", F::NAME);
-    Ok(PlannedLaunch { kernel: record(&name, config, store), grid: clusters * config.cluster, arguments })
+    Ok(PlannedLaunch {
+        kernel: record(&name, config, store),
+        grid: clusters * config.cluster,
+        arguments,
+        custom: store.custom.is_some(),
+    })
 }
 
 /// The launches that compute a product on sm_90a with those tiles: [`hopper_step`], followed by the
@@ -279,18 +290,19 @@ pub fn hopper_step<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElem
 ///
 /// # Errors
 /// [`GemmRefusal`].
-pub fn hopper_steps<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
-    problem: &GemmProblem,
+pub fn hopper_steps<'f, F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
+    problem: impl Into<CustomProblem<'f>>,
     choice: HopperChoice,
     multiprocessors: u32,
 ) -> Result<Vec<PlannedLaunch>, GemmRefusal> {
+    let problem = problem.into();
     with_reduction::<F, D>(hopper_step::<F, D>(problem, choice, multiprocessors)?, problem, choice.splits, Arch::Sm90a)
 }
 
 /// A step, followed by the reduction where it leaves partial sums.
 fn with_reduction<F: InputType, D: GemmOutput>(
     step: PlannedLaunch,
-    problem: &GemmProblem,
+    problem: CustomProblem<'_>,
     splits: u32,
     arch: Arch,
 ) -> Result<Vec<PlannedLaunch>, GemmRefusal> {
@@ -304,10 +316,12 @@ fn with_reduction<F: InputType, D: GemmOutput>(
 ///
 /// # Errors
 /// [`GemmRefusal`].
-pub fn warp_step<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
-    problem: &GemmProblem,
+pub fn warp_step<'f, F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
+    problem: impl Into<CustomProblem<'f>>,
     choice: WarpChoice,
 ) -> Result<PlannedLaunch, GemmRefusal> {
+    let CustomProblem { problem, custom } = problem.into();
+    let problem = &problem;
     check(problem)?;
     let WarpChoice { shape, stages, group, splits, arch, aligned, two_level } = choice;
     least_stages(stages)?;
@@ -341,11 +355,13 @@ pub fn warp_step<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElemen
         arguments.extend([Argument::Pointer(GemmBuffer::C), Argument::Number(problem.c_stride)]);
         arguments.extend(epilogue_arguments(problem));
     }
+    let store = CustomStore { store, custom: custom.filter(|_| store != ResultStore::Partials) };
     let name = format!("gemm_{}_{tile_m}x{tile_n}x{tile_k}_warps", F::NAME);
     Ok(PlannedLaunch {
         kernel: shape.record::<F, D>(&name, arch, config, store)?,
         grid: rows * columns * splits,
         arguments,
+        custom: store.custom.is_some(),
     })
 }
 
@@ -353,18 +369,21 @@ pub fn warp_step<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElemen
 ///
 /// # Errors
 /// [`GemmRefusal`].
-pub fn reduce_step<F: InputType, D: GemmOutput>(
-    problem: &GemmProblem,
+pub fn reduce_step<'f, F: InputType, D: GemmOutput>(
+    problem: impl Into<CustomProblem<'f>>,
     splits: u32,
     arch: Arch,
 ) -> Result<PlannedLaunch, GemmRefusal> {
+    let CustomProblem { problem, custom } = problem.into();
+    let problem = &problem;
     check(problem)?;
     let epilogue = problem.epilogue;
-    let kernel = record("gemm_reduce", arch, reduce::launch(), |k| reduce::reduce::<F::Sum, D>(k, epilogue));
+    let kernel = record("gemm_reduce", arch, reduce::launch(), |k| reduce::reduce::<F::Sum, D>(k, epilogue, custom));
     let mut arguments = vec![Argument::Pointer(GemmBuffer::Partials), Argument::Pointer(GemmBuffer::C)];
     arguments.extend([problem.c_stride, problem.m, problem.n, splits].map(Argument::Number));
     arguments.extend(epilogue_arguments(problem));
-    Ok(PlannedLaunch { kernel, grid: (problem.m * problem.n).div_ceil(256).min(4096), arguments })
+    let grid = (problem.m * problem.n).div_ceil(256).min(4096);
+    Ok(PlannedLaunch { kernel, grid, arguments, custom: custom.is_some() })
 }
 
 /// The device that a product is planned for.
@@ -383,15 +402,17 @@ pub struct GemmDevice {
 ///
 /// # Errors
 /// [`GemmRefusal`], for what no kernel computes.
-pub fn plan<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
-    problem: &GemmProblem,
+pub fn plan<'f, F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
+    problem: impl Into<CustomProblem<'f>>,
     target: GemmDevice,
 ) -> Result<Vec<PlannedLaunch>, GemmRefusal> {
+    let custom = problem.into();
+    let problem = &custom.problem;
     let GemmDevice { arch, multiprocessors, aligned } = target;
     let by_maps = match (arch, aligned.is_multiple_of(16)) {
         (Arch::Sm90a, true) => {
             let choice = choose::<F>(problem, multiprocessors);
-            hopper_step::<F, D>(problem, choice, multiprocessors).map(|step| (step, choice.splits))
+            hopper_step::<F, D>(custom, choice, multiprocessors).map(|step| (step, choice.splits))
         }
         _ => Err(GemmRefusal::GatedOrder),
     };
@@ -416,11 +437,11 @@ pub fn plan<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
                 aligned: [elements.max(1); 2],
                 two_level: problem.two_level::<F>(),
             };
-            (warp_step::<F, D>(problem, choice)?, splits)
+            (warp_step::<F, D>(custom, choice)?, splits)
         }
         Err(refusal) => return Err(refusal),
     };
-    with_reduction::<F, D>(step, problem, splits, arch)
+    with_reduction::<F, D>(step, custom, splits, arch)
 }
 
 /// A stage is read while the next one is filled.

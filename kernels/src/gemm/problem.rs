@@ -1,6 +1,6 @@
 //! A matrix product as data: what is multiplied, where it lies, and the epilogue.
 
-use crate::epilogue::Epilogue;
+use crate::epilogue::{CustomEpilogue, Epilogue};
 use crate::mma::InputType;
 use tilewright_layout::swizzle::canonical::Major;
 
@@ -38,6 +38,27 @@ pub struct GemmProblem {
     pub fast: bool,
 }
 
+/// A product with an epilogue of the caller's own after the problem's.
+#[derive(Clone, Copy, Debug)]
+pub struct CustomProblem<'f> {
+    /// The product.
+    pub problem: GemmProblem,
+    /// The last step of the epilogue.
+    pub custom: Option<CustomEpilogue<'f>>,
+}
+
+impl From<GemmProblem> for CustomProblem<'_> {
+    fn from(problem: GemmProblem) -> Self {
+        CustomProblem { problem, custom: None }
+    }
+}
+
+impl From<&GemmProblem> for CustomProblem<'_> {
+    fn from(problem: &GemmProblem) -> Self {
+        (*problem).into()
+    }
+}
+
 impl GemmProblem {
     /// Compact matrices, both operands K-major, no epilogue.
     ///
@@ -64,6 +85,11 @@ impl GemmProblem {
     pub fn epilogue(self, epilogue: Epilogue) -> GemmProblem {
         let problem = GemmProblem { epilogue, ..self };
         problem.orders(self.a.major, self.b.major)
+    }
+
+    /// Adds a last step to the epilogue: see [`CustomEpilogue`].
+    pub fn custom(self, custom: CustomEpilogue<'_>) -> CustomProblem<'_> {
+        CustomProblem { problem: self, custom: Some(custom) }
     }
 
     /// Keeps sums in the tensor cores: no two-level accumulation.

@@ -2,7 +2,7 @@
 
 use super::finish::{EpilogueOperands, GemmOutput};
 use super::store::SUMS;
-use crate::epilogue::Epilogue;
+use crate::epilogue::{CustomEpilogue, Epilogue};
 use crate::tile::{Index, LayoutTensor, Modes};
 use tilewright_codegen::build::{Builder, Number, Numeric, block};
 use tilewright_codegen::ir::LaunchBounds;
@@ -15,11 +15,11 @@ pub fn launch() -> LaunchBounds {
 /// Parameters: partial sums \[splits, m, n\] (2n where gated), c, `c_stride`, m, n, splits; then
 /// those of the epilogue. The shares are added in their order, so that the result does not depend
 /// on timing.
-pub fn reduce<S: Number + Numeric, D: GemmOutput>(k: &Builder, epilogue: Epilogue) {
+pub fn reduce<S: Number + Numeric, D: GemmOutput>(k: &Builder, epilogue: Epilogue, custom: Option<CustomEpilogue<'_>>) {
     let partials = k.global_of("partials", &SUMS).cast::<S>();
     let c = k.global::<D>("c");
     let [stride, m, n, splits] = ["c_stride", "m", "n", "splits"].map(|name| k.param::<u32>(name));
-    let finish = EpilogueOperands::<D>::parameters(k, epilogue, [m, n]);
+    let finish = EpilogueOperands::<D>::parameters(k, epilogue, custom, [m, n]);
     let width = if epilogue.gated { n * 2 } else { n };
     let result = LayoutTensor::new(c, Modes::row_major([m.into(), n.into()], stride));
     let next = k.var(k.block_id() * k.threads() + k.tid());

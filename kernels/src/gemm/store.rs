@@ -2,7 +2,7 @@
 
 use super::finish::{EpilogueOperands, GemmOutput};
 use super::tiling::Tiles;
-use crate::epilogue::Epilogue;
+use crate::epilogue::{CustomEpilogue, Epilogue};
 use crate::mma::{Accumulator, OutputType, Pack, RegisterPair, store_pairs};
 use crate::tile::{Index, LayoutTensor, Modes, Share, boxes};
 use tilewright_codegen::build::{Builder, Global, Param, Ptr, Scalar, Shared, TensorMap, Val};
@@ -34,6 +34,21 @@ impl ResultStore {
             ResultStore::Tiles(epilogue) | ResultStore::Elements(epilogue) => epilogue,
             ResultStore::Partials => Epilogue::default(),
         }
+    }
+}
+
+/// The method, with an epilogue of the caller's own.
+#[derive(Clone, Copy, Debug)]
+pub struct CustomStore<'f> {
+    /// The method.
+    pub store: ResultStore,
+    /// The last step of the epilogue; `None` where sums are stored unchanged.
+    pub custom: Option<CustomEpilogue<'f>>,
+}
+
+impl From<ResultStore> for CustomStore<'_> {
+    fn from(store: ResultStore) -> Self {
+        CustomStore { store, custom: None }
     }
 }
 
@@ -176,9 +191,10 @@ impl<'k, S: OutputType, D: GemmOutput> GemmResults<'k, S, D> {
     pub(super) fn parameters(
         k: &'k Builder,
         tiles: ResultTiles,
-        store: ResultStore,
+        store: CustomStore<'_>,
         extents: [Val<'k, u32>; 2],
     ) -> Box<dyn Sink<'k, S> + 'k> {
+        let CustomStore { store, custom } = store;
         let to: To<'k, S, D> = match (store, D::pack()) {
             (ResultStore::Tiles(_), Some(pack)) => {
                 let map = k.tensor_map("c");
@@ -191,7 +207,7 @@ impl<'k, S: OutputType, D: GemmOutput> GemmResults<'k, S, D> {
             }
             (ResultStore::Partials, _) => To::Partials(k.global_of("partials", &SUMS).cast()),
         };
-        let finish = EpilogueOperands::parameters(k, store.epilogue(), extents);
+        let finish = EpilogueOperands::parameters(k, store.epilogue(), custom, extents);
         Box::new(GemmResults::<S, D> { k, finish, extents, to, tiles })
     }
 

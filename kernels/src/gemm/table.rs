@@ -3,9 +3,9 @@
 use super::ampere;
 use super::finish::GemmOutput;
 use super::hopper::{HopperConfig, gemm, launch};
-use super::store::ResultStore;
+use super::store::CustomStore;
 use super::tiling::{Tiles, Tiling};
-use crate::mma::{InputType, MissingAtom};
+use crate::mma::{InputType, MissingAtom, Width};
 use crate::tile::boxes;
 use tilewright_codegen::build::record;
 use tilewright_codegen::ir::{Arch, Kernel};
@@ -13,23 +13,25 @@ use tilewright_layout::swizzle::TensorBoxes;
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::typed::{KMajor, MnMajor};
 
-/// A function of the tiles for operands of any orders.
+/// The contiguous index of a tile of operands whose own is `X`'s.
+type TileMajor<F, X> = <<F as InputType>::Width as Width>::Major<X>;
+
+/// A function of the tiles for operands of any orders. Orders whose tiles are the same share one.
 macro_rules! by_majors {
     ($majors:expr, $function:ident::<$F:ty, $D:ty>, $m:literal, $n:literal, $g:literal, $r:literal, $s:literal) => {
         match $majors {
-            [Major::K, Major::K] => {
-                $function::<$F, $D, Tiling<<$F as InputType>::Width, KMajor, KMajor, $m, $n, $g, $r, $s>>
-            }
-            [Major::K, Major::Mn] => {
-                $function::<$F, $D, Tiling<<$F as InputType>::Width, KMajor, MnMajor, $m, $n, $g, $r, $s>>
-            }
-            [Major::Mn, Major::K] => {
-                $function::<$F, $D, Tiling<<$F as InputType>::Width, MnMajor, KMajor, $m, $n, $g, $r, $s>>
-            }
-            [Major::Mn, Major::Mn] => {
-                $function::<$F, $D, Tiling<<$F as InputType>::Width, MnMajor, MnMajor, $m, $n, $g, $r, $s>>
-            }
+            [Major::K, Major::K] => by_majors!(@ $function, $F, $D, KMajor, KMajor, $m, $n, $g, $r, $s),
+            [Major::K, Major::Mn] => by_majors!(@ $function, $F, $D, KMajor, MnMajor, $m, $n, $g, $r, $s),
+            [Major::Mn, Major::K] => by_majors!(@ $function, $F, $D, MnMajor, KMajor, $m, $n, $g, $r, $s),
+            [Major::Mn, Major::Mn] => by_majors!(@ $function, $F, $D, MnMajor, MnMajor, $m, $n, $g, $r, $s),
         }
+    };
+    (@ $function:ident, $F:ty, $D:ty, $X:ty, $Y:ty, $m:literal, $n:literal, $g:literal, $r:literal, $s:literal) => {
+        $function::<
+            $F,
+            $D,
+            Tiling<<$F as InputType>::Width, TileMajor<$F, $X>, TileMajor<$F, $Y>, $m, $n, $g, $r, $s>,
+        >
     };
 }
 
@@ -70,7 +72,7 @@ impl WarpShape {
         name: &str,
         arch: Arch,
         config: ampere::AmpereConfig,
-        store: ResultStore,
+        store: CustomStore<'_>,
     ) -> Result<Kernel, MissingAtom> {
         let kernel = match self {
             WarpShape::M128N128 => by_majors!(config.majors, warps::<F, D>, 128, 128, 2, 64, 128),
@@ -84,17 +86,17 @@ fn warps<F: InputType, D: GemmOutput, T: Tiles>(
     name: &str,
     arch: Arch,
     config: ampere::AmpereConfig,
-    store: ResultStore,
+    store: CustomStore<'_>,
 ) -> Result<Kernel, MissingAtom> {
     ampere::BlockMma::<F, T>::on(arch)?;
     Ok(record(name, arch, ampere::launch::<F, T>(), |k| ampere::gemm::<F, D, T>(k, config, store)))
 }
 
 /// Records a kernel of that name.
-pub(super) type Record = fn(&str, HopperConfig, ResultStore) -> Kernel;
+pub(super) type Record = fn(&str, HopperConfig, CustomStore<'_>) -> Kernel;
 
 fn entry<F: InputType, D: GemmOutput, T: Tiles>() -> (Record, Facts) {
-    let record = |name: &str, config: HopperConfig, store: ResultStore| {
+    let record = |name: &str, config: HopperConfig, store: CustomStore<'_>| {
         record(name, Arch::Sm90a, launch::<T>(config), |k| gemm::<F, D, T>(k, config, store))
     };
     let boxes = [boxes::<F::Stored, T::A>(), boxes::<F::Stored, T::B>(), boxes::<u16, T::C>()];

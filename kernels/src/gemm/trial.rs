@@ -181,8 +181,28 @@ impl ShippedGemm {
 }
 
 impl Argument {
-    /// Passes the arguments to a trial; `buffer` creates the named buffers.
-    pub(crate) fn pass(self, mut trial: Trial, buffer: impl FnOnce(&mut Trial, GemmBuffer) -> BufferId) -> Trial {
+    /// Passes the argument to a trial; `buffer` creates the named buffer.
+    ///
+    /// ```
+    /// use half::bf16;
+    /// use tilewright_codegen::ir::Arch;
+    /// use tilewright_codegen::trial::{Expected, Trial};
+    /// use tilewright_codegen::verify::verify;
+    /// use tilewright_kernels::gemm::{GemmBuffer, GemmProblem, reduce_step};
+    ///
+    /// // Two shares of a product of 2 by 8.
+    /// let step = reduce_step::<bf16, f32>(GemmProblem::new(2, 8, 64), 2, Arch::Sm80)?;
+    /// let mut trial = Trial::new(verify(step.kernel)?, step.grid);
+    /// for argument in step.arguments {
+    ///     trial = argument.pass(trial, |trial, buffer| match buffer {
+    ///         GemmBuffer::Partials => trial.input("partials", &[1.5f32; 32]),
+    ///         _ => trial.output("c", Expected::exact(&[3.0f32; 16])),
+    ///     });
+    /// }
+    /// trial.check(1)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pass(self, mut trial: Trial, buffer: impl FnOnce(&mut Trial, GemmBuffer) -> BufferId) -> Trial {
         match self {
             Argument::Number(number) => trial.pass(number),
             Argument::Pointer(named) => {

@@ -1,6 +1,6 @@
 //! The epilogue of a matrix-vector product, as data.
 
-use crate::epilogue::{Epilogue, SumScale};
+use crate::epilogue::{CustomEpilogue, Epilogue, SumScale};
 use crate::kv::PoolType;
 use crate::tile::Float;
 
@@ -45,7 +45,45 @@ impl From<Epilogue> for GemvEpilogue {
     }
 }
 
+/// The epilogue of a matrix-vector product with a last step of the caller's own.
+#[derive(Clone, Copy, Debug)]
+pub struct CustomGemvEpilogue<'f> {
+    /// The steps before.
+    pub epilogue: GemvEpilogue,
+    /// The last step; results that begin a norm are its results. Heads that are appended, and
+    /// results of which only the largest is kept, have none.
+    pub custom: Option<CustomEpilogue<'f>>,
+}
+
+impl<E: Into<GemvEpilogue>> From<E> for CustomGemvEpilogue<'_> {
+    fn from(epilogue: E) -> Self {
+        CustomGemvEpilogue { epilogue: epilogue.into(), custom: None }
+    }
+}
+
 impl GemvEpilogue {
+    /// Adds a last step: see [`CustomEpilogue`].
+    ///
+    /// ```
+    /// use tilewright_codegen::ir::Arch;
+    /// use tilewright_kernels::epilogue::CustomEpilogue;
+    /// use tilewright_kernels::gemv::{GemvEpilogue, GemvPlan, Tuning, gemv};
+    /// use tilewright_kernels::weights::Strip;
+    ///
+    /// // Each vector times its own factor.
+    /// let custom = CustomEpilogue(&|k, _| {
+    ///     let factors = k.global::<f32>("factors");
+    ///     Box::new(move |at, sum| sum * factors.at(at.row).load())
+    /// });
+    /// let plan = GemvPlan::new(2, Strip::new(1024, 4, 4096)?, Tuning::default())?;
+    /// let kernel = gemv(Arch::Sm90a, &plan, GemvEpilogue::default().custom(custom));
+    /// assert_eq!(kernel.params.last().map(|param| param.name.as_str()), Some("factors"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn custom(self, custom: CustomEpilogue<'_>) -> CustomGemvEpilogue<'_> {
+        CustomGemvEpilogue { epilogue: self, custom: Some(custom) }
+    }
+
     /// An epilogue that ends a norm: the vectors are `x ⊙ g` of it, and sums are scaled by its
     /// factor first.
     ///

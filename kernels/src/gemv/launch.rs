@@ -1,9 +1,9 @@
 //! The standalone kernel.
 
-use super::GemvEpilogue;
 use super::device::{GemvInputs, GemvTask, fetch_vectors, fetch_weights, multiply, room};
 use super::tiles::{ActivationRing, GemvPlan, WeightRing};
-use crate::epilogue::{Epilogue, GateSums, ResultOperands};
+use super::{CustomGemvEpilogue, GemvEpilogue};
+use crate::epilogue::{CustomEpilogue, Epilogue, GateSums, ResultOperands, ResultPlace};
 use crate::ring::{Ring, start};
 use crate::weights::Strip;
 use half::bf16;
@@ -15,10 +15,10 @@ use tilewright_codegen::ir::{Arch, Kernel, Ty};
 ///
 /// Parameters: n, w as [`pack`](crate::weights::pack) orders it, x\[batch, [`GemvPlan::x_pitch`]\] with
 /// zeros beyond k, y\[batch, n\], then bias\[n\] (bf16) and residual\[batch, n\] (of the result's
-/// type) if the epilogue has them. Weights are fetched before the previous grids end; nothing else
+/// type) if the epilogue has them, then those of a custom epilogue. Weights are fetched before the previous grids end; nothing else
 /// is touched until then. Gates, a scale, and results that are not stored row by row are refused.
-pub fn gemv(arch: Arch, plan: &GemvPlan, finish: impl Into<GemvEpilogue>) -> Kernel {
-    let finish = finish.into();
+pub fn gemv<'f>(arch: Arch, plan: &GemvPlan, finish: impl Into<CustomGemvEpilogue<'f>>) -> Kernel {
+    let CustomGemvEpilogue { epilogue: finish, custom } = finish.into();
     let GemvEpilogue { epilogue, wide, .. } = finish;
     let stage = (plan.stage(),);
     let x_stage = (plan.x_stage(),);
@@ -38,6 +38,8 @@ pub fn gemv(arch: Arch, plan: &GemvPlan, finish: impl Into<GemvEpilogue>) -> Ker
         let bias = epilogue.bias.then(|| k.global::<bf16>("bias"));
         let residual = epilogue.residual.then(|| k.global_of("residual", &of_result));
 
+        let custom = custom.map(|CustomEpilogue(declare)| declare(k, [k.lit(plan.batch), n]));
+
         let rings =
             (Ring::bulk::<WeightRing>(k, stage, plan.ring()), Ring::bulk::<ActivationRing>(k, x_stage, plan.x_ring()));
         let (weights_ring, vectors_ring) = start(k, rings);
@@ -48,20 +50,24 @@ pub fn gemv(arch: Arch, plan: &GemvPlan, finish: impl Into<GemvEpilogue>) -> Ker
         let room = room(k, plan);
         let (first, count) = share(k, (n + (Strip::ROWS - 1)) / Strip::ROWS);
         let task = GemvTask { weights, x, first, count };
-        let store = |[m, row]: [Val<'_, u32>; 2], sum: Val<'_, f32>| {
-            k.when(row.lt(n), || {
-                let at = m * n + row;
-                let operands = GemvOperands { bias, residual, wide, row, at };
-                let [result] = epilogue.functions.apply(operands.affine(GateSums::Gate, [sum]), None, &operands);
-                if wide {
-                    y.cast::<f32>().at(at).store(result);
-                } else {
-                    y.cast::<bf16>().at(at).store(result.cast::<bf16>());
-                }
+        let finish_all = || {
+            multiply(k, plan, &mut inputs, room, task, |[m, row], sum| {
+                k.when(row.lt(n), || {
+                    let at = m * n + row;
+                    let operands = GemvOperands { bias, residual, wide, row, at };
+                    let [result] = epilogue.functions.apply(operands.affine(GateSums::Gate, [sum]), None, &operands);
+                    let place = ResultPlace { row: m, column: row };
+                    let result = custom.as_ref().map_or(result, |custom| custom(place, result));
+                    if wide {
+                        y.cast::<f32>().at(at).store(result);
+                    } else {
+                        y.cast::<bf16>().at(at).store(result.cast::<bf16>());
+                    }
+                });
             });
         };
         k.moving().roles(vec![
-            (warps, Box::new(|| multiply(k, plan, &mut inputs, room, task, store))),
+            (warps, Box::new(finish_all)),
             (
                 warps + 1,
                 Box::new(|| k.moving().when(k.lane().eq(0), || fetch_weights(k, plan, &mut fill_weights, task))),

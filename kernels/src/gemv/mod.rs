@@ -49,7 +49,7 @@ mod trial;
 
 pub use crate::epilogue::Epilogue;
 pub use device::{GemvInputs, GemvStage, GemvTask, fetch_vectors, fetch_weights, multiply, room};
-pub use epilogue::{GemvEpilogue, HeadPages};
+pub use epilogue::{CustomGemvEpilogue, GemvEpilogue, HeadPages};
 pub use launch::gemv;
 pub use tiles::{ActivationRing, GemvPlan, GemvTuning, PlanError, WeightRing};
 pub use trial::{GemvCase, shipped};

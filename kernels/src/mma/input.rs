@@ -52,6 +52,8 @@ pub trait InputType: Copy + 'static {
 pub trait Width: 'static {
     /// Elements of 128 bytes.
     const DEPTH: u32;
+    /// The contiguous index of a tile in shared memory, where that of the operand is `X`'s.
+    type Major<X: StaticMajor>: StaticMajor;
     /// A tile of `ROWS` by [`DEPTH`](Width::DEPTH) whose contiguous index is `X`'s.
     type Tile<X: StaticMajor, const ROWS: usize>: StaticLayout;
 }
@@ -67,11 +69,13 @@ pub enum Bits8 {}
 
 impl Width for Bits16 {
     const DEPTH: u32 = 64;
+    type Major<X: StaticMajor> = X;
     type Tile<X: StaticMajor, const ROWS: usize> = OperandTile<X, 16, ROWS, 64>;
 }
 
 impl Width for Bits8 {
     const DEPTH: u32 = 128;
+    type Major<X: StaticMajor> = KMajor;
     type Tile<X: StaticMajor, const ROWS: usize> = OperandTile<KMajor, 8, ROWS, 128>;
 }
 
@@ -81,6 +85,7 @@ pub enum Bits32 {}
 
 impl Width for Bits32 {
     const DEPTH: u32 = 32;
+    type Major<X: StaticMajor> = KMajor;
     type Tile<X: StaticMajor, const ROWS: usize> = OperandTile<KMajor, 32, ROWS, 32>;
 }
 

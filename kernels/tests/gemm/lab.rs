@@ -20,7 +20,19 @@ pub fn run<F: Drawn, D: Rounded>(
     steps: &[(Arc<Verified>, PlannedLaunch)],
     data: &Data<F, D>,
 ) -> Result<Vec<D>, DeviceError> {
+    Ok(run_custom(device, problem, steps, data, &[])?.0)
+}
+
+/// As [`run`], with the buffers that a custom epilogue declares; the result's memory, and theirs.
+pub fn run_custom<F: Drawn, D: Rounded>(
+    device: &Device,
+    problem: &GemmProblem,
+    steps: &[(Arc<Verified>, PlannedLaunch)],
+    data: &Data<F, D>,
+    own: &[Vec<f32>],
+) -> Result<(Vec<D>, Vec<Vec<f32>>), DeviceError> {
     let stream = device.stream()?;
+    let own = own.iter().map(|numbers| stream.buffer(numbers)).collect::<Result<Vec<_>, _>>()?;
     let a = stream.buffer(&data.a)?;
     let b = stream.buffer(&data.b)?;
     let bias = stream.buffer(&data.bias)?;
@@ -51,24 +63,20 @@ pub fn run<F: Drawn, D: Rounded>(
                 gemm::GemmBuffer::Partials => (&partials).into(),
             }
         };
-        let args: Vec<Arg<'_>> = step
-            .arguments
-            .iter()
-            .zip(&maps)
-            .map(|(argument, map)| match (argument, map) {
-                (Argument::Number(number), _) => (*number).into(),
-                (Argument::Pointer(buffer), _) => pointer(buffer),
-                (Argument::Map(..), Some(map)) => Arg::Map(map),
-                (Argument::Map(..), None) => unreachable!("made above"),
-            })
-            .collect();
+        let args = step.arguments.iter().zip(&maps).map(|(argument, map)| match (argument, map) {
+            (Argument::Number(number), _) => (*number).into(),
+            (Argument::Pointer(buffer), _) => pointer(buffer),
+            (Argument::Map(..), Some(map)) => Arg::Map(map),
+            (Argument::Map(..), None) => unreachable!("made above"),
+        });
+        let args: Vec<Arg<'_>> = args.chain(own.iter().filter(|_| step.custom).map(Into::into)).collect();
         device.load(&**kernel)?.launch(&stream, step.grid, &args)?;
     }
-    stream.read(&c)
+    Ok((stream.read(&c)?, own.iter().map(|own| stream.read(own)).collect::<Result<_, _>>()?))
 }
 
 /// The device that `TILEWRIGHT_DEVICE` names, or a simulator under this seed.
-fn device(seed: u64) -> Device {
+pub fn device(seed: u64) -> Device {
     let Ok(name) = std::env::var("TILEWRIGHT_DEVICE") else { return sim::open(seed) };
     let name: Name = name.parse().unwrap_or_else(|error| panic!("{error}"));
     name.open().unwrap_or_else(|error| panic!("{error}"))

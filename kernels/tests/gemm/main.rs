@@ -1,6 +1,7 @@
 //! Matrix products on trial.
 
 mod counted;
+mod custom;
 mod hopper;
 mod lab;
 mod mutants;

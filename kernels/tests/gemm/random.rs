@@ -24,7 +24,7 @@ fn major() -> impl Strategy<Value = Major> {
 }
 
 /// Problems whose lines are multiples of `multiple` elements apart.
-fn problem(multiple: u32) -> impl Strategy<Value = GemmProblem> {
+pub fn problem(multiple: u32) -> impl Strategy<Value = GemmProblem> {
     let extents = (extent(200), extent(200), extent(260));
     let gates = prop::option::of(prop::sample::select(&Activation::ALL[..]));
     let caps = prop::sample::select(vec![None, SoftCap::new(1.5).ok(), SoftCap::new(30.0).ok()]);
@@ -50,7 +50,7 @@ fn problem(multiple: u32) -> impl Strategy<Value = GemmProblem> {
 }
 
 /// The number of shares, at most one per step and at most `most`.
-fn splits(problem: &GemmProblem, step: u32, most: u32) -> u32 {
+pub fn shares(problem: &GemmProblem, step: u32, most: u32) -> u32 {
     let steps = problem.k.div_ceil(step);
     (1..=most.min(steps)).rev().find(|splits| (splits - 1) * steps.div_ceil(*splits) < steps).unwrap_or(1)
 }
@@ -70,7 +70,7 @@ fn with_reduction<F: Drawn, D: Rounded>(problem: &GemmProblem, step: PlannedLaun
 /// A choice's product, of as many shares as there are steps for, up to those of the choice.
 fn hopper<F: Drawn, D: Rounded>(problem: &GemmProblem, choice: HopperChoice, seed: u64) {
     let shape = choice.shape;
-    let splits = splits(problem, F::Width::DEPTH, choice.splits);
+    let splits = shares(problem, F::Width::DEPTH, choice.splits);
     let config = HopperConfig { two_level: problem.two_level::<F>(), ..choice.config };
     match hopper_step::<F, D>(problem, HopperChoice { shape, config, splits }, 3) {
         Ok(step) => check::<F, D>(problem, with_reduction::<F, D>(problem, step, splits), seed),
@@ -85,7 +85,7 @@ fn hopper<F: Drawn, D: Rounded>(problem: &GemmProblem, choice: HopperChoice, see
 /// A choice's product over `mma.sync`, of as many shares as there are steps for, up to those of the
 /// choice.
 fn warps<F: Drawn, D: Rounded>(problem: &GemmProblem, choice: WarpChoice, seed: u64) {
-    let splits = splits(problem, F::Width::DEPTH, choice.splits);
+    let splits = shares(problem, F::Width::DEPTH, choice.splits);
     let choice = WarpChoice { splits, two_level: problem.two_level::<F>(), ..choice };
     let step = match warp_step::<F, D>(problem, choice) {
         Err(GemmRefusal::TransposedBytes { .. }) => {

@@ -167,7 +167,7 @@ impl<'a, 'k> BlockShare<'a, 'k> {
         inputs: &mut HopperInputs<'k>,
         room: Ptr<'k, Shared, f32>,
         exchange: Option<Exchange<'k>>,
-        results: HopperResults<'k>,
+        results: &HopperResults<'k>,
     ) {
         // Runs of four are whole and aligned, or nothing is known of any.
         if self.plan.results.results().is_multiple_of(4) {
@@ -182,7 +182,7 @@ impl<'a, 'k> BlockShare<'a, 'k> {
         inputs: &mut HopperInputs<'k>,
         room: Ptr<'k, Shared, f32>,
         exchange: Option<Exchange<'k>>,
-        results: HopperResults<'k>,
+        results: &HopperResults<'k>,
     ) {
         let k = self.k;
         let plan = self.plan;

@@ -4,12 +4,17 @@
 //! Heads are rotated and appended. If only the largest logit is requested, each tile stores its
 //! argmax candidate.
 
+use core::array::from_fn;
+use std::rc::Rc;
+
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 
 use super::WeightRows;
 use super::best::Bests;
 use super::{HopperPlan, PlanError};
-use crate::epilogue::{GateSums, LoadedOperands, ResultFunctions, ResultOperands, SumScale};
+use crate::epilogue::{
+    CustomEpilogue, GateSums, LoadedOperands, ResultFunction, ResultFunctions, ResultOperands, ResultPlace, SumScale,
+};
 use crate::gemv::{GemvEpilogue, HeadPages};
 use crate::kv::{PoolArray, PoolType, TokenRow};
 use crate::norm::{NormEnd, NormStart, SLOT};
@@ -89,7 +94,7 @@ impl GemvEpilogue {
 }
 
 /// The results, and what is added to the sums.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct HopperResults<'k> {
     y: Array<'k>,
     functions: ResultFunctions,
@@ -99,6 +104,7 @@ pub(super) struct HopperResults<'k> {
     normed: Option<NormStart<'k>>,
     heads: Option<HeadOutputs<'k>>,
     bests: Option<Bests<'k>>,
+    custom: Option<Rc<ResultFunction<'k>>>,
 }
 
 /// Sums of a run, and those that it is finished with.
@@ -138,7 +144,12 @@ struct HeadOutputs<'k> {
 
 impl<'k> HopperResults<'k> {
     /// Declares the parameters, in the order of [`gemv`](super::gemv).
-    pub(super) fn parameters(k: &'k Builder, plan: &HopperPlan, finish: GemvEpilogue) -> HopperResults<'k> {
+    pub(super) fn parameters(
+        k: &'k Builder,
+        plan: &HopperPlan,
+        finish: GemvEpilogue,
+        custom: Option<CustomEpilogue<'_>>,
+    ) -> HopperResults<'k> {
         let GemvEpilogue { epilogue, wide, normed, heads, best } = finish;
         let float = if wide { Float::F32 } else { Float::Bf16 };
         let array = |name: &str, float: Float| Array::new(k.global::<u8>(name), float);
@@ -179,7 +190,10 @@ impl<'k> HopperResults<'k> {
         });
         let functions = epilogue.functions;
         let bests = bests.map(|keys| Bests { keys, bias, functions });
-        HopperResults { y, functions, bias, residual, scaled, normed, heads, bests }
+        let custom = custom.map(|CustomEpilogue(declare)| {
+            Rc::new(declare(k, [plan.batch, plan.results.results()].map(|extent| k.lit(extent))))
+        });
+        HopperResults { y, functions, bias, residual, scaled, normed, heads, bests, custom }
     }
 
     /// Prepares what is one number for each vector, by the warps that multiply, while weights and
@@ -260,6 +274,10 @@ impl<'k> HopperResults<'k> {
         let up = others.map(|others| move |i: usize| others[i]);
         let sums = self.functions.apply(sums, up.as_ref().map(|up| up as _), &finished);
         let first = plan.results.result(row);
+        let sums = match &self.custom {
+            None => sums,
+            Some(custom) => from_fn(|i| custom(ResultPlace { row: vector, column: first + i as u32 }, sums[i])),
+        };
         let at = vector * all + first;
         self.y.store_run(at, sums);
         if let (Some(normed), Some(weight), Ok(four)) =

@@ -1,10 +1,11 @@
 //! The standalone kernel.
 
-use crate::gemv::GemvEpilogue;
+use crate::gemv::CustomGemvEpilogue;
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::attr::ClusterArriveOrder;
 use tilewright_codegen::ir::{Arch, Kernel};
 
+use super::PlanError;
 use super::WeightRows;
 use super::codes::CodeStage;
 use super::device::{HopperInputs, WeightMaps};
@@ -20,7 +21,8 @@ use crate::ring::{Ring, start};
 ///
 /// Parameters: tensor maps of w as [`pack`](crate::weights::pack) orders it, of codes a second for
 /// their factors, and of x\[batch, [`HopperPlan::x_pitch`]\], y\[batch, n\], then bias\[n\] and
-/// residual\[batch, n\] if the epilogue has them. The other parameters of [`GemvEpilogue`] follow:
+/// residual\[batch, n\] if the epilogue has them. The other parameters of
+/// [`GemvEpilogue`](crate::gemv::GemvEpilogue) follow, and at the end those of a custom epilogue:
 ///
 /// | where | parameters |
 /// |---|---|
@@ -33,8 +35,8 @@ use crate::ring::{Ring, start};
 /// ended; nothing else is touched until then. Of [`WeightRows`] that are not in order y has as many
 /// columns as there are results, the bias as many numbers as there are rows. [`step`] gives the
 /// grid and the maps.
-pub fn gemv(arch: Arch, plan: &HopperPlan, finish: impl Into<GemvEpilogue>) -> Kernel {
-    let finish = finish.into();
+pub fn gemv<'f>(arch: Arch, plan: &HopperPlan, finish: impl Into<CustomGemvEpilogue<'f>>) -> Kernel {
+    let CustomGemvEpilogue { epilogue: finish, custom } = finish.into();
     let tuning = plan.tuning;
     let warps = plan.tuning.warpgroups * 4;
     let results = match plan.results {
@@ -56,9 +58,13 @@ pub fn gemv(arch: Arch, plan: &HopperPlan, finish: impl Into<GemvEpilogue>) -> K
         let w_map = k.tensor_map("w");
         let maps = WeightMaps { weights: w_map, factors: CodeStage::of(plan).map(|_| k.tensor_map("factors")) };
         let x_map = k.tensor_map("x");
-        let results = HopperResults::parameters(k, plan, finish);
+        let results = HopperResults::parameters(k, plan, finish, custom);
         if let Err(error) = finish.check(plan) {
             return k.refuse(&error);
+        }
+        if custom.is_some() && (finish.heads.is_some() || finish.best) {
+            let what = "the number of custom steps where heads are appended or the largest result is kept";
+            return k.refuse(&PlanError::Setting { what, found: 1, wanted: "0" });
         }
         k.when(k.tid().eq(32 * warps), || {
             w_map.prefetch_map();
@@ -78,7 +84,7 @@ pub fn gemv(arch: Arch, plan: &HopperPlan, finish: impl Into<GemvEpilogue>) -> K
         let meet = || exchange.iter().for_each(|exchange| exchange.meet(k));
         let mut multiply = || {
             arrive(ClusterArriveOrder::Release);
-            block.multiply(&mut inputs, room, exchange, results);
+            block.multiply(&mut inputs, room, exchange, &results);
         };
         let fetch_weights = || {
             arrive(ClusterArriveOrder::Relaxed);
@@ -140,9 +146,14 @@ pub fn gemv(arch: Arch, plan: &HopperPlan, finish: impl Into<GemvEpilogue>) -> K
 /// assert_eq!((step.kernel.name.as_str(), step.grid), ("gemv_wgmma_b64_n14336_k4096", 128));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn step(arch: Arch, plan: &HopperPlan, finish: impl Into<GemvEpilogue>, multiprocessors: u32) -> PlannedLaunch {
+pub fn step<'f>(
+    arch: Arch,
+    plan: &HopperPlan,
+    finish: impl Into<CustomGemvEpilogue<'f>>,
+    multiprocessors: u32,
+) -> PlannedLaunch {
     let finish = finish.into();
-    let epilogue = finish.epilogue;
+    let epilogue = finish.epilogue.epilogue;
     let factors = CodeStage::of(plan).map(|codes| (GemmBuffer::A, codes.factors_map(plan)));
     let maps =
         [(GemmBuffer::A, plan.weights_map())].into_iter().chain(factors).chain([(GemmBuffer::B, plan.vectors_map())]);
@@ -150,5 +161,6 @@ pub fn step(arch: Arch, plan: &HopperPlan, finish: impl Into<GemvEpilogue>, mult
     arguments.push(Argument::Pointer(GemmBuffer::C));
     arguments.extend(epilogue.bias.then_some(Argument::Pointer(GemmBuffer::Bias)));
     arguments.extend(epilogue.residual.then_some(Argument::Pointer(GemmBuffer::Residual)));
-    PlannedLaunch { kernel: gemv(arch, plan, finish), grid: plan.blocks(multiprocessors), arguments }
+    let custom = finish.custom.is_some();
+    PlannedLaunch { kernel: gemv(arch, plan, finish), grid: plan.blocks(multiprocessors), arguments, custom }
 }

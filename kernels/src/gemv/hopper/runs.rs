@@ -24,7 +24,7 @@ pub(super) struct ResultRuns<'a, 'k, const RUN: usize> {
     tile: BlockTile<'k>,
     /// The first column.
     first: u32,
-    results: HopperResults<'k>,
+    results: &'a HopperResults<'k>,
 }
 
 /// A run of results.
@@ -51,7 +51,7 @@ impl<'k> ResultRun<'k> {
 impl<'a, 'k, const RUN: usize> ResultRuns<'a, 'k, RUN> {
     /// The runs of a tile's columns from `first` on: of all its rows, or of the block's share of
     /// them.
-    pub fn of(block: BlockShare<'a, 'k>, tile: BlockTile<'k>, first: u32, results: HopperResults<'k>) -> Self {
+    pub fn of(block: BlockShare<'a, 'k>, tile: BlockTile<'k>, first: u32, results: &'a HopperResults<'k>) -> Self {
         ResultRuns { block, tile, first, results }
     }
 
