@@ -9,7 +9,7 @@ use std::cell::RefCell;
 
 use crate::axis::{Axis, Dim, Shape, Type};
 use crate::error::{GraphError, GraphErrors};
-use crate::graph::{Body, CacheId, Graph, Node, Parts, RopeId, RopeTable, Step, ValueId, Weight, WeightId};
+use crate::graph::{Body, CacheId, Graph, Node, Part, Parts, RopeId, RopeTable, Step, ValueId, Weight, WeightId};
 use crate::infer::{InferContext, infer};
 use crate::op::{ActivationKind, BinaryKind, InputKind, NormKind, Op, RopePairs, RouteKind};
 use crate::parts::steps;
@@ -109,12 +109,22 @@ pub struct Gated<'n> {
     pub kind: ActivationKind,
 }
 
-/// Products with the weights of all experts.
-#[derive(Clone, Copy)]
-struct Experts<'n> {
-    /// Their name, with `{expert}` for the number.
-    module: &'n str,
-    count: u64,
+/// The experts that a router chooses for each row.
+#[derive(Clone, Copy, Debug)]
+pub struct Routed<'b> {
+    /// Their ids: `[rows, chosen]`.
+    pub ids: Value<'b>,
+    /// Their weights: `[rows, chosen]`.
+    pub weights: Value<'b>,
+}
+
+/// The weights of all experts for one product.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpertWeights {
+    /// `[experts, outputs, inputs]`.
+    pub weight: WeightId,
+    /// `[experts, outputs]`.
+    pub bias: Option<WeightId>,
 }
 
 /// A mixture of experts with gated MLPs. In the experts' names, `{expert}` stands for the number.
@@ -281,7 +291,8 @@ impl<'b> Projected<'b> {
             && let Some(weight) = inner.parts.weights.get(weight.index())
         {
             let name = weight.tensor.strip_suffix("weight").unwrap_or(&weight.tensor);
-            id = Some(Weight::new(format!("{name}bias"), [weight.dims().first().copied().unwrap_or(0)]));
+            let rows = weight.shape.first().copied().unwrap_or(0);
+            id = Some(Weight { rows: weight.rows, ..Weight::new(format!("{name}bias"), [rows]) });
         }
         drop(inner);
         let id = id.map(|weight| self.0.builder.weight(weight));
@@ -399,12 +410,23 @@ impl<'b> Block<'b> {
         Normed(self.norm(x.into(), module, NormKind::Layer, has_bias))
     }
 
+    /// Root mean square normalisation of all axes but the first: one mean for all heads of a row.
+    pub fn rms_norm_of_rows(&self, x: impl Into<Value<'b>>, module: &str) -> Normed<'b> {
+        let x = x.into();
+        let dims = x.kind().map(|kind| kind.shape.0.into_iter().skip(1).collect()).unwrap_or_default();
+        Normed(self.norm_over(x, dims, module, NormKind::Rms { unit_offset: false }, false))
+    }
+
     fn norm(&self, x: Value<'b>, module: &str, kind: NormKind, has_bias: bool) -> Value<'b> {
         let last = x.kind().and_then(|kind| kind.shape.0.last().cloned());
-        let size = last.as_ref().and_then(Dim::size).unwrap_or(0);
+        self.norm_over(x, last.into_iter().collect(), module, kind, has_bias)
+    }
+
+    fn norm_over(&self, x: Value<'b>, dims: Vec<Dim>, module: &str, kind: NormKind, has_bias: bool) -> Value<'b> {
+        let size = Shape::elements(&dims).unwrap_or(0);
         let weight = Some(self.weight(&format!("{module}.weight"), [size]));
         let bias = has_bias.then(|| self.weight(&format!("{module}.bias"), [size]));
-        let over = last.into_iter().map(|dim| dim.axis).collect();
+        let over = dims.into_iter().map(|dim| dim.axis).collect();
         self.one(x.id.map(|x| Op::Norm { x, weight, bias, kind, eps: self.builder.eps, over }))
     }
 
@@ -423,24 +445,74 @@ impl<'b> Block<'b> {
         self.project(x, module, [Dim::known(Axis::Hidden, self.builder.sizes.hidden)])
     }
 
+    /// Products with consecutive parts of one module's weight, to given axes each.
+    ///
+    /// ```
+    /// use tilewright_graph::{axis::{Axis, Dim}, build::{Builder, Sizes, Value}};
+    /// let sizes = Sizes { hidden: 64, heads: 4, kv_heads: 2, head_dim: 16, inner: 96, vocab: 600 };
+    /// let builder = Builder::new("gated", sizes, 1e-6);
+    /// let b = builder.root();
+    /// let x = b.embed(builder.tokens(), "embed");
+    /// let [gate, up] = b.project_parts(x, "gate_up", [Axis::Inner, Axis::Inner].map(|axis| vec![Dim::known(axis, 96)]));
+    /// let graph = builder.finish(&[gate.into(), up.into()])?;
+    /// assert!(graph.to_string().contains("linear(x v1) weight gate_up.weight[96..192]"));
+    /// # Ok::<(), tilewright_graph::GraphErrors>(())
+    /// ```
+    pub fn project_parts<const N: usize>(
+        &self,
+        x: impl Into<Value<'b>>,
+        module: &str,
+        outs: [Vec<Dim>; N],
+    ) -> [Projected<'b>; N] {
+        let x = x.into();
+        let contracted = x.kind().and_then(|kind| Shape::elements(&kind.shape.0[kind.shape.kept()..])).unwrap_or(0);
+        let rows = outs.iter().map(|out| Shape::elements(out).unwrap_or(0)).fold(0, u64::saturating_add);
+        let all = Weight::new(self.name(&format!("{module}.weight")), [rows, contracted]);
+        let mut end = 0u64;
+        outs.map(|out| {
+            let start = end;
+            end = start.saturating_add(Shape::elements(&out).unwrap_or(0));
+            let rows = Some(Part::first(start..end));
+            let weight = self.builder.weight(Weight { rows, ..all.clone() });
+            Projected(self.one(x.id.map(|x| Op::Linear { x, weight, bias: None, out })))
+        })
+    }
+
+    /// The axes of queries, keys and values.
+    fn head_axes(&self) -> [Vec<Dim>; 3] {
+        let Sizes { heads, kv_heads, head_dim, .. } = self.builder.sizes;
+        let shared = Dim::known(Axis::KvHeads, kv_heads);
+        [Dim::known(Axis::Heads, heads), shared.clone(), shared]
+            .map(|heads| vec![heads, Dim::known(Axis::HeadDim, head_dim)])
+    }
+
     /// Queries, keys and values of one activation, by three modules.
     pub fn linear_split(&self, x: impl Into<Value<'b>>, modules: [&str; 3]) -> [Projected<'b>; 3] {
-        let Sizes { heads, kv_heads, head_dim, .. } = self.builder.sizes;
         let x = x.into();
-        let last = Dim::known(Axis::HeadDim, head_dim);
-        let [q, k, v] = modules;
-        let shared = Dim::known(Axis::KvHeads, kv_heads);
-        [(q, Dim::known(Axis::Heads, heads)), (k, shared.clone()), (v, shared)]
-            .map(|(module, first)| self.project(x, module, [first, last.clone()]))
+        let mut modules = modules.into_iter();
+        self.head_axes().map(|out| self.project(x, modules.next().unwrap_or_default(), out))
+    }
+
+    /// Queries, keys and values of one activation, by one module that has the rows of all three.
+    pub fn linear_fused(&self, x: impl Into<Value<'b>>, module: &str) -> [Projected<'b>; 3] {
+        self.project_parts(x, module, self.head_axes())
+    }
+
+    /// Rotates queries and keys by the positions of their rows, in pairs of half a rotation apart.
+    pub fn rope(&self, q: impl Into<Value<'b>>, k: impl Into<Value<'b>>, table: RopeId) -> [Value<'b>; 2] {
+        self.rope_pairs(q, k, table, RopePairs::Halves)
     }
 
     /// Rotates queries and keys by the positions of their rows.
-    pub fn rope(&self, q: impl Into<Value<'b>>, k: impl Into<Value<'b>>, table: RopeId) -> [Value<'b>; 2] {
+    pub fn rope_pairs(
+        &self,
+        q: impl Into<Value<'b>>,
+        k: impl Into<Value<'b>>,
+        table: RopeId,
+        pairs: RopePairs,
+    ) -> [Value<'b>; 2] {
         let at = self.builder.positions();
-        [q.into(), k.into()].map(|x| {
-            let pairs = RopePairs::Halves;
-            self.one(x.id.zip(at.id).map(|(x, at)| Op::Rope { x, at, table, pairs }))
-        })
+        [q.into(), k.into()].map(|x| self.one(x.id.zip(at.id).map(|(x, at)| Op::Rope { x, at, table, pairs })))
     }
 
     /// Appends keys and values to a new cache, and attends to it causally.
@@ -479,38 +551,77 @@ impl<'b> Block<'b> {
 
     /// The inside of a gated MLP: `f(gate(x)) * up(x)`.
     pub fn gated(&self, x: impl Into<Value<'b>>, modules: Gated<'_>) -> Value<'b> {
+        self.gated_within(x, modules, self.builder.sizes.inner)
+    }
+
+    /// [`Block::gated`] with `inner` elements inside.
+    pub fn gated_within(&self, x: impl Into<Value<'b>>, modules: Gated<'_>, inner: u64) -> Value<'b> {
         let x = x.into();
-        let inner = Dim::known(Axis::Inner, self.builder.sizes.inner);
+        let inner = Dim::known(Axis::Inner, inner);
         let [gate, up] =
             [modules.gate, modules.up].map(|module| self.project(x, module, [inner.clone()]).bias(modules.bias));
         self.activation(modules.kind, up, Some(gate))
+    }
+
+    /// The inside of a gated MLP whose module has the rows of the gate, then those of the other
+    /// factor.
+    pub fn gated_fused(&self, x: impl Into<Value<'b>>, module: &str, kind: ActivationKind) -> Value<'b> {
+        let inner = || vec![Dim::known(Axis::Inner, self.builder.sizes.inner)];
+        let [gate, up] = self.project_parts(x, module, [inner(), inner()]).map(Value::from);
+        self.activation(kind, up, Some(gate))
     }
 
     /// A mixture of experts: the weighted sum of the chosen experts' gated MLPs.
     pub fn mixture(&self, x: impl Into<Value<'b>>, mixture: Mixture<'_>) -> Value<'b> {
         let x = x.into();
         let Mixture { experts, chosen, inner, .. } = mixture;
-        let logits = Value::from(self.project(x, mixture.router, [Dim::known(Axis::Experts, experts)]));
-        let route = logits.id.map(|logits| self.op(Op::Route { logits, k: chosen, kind: mixture.route }));
-        let Some([ids, weights]) = route.as_deref() else { return self.one(None) };
-        let ids = *ids;
-        let weights = *weights;
+        let logits = self.project(x, mixture.router, [Dim::known(Axis::Experts, experts)]);
+        let routed = self.route(logits, chosen, mixture.route);
         let out = Dim::known(Axis::Inner, inner);
-        let [gate, up] = [mixture.gate, mixture.up]
-            .map(|module| self.expert_linear(x, ids, Experts { module, count: experts }, out.clone()));
+        let linear = |x: Value<'b>, module: &str, out: Dim| {
+            let contracted = x.kind().and_then(|kind| Shape::elements(&kind.shape.0[kind.shape.kept()..]));
+            let shape = [out.size().unwrap_or(0), contracted.unwrap_or(0)];
+            let weight = Weight::new(self.name(&format!("{module}.weight")), shape);
+            let weight = self.builder.weight(Weight { experts: Some(experts), ..weight });
+            self.expert_linear(x, routed, ExpertWeights { weight, bias: None }, out)
+        };
+        let gate = linear(x, mixture.gate, out.clone());
+        let up = linear(x, mixture.up, out);
         let active = self.activation(mixture.kind, up, Some(gate));
         let hidden = Dim::known(Axis::Hidden, self.builder.sizes.hidden);
-        let down = self.expert_linear(active, ids, Experts { module: mixture.down, count: experts }, hidden);
-        self.one(down.id.zip(weights.id).map(|(x, weights)| Op::WeightedSum { x, weights }))
+        self.weighted_sum(linear(active, mixture.down, hidden), routed)
     }
 
-    /// The product of each row with the weights of its chosen experts.
-    fn expert_linear(&self, x: Value<'b>, ids: Value<'b>, experts: Experts<'_>, out: Dim) -> Value<'b> {
-        let contracted = x.kind().and_then(|kind| Shape::elements(&kind.shape.0[kind.shape.kept()..]));
-        let shape = [out.size().unwrap_or(0), contracted.unwrap_or(0)];
-        let weight = Weight::new(self.name(&format!("{}.weight", experts.module)), shape);
-        let experts = self.builder.weight(Weight { experts: Some(experts.count), ..weight });
-        self.one(x.id.zip(ids.id).map(|(x, ids)| Op::ExpertLinear { x, experts, ids, bias: None, out: vec![out] }))
+    /// Chooses `k` experts for each row by a router's logits.
+    pub fn route(&self, logits: impl Into<Value<'b>>, k: u32, kind: RouteKind) -> Routed<'b> {
+        let values = logits.into().id.map(|logits| self.op(Op::Route { logits, k, kind }));
+        match values.as_deref() {
+            Some(&[ids, weights]) => Routed { ids, weights },
+            _ => Routed { ids: self.one(None), weights: self.one(None) },
+        }
+    }
+
+    /// The product of each row with a weight and a bias of its chosen experts.
+    pub fn expert_linear(
+        &self,
+        x: impl Into<Value<'b>>,
+        routed: Routed<'b>,
+        weights: ExpertWeights,
+        out: Dim,
+    ) -> Value<'b> {
+        let ExpertWeights { weight: experts, bias } = weights;
+        let operands = x.into().id.zip(routed.ids.id);
+        self.one(operands.map(|(x, ids)| Op::ExpertLinear { x, experts, ids, bias, out: vec![out] }))
+    }
+
+    /// The sum of the chosen experts' results by the weights of the router.
+    pub fn weighted_sum(&self, x: impl Into<Value<'b>>, routed: Routed<'b>) -> Value<'b> {
+        self.one(x.into().id.zip(routed.weights.id).map(|(x, weights)| Op::WeightedSum { x, weights }))
+    }
+
+    /// Declares the part of a tensor of the block.
+    pub fn weight_part(&self, tensor: &str, shape: impl Into<Vec<u64>>, part: Part) -> WeightId {
+        self.builder.weight(Weight { rows: Some(part), ..Weight::new(self.name(tensor), shape) })
     }
 
     /// `a + b`.

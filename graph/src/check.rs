@@ -57,10 +57,12 @@ fn weight(weight: &Weight) -> Result<(), Problem> {
     if weight.experts.is_some_and(|count| !(1..=MOST_EXPERTS).contains(&count)) {
         return Err(attribute("experts", format!("{:?}", weight.experts), "1 to 65536, or absent"));
     }
-    if let Some([start, end]) = weight.rows
-        && (start >= end || weight.shape.first().is_none_or(|first| end > *first))
-    {
-        return Err(attribute("rows", format!("{start}..{end}"), "a part of the first axis that is not empty"));
+    if let Some(part) = weight.rows {
+        let extent = weight.shape.get(part.axis);
+        if part.step == 0 || part.is_empty() || extent.is_none_or(|extent| part.end > *extent) {
+            let value = format!("{part} of {:?}", weight.shape);
+            return Err(attribute("rows", value, "a part of one axis that is not empty, with a step of at least 1"));
+        }
     }
     if !weight.offset.is_finite() {
         return Err(attribute("offset", weight.offset.to_string(), "a finite number"));

@@ -57,8 +57,11 @@ pub(crate) fn infer(op: &Op, cx: InferContext<'_>) -> Result<Vec<Type>, Problem>
         Op::Binary { a, b, .. } => {
             let a = cx.real("a", *a)?;
             let b = cx.real("b", *b)?;
-            let rule = "its axes are those of `a`, or the first of them";
-            fits("b", b, ("`a`", a), a.shape.0.starts_with(&b.shape.0), rule)?;
+            let rule = "its axes are those of `a`, or the first of them, but for last axes of extent 1";
+            let single = b.shape.0.iter().rev().take_while(|dim| dim.size() == Some(1)).count();
+            let shared = &b.shape.0[..b.shape.0.len() - single];
+            let holds = a.shape.0.starts_with(&b.shape.0) || a.shape.0.starts_with(shared);
+            fits("b", b, ("`a`", a), holds && !shared.is_empty(), rule)?;
             vec![a.clone()]
         }
         Op::Scale { x, .. } | Op::SoftCap { x, .. } => vec![cx.real("x", *x)?.clone()],

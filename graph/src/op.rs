@@ -113,7 +113,8 @@ pub enum Op {
         /// The function.
         kind: ActivationKind,
     },
-    /// Two values, elementwise. `b` may lack trailing axes of `a`; it is repeated along them.
+    /// Two values, elementwise. `b` may lack trailing axes of `a`, or have others of extent 1; it is
+    /// repeated along those of `a`.
     Binary {
         /// The left operand.
         a: ValueId,

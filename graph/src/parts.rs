@@ -1,5 +1,8 @@
 //! What a graph consists of, before the check: weights, nodes, and their order.
 
+use std::fmt;
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::axis::Type;
@@ -10,8 +13,8 @@ use crate::rows::Memory;
 /// A weight: a tensor of the checkpoint, a part of one, or one tensor for each expert.
 ///
 /// ```
-/// use tilewright_graph::graph::Weight;
-/// let q = Weight { rows: Some([0, 64]), ..Weight::new("qkv_proj.weight", [128, 64]) };
+/// use tilewright_graph::graph::{Part, Weight};
+/// let q = Weight { rows: Some(Part::first(0..64)), ..Weight::new("qkv_proj.weight", [128, 64]) };
 /// assert_eq!(q.dims(), [64, 64]);
 /// let up = Weight { experts: Some(8), ..Weight::new("experts.{expert}.up.weight", [96, 64]) };
 /// assert_eq!(up.dims(), [8, 96, 64]);
@@ -24,15 +27,67 @@ pub struct Weight {
     pub tensor: String,
     /// The tensor's shape in the checkpoint, outermost first.
     pub shape: Vec<u64>,
-    /// The part of the first axis, from the first index to the one after the last.
+    /// The part of the tensor that is the weight, if not all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rows: Option<[u64; 2]>,
+    pub rows: Option<Part>,
     /// How many tensors there are, one for each expert; they form a new first axis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<u64>,
     /// A number that is added to each element.
     #[serde(default)]
     pub offset: f32,
+}
+
+/// Indexes of one axis of a tensor.
+///
+/// ```
+/// use tilewright_graph::graph::{Part, Weight};
+/// // The odd rows of each of 8 stacked experts.
+/// let odd = Part { axis: 1, start: 1, end: 96, step: 2 };
+/// let up = Weight { rows: Some(odd), ..Weight::new("experts.gate_up_proj", [8, 96, 64]) };
+/// assert_eq!(up.dims(), [8, 48, 64]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// The axis of the tensor.
+    pub axis: usize,
+    /// The first index.
+    pub start: u64,
+    /// The index after the last.
+    pub end: u64,
+    /// The distance from an index to the next.
+    pub step: u64,
+}
+
+impl Part {
+    /// Consecutive indexes of the first axis.
+    pub const fn first(rows: Range<u64>) -> Part {
+        Part { axis: 0, start: rows.start, end: rows.end, step: 1 }
+    }
+
+    /// The number of indexes.
+    pub const fn len(&self) -> u64 {
+        let distance = self.end.saturating_sub(self.start);
+        // A checked weight has a step of at least 1.
+        distance.div_ceil(if self.step == 0 { 1 } else { self.step })
+    }
+
+    /// Whether there are no indexes.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Part { axis, start, end, step } = self;
+        write!(f, "{start}..{end}")?;
+        if *step != 1 {
+            write!(f, " by {step}")?;
+        }
+        if *axis == 0 { Ok(()) } else { write!(f, " of axis {axis}") }
+    }
 }
 
 /// What stands for the expert's number in a tensor's name.
@@ -48,8 +103,10 @@ impl Weight {
     pub fn dims(&self) -> Vec<u64> {
         let mut dims: Vec<u64> = self.experts.into_iter().collect();
         dims.extend(&self.shape);
-        if let (Some([start, end]), Some(first)) = (self.rows, dims.get_mut(usize::from(self.experts.is_some()))) {
-            *first = end.saturating_sub(start);
+        if let Some(part) = self.rows
+            && let Some(extent) = dims.get_mut(part.axis.saturating_add(usize::from(self.experts.is_some())))
+        {
+            *extent = part.len();
         }
         dims
     }

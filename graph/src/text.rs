@@ -149,8 +149,8 @@ impl fmt::Display for OpText<'_> {
             match self.parts.weights.get(id.index()) {
                 Some(weight) => {
                     write!(f, " {role} {}", weight.tensor.escape_debug())?;
-                    if let Some([start, end]) = weight.rows {
-                        write!(f, "[{start}..{end}]")?;
+                    if let Some(part) = weight.rows {
+                        write!(f, "[{part}]")?;
                     }
                     if weight.offset != 0.0 {
                         write!(f, " + {}", weight.offset)?;

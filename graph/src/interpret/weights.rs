@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::tensor::Tensor;
-use crate::graph::Weight;
+use crate::graph::{Part, Weight};
 
 /// A tensor as a checkpoint stores it.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,9 +75,13 @@ pub(super) fn read(weight: &Weight, from: &dyn Weights) -> Result<Tensor, Weight
             let expected = weight.shape.clone();
             return Err(WeightError::Shape { name, found, elements, expected });
         }
-        let width = stored.data.len() / stored.shape[0];
-        let [start, end] = weight.rows.unwrap_or([0, weight.shape[0]]).map(|row| row as usize * width);
-        data.extend(stored.data[start..end].iter().map(|element| element + f64::from(weight.offset)));
+        let part = weight.rows.unwrap_or(Part::first(0..weight.shape[0]));
+        let width: usize = stored.shape[part.axis + 1..].iter().product();
+        let taken = (part.start as usize..part.end as usize).step_by(part.step as usize);
+        for block in stored.data.chunks_exact(stored.shape[part.axis] * width) {
+            let rows = taken.clone().flat_map(|row| &block[row * width..(row + 1) * width]);
+            data.extend(rows.map(|element| element + f64::from(weight.offset)));
+        }
     }
     Ok(Tensor { shape: weight.dims().iter().map(|extent| *extent as usize).collect(), data })
 }

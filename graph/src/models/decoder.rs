@@ -2,13 +2,14 @@
 
 use std::ops::RangeInclusive;
 
-use serde_json::Value;
+use serde_json::Value as Json;
 
 use super::fault::KeyFault;
 use super::keys::{Keys, Otherwise, RealBound};
-use super::rope::{self, Positions};
-use crate::build::Sizes;
+use super::rope::{self, Positions, RopeDefaults};
+use crate::build::{Block, Builder, Gated, Projected, Sizes, Value};
 use crate::graph::RopeTable;
+use crate::op::ActivationKind;
 
 /// The properties that every decoder has.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,24 @@ pub(super) struct Defaults {
     pub head_dim: Option<usize>,
     /// Whether the embeddings are tied.
     pub tied: bool,
+    /// The key of what every norm adds.
+    pub eps_key: &'static str,
+    /// What every norm adds.
+    pub eps: f64,
+    /// The rotation.
+    pub rope: RopeDefaults,
+}
+
+impl Defaults {
+    /// Those that most families have.
+    pub const COMMON: Defaults = Defaults {
+        kv_heads: None,
+        head_dim: None,
+        tied: false,
+        eps_key: "rms_norm_eps",
+        eps: 1e-6,
+        rope: RopeDefaults::COMMON,
+    };
 }
 
 const SIZE: RangeInclusive<u32> = 1..=i32::MAX.unsigned_abs();
@@ -45,6 +64,18 @@ const HEAD_DIM: RangeInclusive<u32> = 1..=65_536;
 impl Decoder {
     /// Takes the keys that every decoder has; `max_context` caps the positions.
     pub(super) fn read(keys: &mut Keys, defaults: Defaults, max_context: Option<usize>) -> Decoder {
+        Decoder::read_with(keys, defaults, max_context, |keys, head_dim, positions| {
+            rope::read(keys, &defaults.rope, head_dim, positions)
+        })
+    }
+
+    /// [`Decoder::read`] with another way to take the rotation's keys.
+    pub(super) fn read_with(
+        keys: &mut Keys,
+        defaults: Defaults,
+        max_context: Option<usize>,
+        rope: impl FnOnce(&mut Keys, usize, Positions) -> RopeTable,
+    ) -> Decoder {
         let hidden: usize = keys.integer("hidden_size", SIZE, Otherwise::REQUIRED);
         let layers = keys.integer("num_hidden_layers", LAYERS, Otherwise::REQUIRED);
         let heads: usize = keys.integer("num_attention_heads", SIZE, Otherwise::REQUIRED);
@@ -57,7 +88,7 @@ impl Decoder {
         let trained: usize = keys.integer("max_position_embeddings", SIZE, Otherwise::REQUIRED);
         let max_positions = max_context.map_or(trained, |most| trained.min(most.max(1)));
         let bound = RealBound::AtLeast(f64::from(f32::MIN_POSITIVE), 1.0);
-        let eps = keys.real("rms_norm_eps", bound, Otherwise { absent: Some(1e-6), null: None }) as f32;
+        let eps = keys.real(defaults.eps_key, bound, Otherwise { absent: Some(defaults.eps), null: None }) as f32;
         let tied = keys.boolean("tie_word_embeddings", defaults.tied);
         if keys.faults.is_empty() && !heads.is_multiple_of(kv_heads) {
             let key = "num_attention_heads";
@@ -67,7 +98,7 @@ impl Decoder {
         if keys.faults.is_empty() && !head_dim.is_multiple_of(2) {
             keys.faults.push(KeyFault::OddHead { head_dim });
         }
-        let rope = rope::read(keys, head_dim, Positions { trained, max: max_positions });
+        let rope = rope(keys, head_dim, Positions { trained, max: max_positions });
         let [hidden, heads, kv_heads, head_dim, inner, vocab] =
             [hidden, heads, kv_heads, head_dim, inner, vocab].map(|size| size as u64);
         Decoder {
@@ -84,6 +115,26 @@ impl Decoder {
     pub(super) fn logits_module(&self) -> &'static str {
         if self.tied { "model.embed_tokens" } else { "lm_head" }
     }
+
+    /// The embedded tokens times a factor, after a block for each layer. A block gets its layer.
+    pub(super) fn layers<'b>(
+        &self,
+        builder: &'b Builder,
+        scale: f32,
+        block: impl Fn(&Block<'b>, usize, Value<'b>) -> Value<'b>,
+    ) -> Value<'b> {
+        let embedded = builder.root().embed(builder.tokens(), "model.embed_tokens").scale(scale);
+        (0..self.layers).fold(embedded, |x, layer| block(&builder.within(format!("model.layers.{layer}.")), layer, x))
+    }
+}
+
+/// The modules of queries, keys and values.
+pub(super) const QKV: [&str; 3] = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"];
+
+/// The gated MLP of most families, without biases: `mlp.down_proj` of gate and up.
+pub(super) fn gated_mlp<'b>(b: &Block<'b>, h: impl Into<Value<'b>>, kind: ActivationKind) -> Projected<'b> {
+    let modules = Gated { gate: "mlp.gate_proj", up: "mlp.up_proj", bias: false, kind };
+    b.linear(b.gated(h, modules), "mlp.down_proj")
 }
 
 fn head_dim(keys: &mut Keys, default: Option<usize>, hidden: usize, heads: usize) -> usize {
@@ -109,8 +160,9 @@ fn head_dim(keys: &mut Keys, default: Option<usize>, hidden: usize, heads: usize
 }
 
 /// Takes `sliding_window`: `absent` positions where the key is absent, none where it is null.
-pub(super) fn window(keys: &mut Keys, absent: u32) -> Option<u32> {
-    let otherwise = Otherwise { absent: Some(Some(absent as usize)), null: Some(None) };
+pub(super) fn window(keys: &mut Keys, absent: impl Into<Option<u32>>) -> Option<u32> {
+    let absent = absent.into().map(|absent| absent as usize);
+    let otherwise = Otherwise { absent: Some(absent), null: Some(None) };
     let window: Option<usize> = keys.integer("sliding_window", 1..=i32::MAX.unsigned_abs(), otherwise);
     window.and_then(|window| u32::try_from(window).ok())
 }
@@ -152,6 +204,43 @@ pub(super) fn windows(
     windows
 }
 
+/// The windows that some sequence within `max_positions` exceeds; others have no effect.
+pub(super) fn in_force(windows: Vec<Option<u32>>, max_positions: usize) -> Vec<Option<u32>> {
+    windows.into_iter().map(|window| window.filter(|&window| (window as usize) < max_positions)).collect()
+}
+
+/// One window on every layer: `sliding_window`, or `absent` positions.
+pub(super) fn one_window(keys: &mut Keys, decoder: &Decoder, absent: Option<u32>) -> Vec<Option<u32>> {
+    let window = window(keys, absent);
+    in_force(windows(keys, decoder.layers, window, |_| true), decoder.max_positions)
+}
+
+/// Takes a factor that must be greater than 0.
+pub(super) fn factor(keys: &mut Keys, key: &str, absent: f64) -> f64 {
+    keys.real(key, RealBound::Above(0.0, 1e6), Otherwise { absent: Some(absent), null: None })
+}
+
+/// Takes the number of experts, by either of its names, and the number of those that each row
+/// chooses.
+pub(super) fn experts(keys: &mut Keys, names: [&str; 2], absent: [u32; 2]) -> [u32; 2] {
+    const MOST: u32 = 1 << 16;
+    let [first, second] = names.map(|name| keys.get(name).cloned());
+    keys.agree((names[0], first.as_ref()), (names[1], second.as_ref()));
+    let otherwise = |absent: u32| Otherwise { absent: Some(absent as usize), null: None };
+    let count: usize = keys.integer(names[0], 1..=MOST, otherwise(absent[0]));
+    let count: usize = keys.integer(names[1], 1..=MOST, Otherwise { absent: Some(count), null: None });
+    // The range bounds both.
+    let count = u32::try_from(count).unwrap_or(MOST);
+    let chosen: usize = keys.integer("num_experts_per_tok", 1..=count, otherwise(absent[1]));
+    [count, u32::try_from(chosen).unwrap_or(count)]
+}
+
+/// Takes the width of an MLP.
+pub(super) fn width(keys: &mut Keys, key: &str, absent: u32) -> u64 {
+    let width: usize = keys.integer(key, SIZE, Otherwise { absent: Some(absent as usize), null: None });
+    width as u64
+}
+
 /// Takes a number that may be null: the default where the key is absent.
 pub(super) fn optional(keys: &mut Keys, key: &str, absent: Option<f64>) -> Option<f32> {
     const BOUND: RealBound = RealBound::Above(0.0, 1e6);
@@ -181,7 +270,7 @@ fn cap(chunk: usize) -> String {
 pub(super) fn refuse_chunks(keys: &mut Keys, max_positions: usize) {
     const KEY: &str = "dual_chunk_attention_config";
     let Some(value) = keys.take_value(KEY) else { return };
-    let size = |key: &str| value.get(key).and_then(Value::as_u64).and_then(|size| usize::try_from(size).ok());
+    let size = |key: &str| value.get(key).and_then(Json::as_u64).and_then(|size| usize::try_from(size).ok());
     let Some(first) = size("chunk_size").zip(size("local_size")).and_then(|(chunk, local)| chunk.checked_sub(local))
     else {
         return keys.wrong_type(KEY, &value, "an object with chunk_size and a smaller local_size");
@@ -203,5 +292,5 @@ pub(super) fn activation(keys: &mut Keys, key: &str, accepted: &[&str], text: &'
 
 /// Takes a key whose values change nothing for a family.
 pub(super) fn ignore(keys: &mut Keys, key: &str) {
-    let _: Option<Value> = keys.take(key);
+    let _: Option<Json> = keys.take(key);
 }

@@ -25,7 +25,7 @@ pub(super) fn read(keys: &mut Keys, _: &'static str, accept: &Accept) -> Box<dyn
 
 impl Gemma2 {
     fn read(keys: &mut Keys, accept: &Accept) -> Gemma2 {
-        let defaults = Defaults { kv_heads: Some(4), head_dim: Some(256), tied: true };
+        let defaults = Defaults { kv_heads: Some(4), head_dim: Some(256), tied: true, ..Defaults::COMMON };
         let decoder = Decoder::read(keys, defaults, accept.max_context);
         decoder::activation(keys, "hidden_activation", &["gelu_pytorch_tanh"], "\"gelu_pytorch_tanh\"");
         // The class reads hidden_activation alone; files of the first release have both.

@@ -31,6 +31,7 @@ pub const KNOWN: &[KnownKey] = &[
     known("output_attentions", "the form of the results", ANY),
     known("output_hidden_states", "the form of the results", ANY),
     known("output_scores", "the form of the results", ANY),
+    known("output_router_logits", "the form of the results", ANY),
     known("return_dict_in_generate", "the form of the results", ANY),
     // Training only.
     known("initializer_range", "the spread of the weights before training", ANY),
@@ -38,6 +39,10 @@ pub const KNOWN: &[KnownKey] = &[
     known("hidden_dropout", "used in training only", ANY),
     known("resid_pdrop", "used in training only", ANY),
     known("embd_pdrop", "used in training only", ANY),
+    known("residual_dropout", "used in training only", ANY),
+    known("embedding_dropout", "used in training only", ANY),
+    known("router_aux_loss_coef", "used in training only", ANY),
+    known("router_jitter_noise", "used in training only", ANY),
     known("pretraining_tp", "linear layers are computed in slices", ONE),
     // Classification heads, which a causal language model does not have.
     known("id2label", "names of classes", ANY),
@@ -87,6 +92,9 @@ pub const KNOWN: &[KnownKey] = &[
     known("original_max_position_embeddings", "changes the scaling of the rotation", NULL),
     known("attention_bias", "adds biases to the attention's projections", FALSE),
     known("mlp_bias", "adds biases to the MLP", FALSE),
+    known("lm_head_bias", "adds a bias to the logits", FALSE),
+    known("full_attn_mod", "gives layers another attention", ONE),
+    known("interpolate_factor", "scales the positions", ONE),
     known("use_qk_norm", "normalises queries and keys", FALSE),
     known("qk_layernorm", "normalises queries and keys", FALSE),
     known("sliding_window", "limits attention to a window", NULL),

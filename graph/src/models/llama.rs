@@ -1,7 +1,7 @@
 //! Llama, Mistral, Qwen2 and Qwen3: one block, which differs in biases, windows, and norms of
 //! queries and keys.
 
-use super::decoder::{self, Decoder, Defaults, Window};
+use super::decoder::{self, Decoder, Defaults, QKV, Window};
 use super::keys::{Keys, Otherwise};
 use super::page::{Accept, Page};
 use crate::build::{Block, Builder, Gated, Value};
@@ -39,7 +39,7 @@ impl Llama {
             "qwen3" => (Some(32), Some(128)),
             _ => (None, None),
         };
-        let decoder = Decoder::read(keys, Defaults { kv_heads, head_dim, tied: false }, accept.max_context);
+        let decoder = Decoder::read(keys, Defaults { kv_heads, head_dim, ..Defaults::COMMON }, accept.max_context);
         decoder::activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
         let has_key = matches!(model_type, "llama" | "qwen3");
         let o_bias = has_key && keys.boolean("attention_bias", false);
@@ -97,9 +97,7 @@ impl Llama {
 
     fn block<'b>(&self, b: &Block<'b>, layer: usize, x: Value<'b>, rope: RopeId) -> Value<'b> {
         let h = b.rms_norm(x, "input_layernorm");
-        let [mut q, mut k, v] = b
-            .linear_split(h, ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"])
-            .map(|x| x.bias(self.qkv_bias));
+        let [mut q, mut k, v] = b.linear_split(h, QKV).map(|x| x.bias(self.qkv_bias));
         if self.qk_norm {
             (q, k) = (b.rms_norm(q, "self_attn.q_norm").into(), b.rms_norm(k, "self_attn.k_norm").into());
         }
@@ -140,6 +138,5 @@ fn windows(keys: &mut Keys, model_type: &str, decoder: &Decoder) -> Vec<Option<u
         }
         Window::None => decoder::windows(keys, layers, None, |_| false),
     };
-    // A window that covers the longest sequence has no effect.
-    windows.into_iter().map(|window| window.filter(|&window| (window as usize) < max_positions)).collect()
+    decoder::in_force(windows, max_positions)
 }

@@ -6,7 +6,7 @@
 //!
 //! A key is used, or known to change nothing, or an error that names it.
 //!
-//! May import: `build`, `graph`, `op`, `error`.
+//! May import: `axis`, `build`, `graph`, `op`, `error`.
 
 mod bound;
 mod decoder;
@@ -36,11 +36,11 @@ use page::Page;
 
 /// The families. Each row's page reads its keys and builds its graph.
 const FAMILIES: &[Family] = &[
-    Family { eos_id: Some(2), ..Family::new("llama", "LlamaForCausalLM", llama::read) },
-    Family { eos_id: Some(2), ..Family::new("mistral", "MistralForCausalLM", llama::read) },
+    Family { eos_ids: &[2], ..Family::new("llama", "LlamaForCausalLM", llama::read) },
+    Family { eos_ids: &[2], ..Family::new("mistral", "MistralForCausalLM", llama::read) },
     Family::new("qwen2", "Qwen2ForCausalLM", llama::read),
     Family::new("qwen3", "Qwen3ForCausalLM", llama::read),
-    Family { eos_id: Some(1), ..Family::new("gemma2", "Gemma2ForCausalLM", gemma2::read) },
+    Family { eos_ids: &[1], ..Family::new("gemma2", "Gemma2ForCausalLM", gemma2::read) },
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
@@ -50,14 +50,14 @@ type ReadKeys = fn(&mut Keys, &'static str, &Accept) -> Box<dyn Page>;
 struct Family {
     model_type: &'static str,
     architecture: &'static str,
-    /// End of sequence where the key is absent.
-    eos_id: Option<u32>,
+    /// Ends of a sequence where the key is absent.
+    eos_ids: &'static [u32],
     read: ReadKeys,
 }
 
 impl Family {
     const fn new(model_type: &'static str, architecture: &'static str, read: ReadKeys) -> Family {
-        Family { model_type, architecture, eos_id: None, read }
+        Family { model_type, architecture, eos_ids: &[], read }
     }
 }
 
@@ -112,9 +112,9 @@ impl Model {
         self.family.model_type
     }
 
-    /// The token that ends a sequence where `eos_token_id` is absent.
-    pub fn eos_id(&self) -> Option<u32> {
-        self.family.eos_id
+    /// The tokens that end a sequence where `eos_token_id` is absent.
+    pub fn eos_id(&self) -> Vec<u32> {
+        self.family.eos_ids.to_vec()
     }
 
     /// Sizes and other keys that every decoder has.

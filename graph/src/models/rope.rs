@@ -4,9 +4,10 @@
 //! `modeling_rope_utils.py` in the library transformers (5.x), so that the frequencies agree with
 //! it within one unit in the last place. The rules come from: rotary embeddings, Su et al.,
 //! arXiv:2104.09864; linear scaling, Chen et al., arXiv:2306.15595; yarn, Peng et al.,
-//! arXiv:2309.00071; llama3, the reference code of Llama 3.1.
+//! arXiv:2309.00071; longrope, Ding et al., arXiv:2402.13753; llama3, the reference code of Llama 3.1.
 
 use std::f64::consts::PI;
+use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
@@ -15,9 +16,10 @@ use super::keys::{Keys, Otherwise, RealBound};
 use crate::graph::RopeTable;
 
 /// The scaling of a model's rotation beyond the positions of its training.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Scaling {
     Default,
+    LongRope { factors: Vec<f64>, attention_factor: f64 },
     Linear { factor: f64 },
     Llama3 { factor: f64, low_freq_factor: f64, high_freq_factor: f64, original: f64 },
     Yarn(Yarn),
@@ -47,13 +49,82 @@ pub(super) struct Positions {
     pub max: usize,
 }
 
-/// The default of `rope_theta` if `config.json` does not set it.
-const DEFAULT_THETA: f64 = 10_000.0;
+/// What a family's rotation is where keys are absent, and the keys that only some families have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RopeDefaults {
+    /// The base of the wavelengths.
+    pub theta: f64,
+    /// The part of each head that rotates; `None`: all of it, whatever the keys say.
+    pub partial: Option<f64>,
+    /// The length of the first training, where the family has a key for it beside the rotation's and
+    /// the rule longrope, which needs it.
+    pub original: Option<u32>,
+    /// The whole rule.
+    pub rule: DefaultRule,
+}
+
+impl RopeDefaults {
+    /// Those that most families have.
+    pub const COMMON: RopeDefaults =
+        RopeDefaults { theta: 10_000.0, partial: None, original: None, rule: DefaultRule::Plain };
+}
+
+/// The rule where a configuration has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DefaultRule {
+    /// No scaling.
+    Plain,
+    /// That of gpt-oss.
+    GptOss,
+}
+
+impl DefaultRule {
+    fn parameters(self) -> Map<String, Value> {
+        match self {
+            DefaultRule::Plain => Map::new(),
+            DefaultRule::GptOss => {
+                let rule = serde_json::json!({
+                    "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
+                    "original_max_position_embeddings": 4096,
+                });
+                rule.as_object().cloned().unwrap_or_default()
+            }
+        }
+    }
+}
+
+/// What stands beside the object with the rule.
+#[derive(Clone, Copy, Debug)]
+struct Outer {
+    theta: Option<f64>,
+    partial: Option<f64>,
+    original: Option<usize>,
+}
+
+/// The object with the rule.
+#[derive(Clone, Debug)]
+struct RuleObject {
+    /// Its key.
+    key: &'static str,
+    value: Value,
+    outer: Outer,
+}
+
+/// A table for a configuration with faults.
+const NO_TABLE: RopeTable = RopeTable { frequencies: Vec::new(), scale: 1.0 };
+
+/// Part of a head.
+const PARTIAL: RealBound = RealBound::Above(0.0, 1.0);
 
 /// Takes the rotation's keys, in either spelling, and evaluates the rule for heads of `head_dim`
 /// dimensions.
-pub(super) fn read(keys: &mut Keys, head_dim: usize, positions: Positions) -> RopeTable {
-    let outer_theta = keys.optional_real("rope_theta", THETA);
+pub(super) fn read(keys: &mut Keys, defaults: &RopeDefaults, head_dim: usize, positions: Positions) -> RopeTable {
+    let theta = keys.optional_real("rope_theta", THETA);
+    let partial = defaults.partial.and_then(|_| keys.optional_real("partial_rotary_factor", PARTIAL));
+    let original = defaults.original.map(|absent| {
+        let otherwise = Otherwise { absent: Some(absent as usize), null: None };
+        keys.integer("original_max_position_embeddings", LENGTH, otherwise)
+    });
     let old = keys.take_value("rope_scaling");
     let new = keys.take_value("rope_parameters");
     if let (Some(old), Some(new)) = (&old, &new)
@@ -65,42 +136,133 @@ pub(super) fn read(keys: &mut Keys, head_dim: usize, positions: Positions) -> Ro
         let second_key = "rope_parameters".to_owned();
         keys.faults.push(KeyFault::Disagree { first_key, first, second_key, second });
     }
-    let (key, prefix, value) = match (new, old) {
-        (Some(value), _) => ("rope_parameters", "rope_parameters.", value),
-        (None, Some(value)) => ("rope_scaling", "rope_scaling.", value),
-        (None, None) => ("rope_parameters", "rope_parameters.", Value::Object(Map::new())),
+    let (key, value) = match (new, old) {
+        (Some(value), _) => ("rope_parameters", value),
+        (None, Some(value)) => ("rope_scaling", value),
+        (None, None) => ("rope_parameters", Value::Object(defaults.rule.parameters())),
     };
+    let rule = RuleObject { key, value, outer: Outer { theta, partial, original } };
+    read_object(keys, rule, defaults, head_dim, positions)
+}
+
+/// Takes the rotations of layers with full attention and of those with a window, which have keys of
+/// their own.
+pub(super) fn read_by_kind(
+    keys: &mut Keys,
+    defaults: [&RopeDefaults; 2],
+    head_dim: usize,
+    positions: Positions,
+) -> [RopeTable; 2] {
+    const KEY: &str = "rope_parameters";
+    let thetas = ["rope_theta", "rope_local_base_freq"].map(|key| keys.optional_real(key, THETA));
+    let scaling = keys.take_value("rope_scaling");
+    let mut nested = match keys.take_value(KEY) {
+        None => Map::new(),
+        Some(Value::Object(map)) => map,
+        Some(other) => {
+            keys.wrong_type(KEY, &other, "an object");
+            Map::new()
+        }
+    };
+    let mut full = nested.remove("full_attention").filter(|value| !value.is_null());
+    if let (Some(full), Some(scaling)) = (&full, &scaling)
+        && full != scaling
+    {
+        let first_key = "rope_scaling".to_owned();
+        let second_key = format!("{KEY}.full_attention");
+        keys.faults.push(KeyFault::Disagree { first_key, first: quote(scaling), second_key, second: quote(full) });
+    }
+    full = full.or(scaling);
+    let local = nested.remove("sliding_attention").filter(|value| !value.is_null());
+    keys.faults.extend(Keys::new("rope_parameters.", nested).finish(&[]));
+    let mut read = |name: &'static str, value: Option<Value>, theta: Option<f64>, defaults: &RopeDefaults| {
+        let value = value.unwrap_or_else(|| Value::Object(Map::new()));
+        let rule = RuleObject { key: name, value, outer: Outer { theta, partial: None, original: None } };
+        read_object(keys, rule, defaults, head_dim, positions)
+    };
+    [
+        read("rope_parameters.full_attention", full, thetas[0], defaults[0]),
+        read("rope_parameters.sliding_attention", local, thetas[1], defaults[1]),
+    ]
+}
+
+/// Takes the object with the rule.
+fn read_object(
+    keys: &mut Keys,
+    rule: RuleObject,
+    defaults: &RopeDefaults,
+    head_dim: usize,
+    positions: Positions,
+) -> RopeTable {
+    let RuleObject { key, value, outer } = rule;
     let Value::Object(map) = value else {
         keys.wrong_type(key, &value, "an object");
-        return RopeTable { frequencies: Vec::new(), scale: 1.0 };
+        return NO_TABLE;
     };
-    let mut inner = Keys::new(prefix, map);
-    let inner_theta = inner.optional_real("rope_theta", THETA);
-    if let (Some(outer), Some(nested)) = (outer_theta, inner_theta)
+    let mut inner = Keys::new(format!("{key}."), map);
+    let stated_theta = inner.optional_real("rope_theta", THETA);
+    let theta = agreed(&mut inner, "rope_theta", outer.theta, stated_theta).unwrap_or(defaults.theta);
+    let rotated = match defaults.partial {
+        None => {
+            let partial = inner.optional_real("partial_rotary_factor", RealBound::AtLeast(0.0, 1.0));
+            if let Some(part) = partial.filter(|&part| part != 1.0) {
+                inner.unsupported("partial_rotary_factor", &part.into(), "rotates a part of each head only", "1");
+            }
+            head_dim
+        }
+        Some(absent) => {
+            let partial = inner.optional_real("partial_rotary_factor", PARTIAL);
+            let partial = agreed(&mut inner, "partial_rotary_factor", outer.partial, partial).unwrap_or(absent);
+            rotated(&mut inner, head_dim, partial)
+        }
+    };
+    if let Some(outer) = outer.original {
+        let key = "original_max_position_embeddings";
+        let otherwise = Otherwise { absent: Some(None), null: Some(None) };
+        let nested: Option<usize> = inner.integer(key, LENGTH, otherwise);
+        if let Some(nested) = nested.filter(|&nested| nested != outer) {
+            let first_key = key.to_owned();
+            let second_key = inner.name(key);
+            let (first, second) = (outer.to_string(), nested.to_string());
+            inner.faults.push(KeyFault::Disagree { first_key, first, second_key, second });
+        }
+    }
+    let scaling = read_scaling(&mut inner, outer.original, rotated, positions);
+    let faults = inner.finish(&[]);
+    let sound = faults.is_empty() && keys.faults.is_empty();
+    keys.faults.extend(faults);
+    if sound { evaluate(theta, rotated, &scaling) } else { NO_TABLE }
+}
+
+/// A length in positions.
+const LENGTH: RangeInclusive<u32> = 1..=i32::MAX.unsigned_abs();
+
+/// A number that may stand inside of the rule's object, beside it, or in both places.
+fn agreed(inner: &mut Keys, key: &str, outer: Option<f64>, nested: Option<f64>) -> Option<f64> {
+    if let (Some(outer), Some(nested)) = (outer, nested)
         && outer != nested
     {
-        let first_key = "rope_theta".to_owned();
-        let second_key = inner.name("rope_theta");
+        let first_key = key.to_owned();
+        let second_key = inner.name(key);
         let first = format!("{outer:?}");
         let second = format!("{nested:?}");
         inner.faults.push(KeyFault::Disagree { first_key, first, second_key, second });
     }
-    let partial = inner.optional_real("partial_rotary_factor", RealBound::AtLeast(0.0, 1.0));
-    if let Some(part) = partial.filter(|&part| part != 1.0) {
-        inner.unsupported("partial_rotary_factor", &part.into(), "rotates a part of each head only", "1");
+    nested.or(outer)
+}
+
+/// The dimensions of a head that rotate, rounded down.
+fn rotated(inner: &mut Keys, head_dim: usize, partial: f64) -> usize {
+    let rotated = (head_dim as f64 * partial) as usize;
+    if rotated < 2 || !rotated.is_multiple_of(2) {
+        let meaning = format!("rotates {rotated} of {head_dim} dimensions of a head");
+        inner.unsupported("partial_rotary_factor", &partial.into(), &meaning, "an even number of them, 2 at least");
     }
-    let scaling = read_scaling(&mut inner, positions);
-    let faults = inner.finish(&[]);
-    let sound = faults.is_empty() && keys.faults.is_empty();
-    keys.faults.extend(faults);
-    if !sound {
-        return RopeTable { frequencies: Vec::new(), scale: 1.0 };
-    }
-    evaluate(inner_theta.or(outer_theta).unwrap_or(DEFAULT_THETA), head_dim, scaling)
+    rotated
 }
 
 /// Takes the rule's name and its parameters.
-fn read_scaling(keys: &mut Keys, positions: Positions) -> Scaling {
+fn read_scaling(keys: &mut Keys, outer: Option<usize>, rotated: usize, positions: Positions) -> Scaling {
     let old = keys.take_value("type");
     let new = keys.take_value("rope_type");
     if let (Some(old), Some(new)) = (&old, &new)
@@ -113,6 +275,17 @@ fn read_scaling(keys: &mut Keys, positions: Positions) -> Scaling {
         keys.faults.push(KeyFault::Disagree { first_key, first, second_key, second });
     }
     let rule = new.or(old).unwrap_or_else(|| Value::from("default"));
+    // Families with a length of the first training beside the rule have no other rule.
+    if let Some(original) = outer {
+        return match rule.as_str() {
+            Some("default") => Scaling::Default,
+            Some("longrope" | "su") => read_longrope(keys, original as f64, rotated, positions),
+            _ => {
+                keys.unsupported("rope_type", &rule, "scales the rotation by another rule", "default or longrope");
+                Scaling::Default
+            }
+        };
+    }
     match rule.as_str() {
         Some("default") => Scaling::Default,
         Some("linear") => Scaling::Linear { factor: keys.real("factor", FACTOR, Otherwise::REQUIRED) },
@@ -128,11 +301,8 @@ fn read_scaling(keys: &mut Keys, positions: Positions) -> Scaling {
 
 /// The length of the first training: the rotation's own key, or the model's longest sequence.
 fn read_original(keys: &mut Keys, max_positions: usize) -> f64 {
-    let original: usize = keys.integer(
-        "original_max_position_embeddings",
-        1..=i32::MAX.unsigned_abs(),
-        Otherwise { absent: Some(max_positions), null: None },
-    );
+    let original: usize =
+        keys.integer("original_max_position_embeddings", LENGTH, Otherwise { absent: Some(max_positions), null: None });
     original as f64
 }
 
@@ -162,6 +332,43 @@ fn read_llama3(keys: &mut Keys, max_positions: usize) -> Scaling {
         keys.faults.push(KeyFault::Order { low_key, low: low_freq_factor, high_key, high: high_freq_factor });
     }
     Scaling::Llama3 { factor, low_freq_factor, high_freq_factor, original }
+}
+
+/// The rule `longrope` has one list of factors for texts within the positions of the first training
+/// and one for longer texts. A graph is for texts of one of the two lengths, by the longest
+/// sequence that is needed.
+fn read_longrope(keys: &mut Keys, original: f64, rotated: usize, positions: Positions) -> Scaling {
+    let factor = keys.optional_real("factor", RealBound::Above(0.0, 1e6));
+    let stated = keys.optional_real("attention_factor", POSITIVE);
+    let [short, long] = ["short_factor", "long_factor"].map(|key| read_factors(keys, key, rotated / 2));
+    let factor = factor.unwrap_or(positions.trained as f64 / original);
+    let implied = if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / original.ln()).sqrt() };
+    let attention_factor = stated.unwrap_or(implied);
+    if keys.faults.is_empty() && !(attention_factor as f32).is_finite() {
+        // The logarithm of one position is zero.
+        keys.unsupported(
+            "original_max_position_embeddings",
+            &(original as u64).into(),
+            "scales the scores by infinity",
+            "2 at least",
+        );
+    }
+    Scaling::LongRope { factors: if positions.max as f64 > original { long } else { short }, attention_factor }
+}
+
+/// A list of a factor for each pair of dimensions.
+fn read_factors(keys: &mut Keys, key: &str, pairs: usize) -> Vec<f64> {
+    let Some(value) = keys.take_value(key) else {
+        let key = keys.name(key);
+        keys.faults.push(KeyFault::Missing { key });
+        return Vec::new();
+    };
+    let factors: Option<Vec<f64>> = value.as_array().and_then(|list| list.iter().map(Value::as_f64).collect());
+    let is_sound = |factors: &Vec<f64>| factors.len() == pairs && factors.iter().all(|&factor| POSITIVE.holds(factor));
+    factors.filter(is_sound).unwrap_or_else(|| {
+        keys.wrong_type(key, &value, "a list of a positive number for each pair of dimensions that rotate");
+        Vec::new()
+    })
 }
 
 fn read_yarn(keys: &mut Keys, max_positions: usize) -> Yarn {
@@ -199,10 +406,15 @@ fn wavelengths(theta: f64, head_dim: usize) -> impl Iterator<Item = f32> {
 }
 
 /// The frequencies of a rule. Every operation on `f32` rounds where the reference's does.
-fn evaluate(theta: f64, head_dim: usize, scaling: Scaling) -> RopeTable {
+fn evaluate(theta: f64, head_dim: usize, scaling: &Scaling) -> RopeTable {
     let plain = || wavelengths(theta, head_dim).map(|length| 1.0 / length);
-    match scaling {
+    match *scaling {
         Scaling::Default => RopeTable { frequencies: plain().collect(), scale: 1.0 },
+        Scaling::LongRope { ref factors, attention_factor } => {
+            let stretched = wavelengths(theta, head_dim).zip(factors);
+            let frequencies = stretched.map(|(length, factor)| 1.0 / (*factor as f32 * length)).collect();
+            RopeTable { frequencies, scale: attention_factor as f32 }
+        }
         Scaling::Linear { factor } => {
             RopeTable { frequencies: plain().map(|freq| freq / factor as f32).collect(), scale: 1.0 }
         }

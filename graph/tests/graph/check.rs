@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tilewright_graph::axis::{Axis, Dim};
 use tilewright_graph::build::{Builder, Sizes};
-use tilewright_graph::graph::{Body, Fused, Graph, Parts, RopeTable, ValueId, Weight};
+use tilewright_graph::graph::{Body, Fused, Graph, Part, Parts, RopeTable, ValueId, Weight};
 use tilewright_graph::interpret::{CheckpointTensor, Interpreter, Sequence};
 use tilewright_graph::models;
 use tilewright_graph::op::{BinaryKind, InputKind, Op};
@@ -31,7 +31,7 @@ fn an_error_names_op_operand_and_both_shapes() {
         let q = b.project(x, "q", [Dim::known(Axis::Heads, 4), Dim::known(Axis::HeadDim, 4)]);
         b.add(x, q);
     });
-    insta::assert_snapshot!(text, @"graph `test` is not valid: add(a v1, b v2): operand `b` is f32[rows, heads 4, head_dim 4], which does not fit `a` f32[rows, hidden 8]: its axes are those of `a`, or the first of them");
+    insta::assert_snapshot!(text, @"graph `test` is not valid: add(a v1, b v2): operand `b` is f32[rows, heads 4, head_dim 4], which does not fit `a` f32[rows, hidden 8]: its axes are those of `a`, or the first of them, but for last axes of extent 1");
     let text = refusal(|builder| {
         let b = builder.root();
         let x = builder.root().embed(builder.tokens(), "embed");
@@ -86,7 +86,12 @@ fn each_rule_of_a_graph_has_its_refusal() {
     insta::assert_snapshot!(errors(&|parts| parts.nodes[2].results.clear()), @"graph `test` is not valid: node 2: the results are stated as 0 values, but the op gives 1");
     insta::assert_snapshot!(errors(&weight(|weight| weight.shape = vec![1 << 40, 1 << 40])), @"graph `test` is not valid: weight w0 `embed.weight`: `shape` is [1099511627776, 1099511627776]; it must be extents of at least 1 with a product of at most 2^48");
     insta::assert_snapshot!(errors(&weight(|weight| weight.shape = vec![0, 8])), @"graph `test` is not valid: weight w0 `embed.weight`: `shape` is [0, 8]; it must be extents of at least 1 with a product of at most 2^48");
-    insta::assert_snapshot!(errors(&weight(|weight| weight.rows = Some([3, 40]))), @"graph `test` is not valid: weight w0 `embed.weight`: `rows` is 3..40; it must be a part of the first axis that is not empty");
+    insta::assert_snapshot!(errors(&weight(|weight| weight.rows = Some(Part::first(3..40)))), @"graph `test` is not valid: weight w0 `embed.weight`: `rows` is 3..40 of [32, 8]; it must be a part of one axis that is not empty, with a step of at least 1");
+    let part = |axis, step| Part { axis, step, ..Part::first(1..8) };
+    for part in [part(0, 0), part(2, 1), part(usize::MAX, 1), Part { end: 9, ..part(1, 2) }, Part::first(3..3)] {
+        let error = errors(&move |parts: &mut Parts| parts.weights[0].rows = Some(part));
+        assert!(error.contains("it must be a part of one axis that is not empty"), "{error}");
+    }
     insta::assert_snapshot!(errors(&weight(|weight| weight.experts = Some(2))), @"graph `test` is not valid: weight w0 `embed.weight`: `tensor` is `embed.weight`; it must be a tensor's name, with {expert} in it exactly where there is a tensor for each expert");
     insta::assert_snapshot!(errors(&weight(|weight| weight.offset = f32::INFINITY)), @"graph `test` is not valid: weight w0 `embed.weight`: `offset` is inf; it must be a finite number");
     let rope = RopeTable { frequencies: vec![f32::NAN], scale: 1.0 };
