@@ -31,6 +31,7 @@ fn tensors(file: &Path) -> HashMap<String, CheckpointTensor> {
             Dtype::BF16 => bf16::from_le_bytes(half(word)).to_f64(),
             Dtype::F16 => f16::from_le_bytes(half(word)).to_f64(),
             Dtype::F32 => f64::from(f32::from_le_bytes([word[0], word[1], word[2], word[3]])),
+            Dtype::U8 => f64::from(word[0]),
             Dtype::U32 | Dtype::I32 => f64::from(u32::from_le_bytes([word[0], word[1], word[2], word[3]])),
             other => panic!("{other:?}"),
         };
@@ -47,7 +48,30 @@ pub fn weights(folder: &Path) -> HashMap<String, CheckpointTensor> {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         name.starts_with("model") && name.ends_with(".safetensors")
     };
-    entries.filter(is_weights).flat_map(|path| tensors(&path)).collect()
+    let mut stored = entries.filter(is_weights).flat_map(|path| tensors(&path)).collect();
+    decode_mxfp4(&mut stored);
+    stored
+}
+
+/// Values of a code of four bits: one bit of sign, two of exponent, one of mantissa.
+const E2M1: [f64; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+
+/// Replaces blocks of 16 bytes and their scales by the numbers that they stand for.
+fn decode_mxfp4(stored: &mut HashMap<String, CheckpointTensor>) {
+    let names: Vec<String> = stored.keys().filter_map(|name| Some(name.strip_suffix("_blocks")?.to_owned())).collect();
+    for name in names {
+        let blocks = stored.remove(&format!("{name}_blocks")).expect("blocks");
+        let scales = stored.remove(&format!("{name}_scales")).expect("scales");
+        let number = |code: u8| E2M1[usize::from(code & 7)] * if code & 8 == 0 { 1.0 } else { -1.0 };
+        let block = |(bytes, scale): (&[f64], &f64)| {
+            let scale = (scale - 127.0).exp2();
+            let pair = move |byte: &f64| [*byte as u8 & 15, *byte as u8 >> 4].map(|code| number(code) * scale);
+            bytes.iter().flat_map(pair).collect::<Vec<f64>>()
+        };
+        let data: Vec<f64> = blocks.data.chunks_exact(16).zip(&scales.data).flat_map(block).collect();
+        let [experts, rows, count, 16] = blocks.shape[..] else { panic!("{:?}", blocks.shape) };
+        stored.insert(name, CheckpointTensor { shape: vec![experts, rows, count * 32], data });
+    }
 }
 
 /// A prompt with the logits of some of its rows.
@@ -60,7 +84,12 @@ pub struct Case {
 /// The cases of a folder: `logits.K` for the prompts of `reference.json`, or one prompt with its
 /// ids.
 pub fn cases(folder: &Path) -> Vec<Case> {
-    let mut stored = tensors(&folder.join("reference.safetensors"));
+    cases_of(folder, "reference.safetensors")
+}
+
+/// The cases of one file of a folder.
+pub fn cases_of(folder: &Path, file: &str) -> Vec<Case> {
+    let mut stored = tensors(&folder.join(file));
     let ids_of = |stored: CheckpointTensor| stored.data.iter().map(|id| *id as u32).collect::<Vec<u32>>();
     if let Some(ids) = stored.remove("ids").map(ids_of) {
         let rows = stored.remove("rows").map(ids_of);
@@ -77,27 +106,28 @@ pub fn cases(folder: &Path) -> Vec<Case> {
     prompts["cases"].as_array().or(prompts.as_array()).expect("a list").iter().enumerate().map(case).collect()
 }
 
-/// The relative L2 distance of a graph's logits from those of the cases, with prompts fed in steps
-/// of `step` tokens.
+/// The largest relative L2 distance of a position's logits from those of the cases, with prompts
+/// fed in steps of `step` tokens.
 pub fn error_of(graph: &Graph, weights: &HashMap<String, CheckpointTensor>, cases: &[Case], step: usize) -> f64 {
     let weights = |name: &str| weights.get(name).cloned();
     let interpreter = Interpreter::new(graph, &weights).expect("the weights fit");
-    let mut distance = 0.0;
-    let mut size = 0.0;
+    let mut worst = 0.0f64;
     for case in cases {
         let mut sequence = Sequence::default();
         let steps = case.ids.chunks(step).map(|ids| interpreter.run(&mut sequence, ids).expect("runs").swap_remove(0));
         let logits: Vec<Vec<f64>> = steps
             .flat_map(|logits| (0..logits.shape[0]).map(|row| logits.row(row).to_vec()).collect::<Vec<_>>())
             .collect();
-        let found = case.rows.iter().flat_map(|row| &logits[*row]);
-        assert_eq!(found.clone().count(), case.logits.len());
-        for (found, expected) in found.zip(&case.logits) {
-            distance += (found - expected).powi(2);
-            size += expected.powi(2);
+        assert_eq!(case.rows.iter().map(|row| logits[*row].len()).sum::<usize>(), case.logits.len());
+        let width = case.logits.len() / case.rows.len();
+        for (row, expected) in case.rows.iter().zip(case.logits.chunks_exact(width)) {
+            let distance: f64 =
+                logits[*row].iter().zip(expected).map(|(found, expected)| (found - expected).powi(2)).sum();
+            let size: f64 = expected.iter().map(|expected| expected.powi(2)).sum();
+            worst = worst.max((distance / size).sqrt());
         }
     }
-    (distance / size).sqrt()
+    worst
 }
 
 /// The graph of a folder.
