@@ -15,6 +15,7 @@ mod gemma2;
 pub mod keys;
 mod known;
 mod llama;
+mod olmo2;
 mod page;
 mod rope;
 
@@ -41,6 +42,7 @@ const FAMILIES: &[Family] = &[
     Family::new("qwen2", "Qwen2ForCausalLM", llama::read),
     Family::new("qwen3", "Qwen3ForCausalLM", llama::read),
     Family { eos_ids: &[1], ..Family::new("gemma2", "Gemma2ForCausalLM", gemma2::read) },
+    Family { eos_ids: &[50_279], ..Family::new("olmo2", "Olmo2ForCausalLM", olmo2::read) },
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
