@@ -12,6 +12,7 @@ mod bound;
 mod decoder;
 mod fault;
 mod gemma2;
+mod granite;
 pub mod keys;
 mod known;
 mod llama;
@@ -43,6 +44,7 @@ const FAMILIES: &[Family] = &[
     Family::new("qwen3", "Qwen3ForCausalLM", llama::read),
     Family { eos_ids: &[1], ..Family::new("gemma2", "Gemma2ForCausalLM", gemma2::read) },
     Family { eos_ids: &[50_279], ..Family::new("olmo2", "Olmo2ForCausalLM", olmo2::read) },
+    Family { eos_ids: &[2], ..Family::new("granite", "GraniteForCausalLM", granite::read) },
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
