@@ -19,6 +19,7 @@ mod llama;
 mod olmo2;
 mod page;
 mod rope;
+mod smollm3;
 
 use std::any::Any;
 
@@ -45,6 +46,7 @@ const FAMILIES: &[Family] = &[
     Family { eos_ids: &[1], ..Family::new("gemma2", "Gemma2ForCausalLM", gemma2::read) },
     Family { eos_ids: &[50_279], ..Family::new("olmo2", "Olmo2ForCausalLM", olmo2::read) },
     Family { eos_ids: &[2], ..Family::new("granite", "GraniteForCausalLM", granite::read) },
+    Family { eos_ids: &[128_001], ..Family::new("smollm3", "SmolLM3ForCausalLM", smollm3::read) },
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
