@@ -18,6 +18,7 @@ mod known;
 mod llama;
 mod olmo2;
 mod page;
+mod phi3;
 mod rope;
 mod smollm3;
 
@@ -47,6 +48,7 @@ const FAMILIES: &[Family] = &[
     Family { eos_ids: &[50_279], ..Family::new("olmo2", "Olmo2ForCausalLM", olmo2::read) },
     Family { eos_ids: &[2], ..Family::new("granite", "GraniteForCausalLM", granite::read) },
     Family { eos_ids: &[128_001], ..Family::new("smollm3", "SmolLM3ForCausalLM", smollm3::read) },
+    Family { eos_ids: &[32_000], ..Family::new("phi3", "Phi3ForCausalLM", phi3::read) },
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
