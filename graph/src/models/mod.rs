@@ -12,6 +12,7 @@ mod bound;
 mod decoder;
 mod fault;
 mod gemma2;
+mod gemma3;
 mod granite;
 pub mod keys;
 mod known;
@@ -49,6 +50,7 @@ const FAMILIES: &[Family] = &[
     Family { eos_ids: &[2], ..Family::new("granite", "GraniteForCausalLM", granite::read) },
     Family { eos_ids: &[128_001], ..Family::new("smollm3", "SmolLM3ForCausalLM", smollm3::read) },
     Family { eos_ids: &[32_000], ..Family::new("phi3", "Phi3ForCausalLM", phi3::read) },
+    Family { eos_ids: &[1], ..Family::new("gemma3_text", "Gemma3ForCausalLM", gemma3::read) },
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
