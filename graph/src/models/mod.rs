@@ -13,6 +13,7 @@ mod decoder;
 mod fault;
 mod gemma2;
 mod gemma3;
+mod glm4;
 mod granite;
 pub mod keys;
 mod known;
@@ -51,6 +52,7 @@ const FAMILIES: &[Family] = &[
     Family { eos_ids: &[128_001], ..Family::new("smollm3", "SmolLM3ForCausalLM", smollm3::read) },
     Family { eos_ids: &[32_000], ..Family::new("phi3", "Phi3ForCausalLM", phi3::read) },
     Family { eos_ids: &[1], ..Family::new("gemma3_text", "Gemma3ForCausalLM", gemma3::read) },
+    Family { eos_ids: &[151_329, 151_336, 151_338], ..Family::new("glm4", "Glm4ForCausalLM", glm4::read) },
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
