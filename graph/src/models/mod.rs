@@ -9,6 +9,7 @@
 //! May import: `axis`, `build`, `graph`, `op`, `error`.
 
 mod bound;
+mod cohere2;
 mod decoder;
 mod fault;
 mod gemma2;
@@ -53,6 +54,7 @@ const FAMILIES: &[Family] = &[
     Family { eos_ids: &[32_000], ..Family::new("phi3", "Phi3ForCausalLM", phi3::read) },
     Family { eos_ids: &[1], ..Family::new("gemma3_text", "Gemma3ForCausalLM", gemma3::read) },
     Family { eos_ids: &[151_329, 151_336, 151_338], ..Family::new("glm4", "Glm4ForCausalLM", glm4::read) },
+    Family { eos_ids: &[255_001], ..Family::new("cohere2", "Cohere2ForCausalLM", cohere2::read) },
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
