@@ -24,6 +24,7 @@ mod page;
 mod phi3;
 mod rope;
 mod smollm3;
+mod starcoder2;
 
 use std::any::Any;
 
@@ -55,6 +56,7 @@ const FAMILIES: &[Family] = &[
     Family { eos_ids: &[1], ..Family::new("gemma3_text", "Gemma3ForCausalLM", gemma3::read) },
     Family { eos_ids: &[151_329, 151_336, 151_338], ..Family::new("glm4", "Glm4ForCausalLM", glm4::read) },
     Family { eos_ids: &[255_001], ..Family::new("cohere2", "Cohere2ForCausalLM", cohere2::read) },
+    Family { eos_ids: &[50_256], ..Family::new("starcoder2", "Starcoder2ForCausalLM", starcoder2::read) },
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
