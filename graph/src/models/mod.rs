@@ -19,6 +19,7 @@ mod granite;
 pub mod keys;
 mod known;
 mod llama;
+mod mixtral;
 mod olmo2;
 mod page;
 mod phi3;
@@ -57,6 +58,7 @@ const FAMILIES: &[Family] = &[
     Family { eos_ids: &[151_329, 151_336, 151_338], ..Family::new("glm4", "Glm4ForCausalLM", glm4::read) },
     Family { eos_ids: &[255_001], ..Family::new("cohere2", "Cohere2ForCausalLM", cohere2::read) },
     Family { eos_ids: &[50_256], ..Family::new("starcoder2", "Starcoder2ForCausalLM", starcoder2::read) },
+    Family { eos_ids: &[2], ..Family::new("mixtral", "MixtralForCausalLM", mixtral::read) },
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
