@@ -23,6 +23,7 @@ mod mixtral;
 mod olmo2;
 mod page;
 mod phi3;
+mod qwen_moe;
 mod rope;
 mod smollm3;
 mod starcoder2;
@@ -59,6 +60,7 @@ const FAMILIES: &[Family] = &[
     Family { eos_ids: &[255_001], ..Family::new("cohere2", "Cohere2ForCausalLM", cohere2::read) },
     Family { eos_ids: &[50_256], ..Family::new("starcoder2", "Starcoder2ForCausalLM", starcoder2::read) },
     Family { eos_ids: &[2], ..Family::new("mixtral", "MixtralForCausalLM", mixtral::read) },
+    Family::new("qwen2_moe", "Qwen2MoeForCausalLM", qwen_moe::read),
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
