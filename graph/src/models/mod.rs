@@ -61,6 +61,7 @@ const FAMILIES: &[Family] = &[
     Family { eos_ids: &[50_256], ..Family::new("starcoder2", "Starcoder2ForCausalLM", starcoder2::read) },
     Family { eos_ids: &[2], ..Family::new("mixtral", "MixtralForCausalLM", mixtral::read) },
     Family::new("qwen2_moe", "Qwen2MoeForCausalLM", qwen_moe::read),
+    Family::new("qwen3_moe", "Qwen3MoeForCausalLM", qwen_moe::read),
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
