@@ -15,6 +15,7 @@ mod fault;
 mod gemma2;
 mod gemma3;
 mod glm4;
+mod gpt_oss;
 mod granite;
 pub mod keys;
 mod known;
@@ -62,6 +63,7 @@ const FAMILIES: &[Family] = &[
     Family { eos_ids: &[2], ..Family::new("mixtral", "MixtralForCausalLM", mixtral::read) },
     Family::new("qwen2_moe", "Qwen2MoeForCausalLM", qwen_moe::read),
     Family::new("qwen3_moe", "Qwen3MoeForCausalLM", qwen_moe::read),
+    Family::new("gpt_oss", "GptOssForCausalLM", gpt_oss::read),
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.
