@@ -156,6 +156,68 @@ fn configurations_that_are_wrong_are_refused_by_key() {
     );
 }
 
+#[test]
+fn keys_of_single_families_are_refused_by_name() {
+    let error = |family: &str, changes: &[(&str, Value)]| {
+        let mut config = crate::checkpoint::config(&folder(&format!("graph/tests/data/families/{family}")));
+        for (path, value) in changes {
+            let (parent, key) = path.rsplit_once('/').expect("a path");
+            config.pointer_mut(parent).expect("an object")[key] = value.clone();
+        }
+        let error = models::graph(&config).expect_err("refused").to_string();
+        error.strip_prefix("configuration cannot be used: ").expect("faults of keys").to_owned()
+    };
+    let long = "phi4-longrope";
+    let all = "original_max_position_embeddings";
+    let [outer, inner] = [format!("/{all}"), format!("/rope_parameters/{all}")];
+    insta::assert_snapshot!(error(long, &[("/rope_parameters/short_factor", json!(null))]), @"key rope_parameters.short_factor is missing; the model cannot be built without it");
+    insta::assert_snapshot!(error(long, &[("/rope_parameters/long_factor", json!([1.0, 2.0]))]), @"key rope_parameters.long_factor is [1.0,2.0]; it must be a list of a positive number for each pair of dimensions that rotate");
+    insta::assert_snapshot!(error(long, &[(&inner, json!(64))]), @"key original_max_position_embeddings is 32 and rope_parameters.original_max_position_embeddings is 64; they must agree");
+    insta::assert_snapshot!(error(long, &[(&outer, json!(1)), (&inner, json!(1))]), @"key rope_parameters.original_max_position_embeddings is 1, which scales the scores by infinity; supported is 2 at least");
+    insta::assert_snapshot!(error("phi3", &[("/rope_parameters/rope_type", json!("yarn"))]), @r#"key rope_parameters.rope_type is "yarn", which scales the rotation by another rule; supported is default or longrope"#);
+    insta::assert_snapshot!(error("phi3", &[("/partial_rotary_factor", json!(0.5))]), @"key partial_rotary_factor is 0.5 and rope_parameters.partial_rotary_factor is 1.0; they must agree");
+    insta::assert_snapshot!(error("glm4", &[("/rope_parameters/partial_rotary_factor", json!(0.2))]), @"key rope_parameters.partial_rotary_factor is 0.2, which rotates 3 of 16 dimensions of a head; supported is an even number of them, 2 at least");
+    insta::assert_snapshot!(error("gemma3", &[("/rope_parameters", json!({"rope_type": "default"}))]), @r#"key rope_parameters.rope_type (value "default") is not known, so it may change the mathematics; remove it if it does not"#);
+    insta::assert_snapshot!(error("gemma3", &[("/rope_parameters/sliding_attention", json!(1))]), @"key rope_parameters.sliding_attention is 1; it must be an object");
+    insta::assert_snapshot!(error("gemma3", &[("/attn_logit_softcapping", json!(50.0))]), @"key attn_logit_softcapping is 50.0, which squashes the attention's scores; supported is null");
+    insta::assert_snapshot!(error("smollm3", &[("/no_rope_layers", json!([1, 0]))]), @"key no_rope_layers has 2 entries; the model has 5 layers, so it must have as many");
+    insta::assert_snapshot!(error("smollm3", &[("/no_rope_layers", json!([1, 1, 1, 2, 1]))]), @"key no_rope_layers is [1,1,1,2,1]; it must be a list of 0 and 1");
+    insta::assert_snapshot!(error("granite", &[("/logits_scaling", json!(0))]), @"key logits_scaling is 0; it must be more than 0.0 and at most 1000000.0");
+    insta::assert_snapshot!(error("starcoder2", &[("/hidden_act", json!("gelu"))]), @r#"key hidden_act is "gelu", which is another activation of the MLP; supported is "gelu_pytorch_tanh""#);
+    insta::assert_snapshot!(error("mixtral", &[("/num_experts_per_tok", json!(13))]), @"key num_experts_per_tok is 13; it must be 1 to 12");
+    insta::assert_snapshot!(error("mixtral", &[("/num_experts", json!(8))]), @"key num_local_experts is 12 and num_experts is 8; they must agree");
+    insta::assert_snapshot!(error("qwen2-moe", &[("/mlp_only_layers", json!([-1]))]), @"key mlp_only_layers is [-1]; it must be a list of layers");
+    insta::assert_snapshot!(error("qwen2-moe", &[("/num_local_experts", json!(12))]), @"key num_local_experts is 12, which replaces the MLP by experts; supported is 0");
+    insta::assert_snapshot!(error("qwen3-moe", &[("/shared_expert_intermediate_size", json!(12))]), @"key shared_expert_intermediate_size (value 12) is not known, so it may change the mathematics; remove it if it does not");
+    insta::assert_snapshot!(error("gpt-oss", &[("/quantization_config", json!(null))]), @"key quantization_config is null, which stores the experts' weights inputs by outputs; supported is quant_method mxfp4");
+}
+
+/// The class of each family takes these in place of keys that are not there.
+#[test]
+fn absent_keys_have_the_defaults_of_the_family() {
+    // The keys, and what the graph's text says where they are absent.
+    let cases = [
+        ("olmo2", "rms_norm_eps", "norm eps 0.00001"),
+        ("granite", "attention_multiplier", "attention causal scale 1("),
+        ("smollm3", "no_rope_layers", "rope pairs halves"),
+        ("phi3", "sliding_window", "attention causal scale 0.25("),
+        ("gemma3", "query_pre_attn_scalar", "attention causal scale 0.0625 window 8("),
+        ("cohere2", "logit_scale", "scale by 0.0625("),
+        ("cohere2", "layer_types", "attention causal scale 0.25 window 8("),
+        ("starcoder2", "use_bias", "bias model.layers.0.mlp.c_fc.bias"),
+        ("qwen2-moe", "decoder_sparse_step", "model.layers.0.mlp.experts.{expert}.up_proj.weight"),
+        ("qwen3-moe", "norm_topk_prob", "route k 2 softmax_then_top_k("),
+        ("gpt-oss", "swiglu_limit", "clamped_swiglu alpha 1.702 limit 7"),
+        ("gpt-oss", "layer_types", "attention causal scale 0.25 window 16("),
+    ];
+    for (family, key, expected) in cases {
+        let mut config = crate::checkpoint::config(&folder(&format!("graph/tests/data/families/{family}")));
+        config.as_object_mut().expect("an object").remove(key).expect("a key that is there");
+        let text = models::graph(&config).expect("a graph").to_string();
+        assert!(text.contains(expected), "{family} without {key}: {text}");
+    }
+}
+
 /// Every place in a JSON value.
 fn places(value: &Value, path: &str, found: &mut Vec<String>) {
     found.push(path.to_owned());
@@ -183,6 +245,19 @@ fn hostile() -> impl Strategy<Value = Value> {
         (0u64..40).prop_map(|n| json!(n)),
     ]
 }
+
+/// Folders whose configurations have keys of their own.
+const FAMILIES: [&str; 9] = [
+    "tests/data/families/gemma2",
+    "graph/tests/data/families/cohere2",
+    "graph/tests/data/families/gemma3",
+    "graph/tests/data/families/glm4",
+    "graph/tests/data/families/gpt-oss",
+    "graph/tests/data/families/phi4-longrope",
+    "graph/tests/data/families/qwen2-moe",
+    "graph/tests/data/families/qwen3-moe",
+    "graph/tests/data/families/smollm3",
+];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
@@ -218,8 +293,10 @@ proptest! {
 
     /// A configuration with one key changed is refused, or has a graph.
     #[test]
-    fn a_hostile_configuration_is_refused_or_has_a_graph(at in any::<prop::sample::Index>(), value in hostile()) {
-        let mut config = crate::checkpoint::config(&folder("tests/data/families/gemma2"));
+    fn a_hostile_configuration_is_refused_or_has_a_graph(
+        family in prop::sample::select(FAMILIES.as_slice()), at in any::<prop::sample::Index>(), value in hostile()
+    ) {
+        let mut config = crate::checkpoint::config(&folder(family));
         let mut found = Vec::new();
         places(&config, "", &mut found);
         *config.pointer_mut(at.get::<String>(&found)).expect("a place") = value;

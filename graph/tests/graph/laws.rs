@@ -11,13 +11,13 @@ use tilewright_graph::testing::{graphs, weights};
 use crate::checkpoint::{cases, error_of, folder, graph, weights as stored};
 
 /// Cases of a law: more where `TILEWRIGHT_LONG=1` asks for it.
-fn budget() -> ProptestConfig {
+pub fn budget() -> ProptestConfig {
     let is_long = std::env::var_os("TILEWRIGHT_LONG").is_some();
     ProptestConfig::with_cases(if is_long { 10_000 } else { 300 })
 }
 
 /// The outputs' rows, bit by bit, with tokens fed in steps of `step`.
-fn computed(graph: &Graph, tokens: &[u32], step: usize, seed: u64) -> Vec<Vec<u64>> {
+pub fn computed(graph: &Graph, tokens: &[u32], step: usize, seed: u64) -> Vec<Vec<u64>> {
     let weights = weights(graph, seed);
     let interpreter = Interpreter::new(graph, &weights).expect("the weights fit");
     let mut sequence = Sequence::default();
@@ -32,12 +32,12 @@ fn computed(graph: &Graph, tokens: &[u32], step: usize, seed: u64) -> Vec<Vec<u6
     outputs
 }
 
-fn whole(graph: &Graph, tokens: &[u32], seed: u64) -> Vec<Vec<u64>> {
+pub fn whole(graph: &Graph, tokens: &[u32], seed: u64) -> Vec<Vec<u64>> {
     computed(graph, tokens, tokens.len(), seed)
 }
 
 /// Tokens that every vocabulary of the generator has.
-fn prompts() -> impl Strategy<Value = Vec<u32>> {
+pub fn prompts() -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(0u32..2, 1..7)
 }
 
@@ -102,7 +102,10 @@ proptest! {
 /// Logits of real models are equal before and after the passes, bit by bit.
 #[test]
 fn passes_keep_logits_of_the_families() {
-    for path in ["models/tiny-qwen3", "tests/data/families/gemma2", "tests/data/families/llama-biases-linear"] {
+    let ours = ["granite", "phi4-longrope", "cohere2", "qwen2-moe", "gpt-oss"];
+    let ours = ours.map(|name| format!("graph/tests/data/families/{name}"));
+    let others = ["models/tiny-qwen3", "tests/data/families/gemma2", "tests/data/families/llama-biases-linear"];
+    for path in ours.iter().map(String::as_str).chain(others) {
         let folder = folder(path);
         let graph = graph(&folder);
         let weights = stored(&folder);
@@ -140,4 +143,9 @@ fn a_layer_of_each_family_becomes_few_groups() {
     insta::assert_snapshot!(layer("models/tiny-llama"), @"(norm | linear linear linear | rope rope cache_append) attention ( | linear | binary) (norm | linear linear | activation) ( | linear | binary); (norm | logits | choose)");
     insta::assert_snapshot!(layer("models/tiny-qwen3"), @"(norm | linear linear linear | norm norm rope rope cache_append) attention ( | linear | binary) (norm | linear linear | activation) ( | linear | binary); (norm | logits | choose)");
     insta::assert_snapshot!(layer("tests/data/families/gemma2"), @"(norm | linear linear linear | rope rope cache_append) attention linear norm binary (norm | linear linear | activation) linear norm binary; (norm | logits | soft_cap choose)");
+    let ours = |name: &str| layer(&format!("graph/tests/data/families/{name}"));
+    insta::assert_snapshot!(ours("olmo2"), @"( | linear linear linear | ) norm norm rope rope cache_append attention linear norm binary ( | linear linear | activation) linear norm binary; (norm | logits | choose)");
+    insta::assert_snapshot!(ours("cohere2"), @"(norm | linear linear linear linear linear | rope rope cache_append activation) attention ( | linear | binary) ( | linear | binary); (norm | logits | scale choose)");
+    insta::assert_snapshot!(ours("starcoder2"), @"(norm | linear linear linear | rope rope cache_append) attention ( | linear | binary) (norm | linear | activation) ( | linear | binary); (norm | logits | choose)");
+    insta::assert_snapshot!(ours("mixtral"), @"(norm | linear linear linear | rope rope cache_append) attention ( | linear | binary) norm linear route ( | expert_linear expert_linear | activation) ( | expert_linear | weighted_sum binary); (norm | logits | choose)");
 }

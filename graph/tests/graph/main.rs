@@ -2,6 +2,7 @@
 
 mod check;
 mod checkpoint;
+mod configurations;
 mod families;
 mod laws;
 mod rows;
