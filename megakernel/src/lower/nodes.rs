@@ -159,7 +159,11 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<LoweredNode<'_>>, LowerError> {
             _ => reader.group(),
         };
         let ops = || steps.iter().map(|step| step.op.name()).collect::<Vec<_>>().join(", ");
-        nodes.push(node.ok_or_else(|| LowerError::Node { node: place, ops: ops() })?);
+        nodes.push(node.ok_or_else(|| LowerError::Node {
+            graph: graph.parts().name.clone(),
+            node: place,
+            ops: ops(),
+        })?);
     }
     Ok(nodes)
 }
@@ -419,7 +423,7 @@ mod tests {
             }
             let changed = Graph::check(parts).expect("a valid graph");
             let error = read(&changed).expect_err("no task runs it").to_string();
-            assert!(error.ends_with(&format!(" of the graph ({ops}) is nothing that tasks run")), "{error}");
+            assert!(error.contains(&format!(" of its graph ({ops})")), "{error}");
         }
     }
 

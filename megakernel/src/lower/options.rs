@@ -169,8 +169,8 @@ pub enum LowerError {
     Spec(#[from] SpecError),
     #[error("the model is not a graph")]
     Graph(#[from] GraphErrors),
-    #[error("node {node} of the graph ({ops}) is nothing that tasks run")]
-    Node { node: usize, ops: String },
+    #[error("{graph} cannot run yet: no task computes node {node} of its graph ({ops}), as its neighbours use it")]
+    Node { graph: String, node: usize, ops: String },
     #[error("value v{value} of the graph is not where a later op reads it")]
     Value { value: usize },
     #[error("task `{label}` does not fit its operands")]
