@@ -185,6 +185,7 @@ impl Argument {
     ///
     /// ```
     /// use half::bf16;
+    /// use tilewright_codegen::device::sim;
     /// use tilewright_codegen::ir::Arch;
     /// use tilewright_codegen::trial::{Expected, Trial};
     /// use tilewright_codegen::verify::verify;
@@ -199,7 +200,7 @@ impl Argument {
     ///         _ => trial.output("c", Expected::exact(&[3.0f32; 16])),
     ///     });
     /// }
-    /// trial.check(1)?;
+    /// assert!(trial.run(&sim::open(1))?.is_right());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn pass(self, mut trial: Trial, buffer: impl FnOnce(&mut Trial, GemmBuffer) -> BufferId) -> Trial {

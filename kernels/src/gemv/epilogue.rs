@@ -67,15 +67,14 @@ impl GemvEpilogue {
     /// ```
     /// use tilewright_codegen::ir::Arch;
     /// use tilewright_kernels::epilogue::CustomEpilogue;
-    /// use tilewright_kernels::gemv::{GemvEpilogue, GemvPlan, Tuning, gemv};
-    /// use tilewright_kernels::weights::Strip;
+    /// use tilewright_kernels::gemv::{GemvEpilogue, GemvPlan, GemvTuning, gemv};
     ///
     /// // Each vector times its own factor.
     /// let custom = CustomEpilogue(&|k, _| {
     ///     let factors = k.global::<f32>("factors");
     ///     Box::new(move |at, sum| sum * factors.at(at.row).load())
     /// });
-    /// let plan = GemvPlan::new(2, Strip::new(1024, 4, 4096)?, Tuning::default())?;
+    /// let plan = GemvPlan::new(2, 4096, 4, GemvTuning::h100(2))?;
     /// let kernel = gemv(Arch::Sm90a, &plan, GemvEpilogue::default().custom(custom));
     /// assert_eq!(kernel.params.last().map(|param| param.name.as_str()), Some("factors"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
