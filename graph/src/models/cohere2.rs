@@ -21,7 +21,7 @@ struct Cohere2 {
 pub(super) fn read(keys: &mut Keys, _: &'static str, accept: &Accept) -> Box<dyn Page> {
     let defaults = Defaults { tied: true, eps_key: "layer_norm_eps", eps: 1e-5, ..Defaults::COMMON };
     let decoder = Decoder::read(keys, defaults, accept.max_context);
-    decoder::activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
+    decoder::silu(keys);
     // Files of the first release say so what the class does without a key.
     for key in ["layer_switch", "order_of_interleaved_layers", "position_embedding_type", "rotary_pct"] {
         decoder::ignore(keys, key);
@@ -50,7 +50,7 @@ impl Page for Cohere2 {
         let b = builder.root();
         let x = self
             .decoder
-            .layers(builder, 1.0, |b, layer, x| self.block(b, x, self.windows.get(layer).copied().flatten(), rope));
+            .layers(builder, 1.0, |b, layer, x| self.block(b, x, decoder::window_of(&self.windows, layer), rope));
         let logits = b.logits(b.layer_norm(x, "model.norm", false), self.decoder.logits_module());
         b.scale(logits, self.logit_factor)
     }
@@ -66,6 +66,6 @@ impl Cohere2 {
         let window = window.filter(|&window| (window as usize) < self.decoder.max_positions);
         let a = b.attention(q, k, v).window(window);
         let x = b.add(x, b.linear(a, "self_attn.o_proj").bias(self.bias));
-        b.add(x, decoder::gated_mlp(b, h, ActivationKind::Silu))
+        b.add(x, decoder::gated_mlp(b, h, false, ActivationKind::Silu))
     }
 }

@@ -7,8 +7,8 @@ use serde_json::Value as Json;
 use super::fault::KeyFault;
 use super::keys::{Keys, Otherwise, RealBound};
 use super::rope::{self, Positions, RopeDefaults};
-use crate::build::{Block, Builder, Gated, Projected, Sizes, Value};
-use crate::graph::RopeTable;
+use crate::build::{Block, Builder, Gated, Sizes, Value};
+use crate::graph::{RopeId, RopeTable};
 use crate::op::ActivationKind;
 
 /// The properties that every decoder has.
@@ -126,15 +126,34 @@ impl Decoder {
         let embedded = builder.root().embed(builder.tokens(), "model.embed_tokens").scale(scale);
         (0..self.layers).fold(embedded, |x, layer| block(&builder.within(format!("model.layers.{layer}.")), layer, x))
     }
+
+    /// The logits of a model whose blocks share one rotation and whose last norm is a root mean
+    /// square: [`Decoder::layers`], the norm, the table. A block also gets the rotation.
+    pub(super) fn logits<'b>(
+        &self,
+        builder: &'b Builder,
+        scale: f32,
+        block: impl Fn(&Block<'b>, usize, Value<'b>, RopeId) -> Value<'b>,
+    ) -> Value<'b> {
+        let rope = builder.rope_table(&self.rope);
+        let b = builder.root();
+        let x = self.layers(builder, scale, |b, layer, x| block(b, layer, x, rope));
+        b.logits(b.rms_norm(x, "model.norm"), self.logits_module())
+    }
 }
 
 /// The modules of queries, keys and values.
 pub(super) const QKV: [&str; 3] = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"];
 
-/// The gated MLP of most families, without biases: `mlp.down_proj` of gate and up.
-pub(super) fn gated_mlp<'b>(b: &Block<'b>, h: impl Into<Value<'b>>, kind: ActivationKind) -> Projected<'b> {
-    let modules = Gated { gate: "mlp.gate_proj", up: "mlp.up_proj", bias: false, kind };
-    b.linear(b.gated(h, modules), "mlp.down_proj")
+/// The gated MLP of most families: `mlp.down_proj` of gate and up, all three with biases or none.
+pub(super) fn gated_mlp<'b>(b: &Block<'b>, h: impl Into<Value<'b>>, bias: bool, kind: ActivationKind) -> Value<'b> {
+    let modules = Gated { gate: "mlp.gate_proj", up: "mlp.up_proj", bias, kind };
+    b.linear(b.gated(h, modules), "mlp.down_proj").bias(bias)
+}
+
+/// The window of a layer.
+pub(super) fn window_of(windows: &[Option<u32>], layer: usize) -> Option<u32> {
+    windows.get(layer).copied().flatten()
 }
 
 fn head_dim(keys: &mut Keys, default: Option<usize>, hidden: usize, heads: usize) -> usize {
@@ -288,6 +307,11 @@ pub(super) fn activation(keys: &mut Keys, key: &str, accepted: &[&str], text: &'
     {
         keys.unsupported(key, &value, "is another activation of the MLP", text);
     }
+}
+
+/// Takes `hidden_act`, which must be SiLU.
+pub(super) fn silu(keys: &mut Keys) {
+    activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
 }
 
 /// Takes a key whose values change nothing for a family.

@@ -4,7 +4,7 @@
 use super::decoder::{self, Decoder, Defaults};
 use super::keys::{Keys, Otherwise, RealBound};
 use super::page::{Accept, Page};
-use crate::build::{Block, Builder, Gated, Value};
+use crate::build::{Block, Builder, Value};
 use crate::graph::RopeId;
 use crate::op::ActivationKind;
 
@@ -53,10 +53,7 @@ impl Page for Gemma2 {
         let rope = builder.rope_table(&self.decoder.rope);
         let b = builder.root();
         let scale = (self.decoder.sizes.hidden as f32).sqrt();
-        let mut x = b.embed(builder.tokens(), "model.embed_tokens").scale(scale);
-        for layer in 0..self.decoder.layers {
-            x = self.block(&builder.within(format!("model.layers.{layer}.")), layer, x, rope);
-        }
+        let x = self.decoder.layers(builder, scale, |b, layer, x| self.block(b, layer, x, rope));
         let h = b.rms_norm(x, "model.norm").unit_offset();
         b.soft_cap(b.logits(h, self.decoder.logits_module()), self.logit_cap)
     }
@@ -68,15 +65,12 @@ impl Gemma2 {
         let [q, k, v] =
             b.linear_split(h, ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]).map(|x| x.bias(self.bias));
         let [q, k] = b.rope(q, k, rope);
-        let window = self.windows.get(layer).copied().flatten();
+        let window = decoder::window_of(&self.windows, layer);
         let a = b.attention(q, k, v).scale(self.attention_scale).soft_cap(self.attention_cap).window(window);
         let o = b.linear(a, "self_attn.o_proj").bias(self.bias);
         let x = b.add(x, b.rms_norm(o, "post_attention_layernorm").unit_offset());
         let h = b.rms_norm(x, "pre_feedforward_layernorm").unit_offset();
-        let gate = "mlp.gate_proj";
-        let up = "mlp.up_proj";
-        let kind = ActivationKind::GeluTanh;
-        let m = b.gated(h, Gated { gate, up, bias: false, kind });
-        b.add(x, b.rms_norm(b.linear(m, "mlp.down_proj"), "post_feedforward_layernorm").unit_offset())
+        let m = decoder::gated_mlp(b, h, false, ActivationKind::GeluTanh);
+        b.add(x, b.rms_norm(m, "post_feedforward_layernorm").unit_offset())
     }
 }

@@ -60,7 +60,7 @@ impl Page for Gemma3 {
         let b = builder.root();
         let scale = (self.decoder.sizes.hidden as f32).sqrt();
         let x = self.decoder.layers(builder, scale, |b, layer, x| {
-            let window = self.windows.get(layer).copied().flatten();
+            let window = decoder::window_of(&self.windows, layer);
             self.block(b, x, window, if window.is_some() { local } else { full })
         });
         let h = b.rms_norm(x, "model.norm").unit_offset();
@@ -80,7 +80,7 @@ impl Gemma3 {
         let o = b.linear(a, "self_attn.o_proj").bias(self.bias);
         let x = b.add(x, b.rms_norm(o, "post_attention_layernorm").unit_offset());
         let h = b.rms_norm(x, "pre_feedforward_layernorm").unit_offset();
-        let m = decoder::gated_mlp(b, h, ActivationKind::GeluTanh);
+        let m = decoder::gated_mlp(b, h, false, ActivationKind::GeluTanh);
         b.add(x, b.rms_norm(m, "post_feedforward_layernorm").unit_offset())
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn read(keys: &mut Keys, _: &'static str, accept: &Accept) -> Box<dyn
     let rope = RopeDefaults { partial: Some(0.5), ..RopeDefaults::COMMON };
     let defaults = Defaults { kv_heads: Some(2), head_dim: Some(128), eps: 1.5625e-7, rope, ..Defaults::COMMON };
     let decoder = Decoder::read(keys, defaults, accept.max_context);
-    decoder::activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
+    decoder::silu(keys);
     Box::new(Glm4 { bias: keys.boolean("attention_bias", true), decoder })
 }
 
@@ -30,10 +30,7 @@ impl Page for Glm4 {
     }
 
     fn build<'b>(&self, builder: &'b Builder) -> Value<'b> {
-        let rope = builder.rope_table(&self.decoder.rope);
-        let b = builder.root();
-        let x = self.decoder.layers(builder, 1.0, |b, _, x| self.block(b, x, rope));
-        b.logits(b.rms_norm(x, "model.norm"), self.decoder.logits_module())
+        self.decoder.logits(builder, 1.0, |b, _, x, rope| self.block(b, x, rope))
     }
 }
 

@@ -60,10 +60,7 @@ impl Page for GptOss {
     }
 
     fn build<'b>(&self, builder: &'b Builder) -> Value<'b> {
-        let rope = builder.rope_table(&self.decoder.rope);
-        let b = builder.root();
-        let x = self.decoder.layers(builder, 1.0, |b, layer, x| self.block(b, layer, x, rope));
-        b.logits(b.rms_norm(x, "model.norm"), self.decoder.logits_module())
+        self.decoder.logits(builder, 1.0, |b, layer, x, rope| self.block(b, layer, x, rope))
     }
 }
 
@@ -73,7 +70,7 @@ impl GptOss {
         let [q, k, v] = b.linear_split(h, QKV).map(|x| x.bias(self.bias));
         let [q, k] = b.rope(q, k, rope);
         let sinks = format!("model.layers.{layer}.self_attn.sinks");
-        let a = b.attention(q, k, v).window(self.windows.get(layer).copied().flatten()).sinks(&sinks);
+        let a = b.attention(q, k, v).window(decoder::window_of(&self.windows, layer)).sinks(&sinks);
         let x = b.add(x, b.linear(a, "self_attn.o_proj").bias(self.bias));
         b.add(x, self.experts(b, b.rms_norm(x, "post_attention_layernorm").into()))
     }

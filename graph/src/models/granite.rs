@@ -3,7 +3,7 @@
 use super::decoder::{self, Decoder, Defaults, QKV};
 use super::keys::Keys;
 use super::page::{Accept, Page};
-use crate::build::{Block, Builder, Gated, Value};
+use crate::build::{Block, Builder, Value};
 use crate::graph::RopeId;
 use crate::op::ActivationKind;
 
@@ -21,7 +21,7 @@ struct Granite {
 /// Takes the family's keys.
 pub(super) fn read(keys: &mut Keys, _: &'static str, accept: &Accept) -> Box<dyn Page> {
     let decoder = Decoder::read(keys, Defaults::COMMON, accept.max_context);
-    decoder::activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
+    decoder::silu(keys);
     Box::new(Granite {
         decoder,
         attention_bias: keys.boolean("attention_bias", false),
@@ -40,11 +40,8 @@ impl Page for Granite {
     }
 
     fn build<'b>(&self, builder: &'b Builder) -> Value<'b> {
-        let rope = builder.rope_table(&self.decoder.rope);
-        let b = builder.root();
-        let x = self.decoder.layers(builder, self.embedding_factor, |b, _, x| self.block(b, x, rope));
-        let logits = b.logits(b.rms_norm(x, "model.norm"), self.decoder.logits_module());
-        b.scale(logits, self.logit_factor)
+        let logits = self.decoder.logits(builder, self.embedding_factor, |b, _, x, rope| self.block(b, x, rope));
+        builder.root().scale(logits, self.logit_factor)
     }
 }
 
@@ -57,10 +54,7 @@ impl Granite {
         let o = b.linear(a, "self_attn.o_proj").bias(self.attention_bias);
         let x = b.add(x, b.scale(o, self.residual_factor));
         let h = b.rms_norm(x, "post_attention_layernorm");
-        let gate = "mlp.gate_proj";
-        let up = "mlp.up_proj";
-        let kind = ActivationKind::Silu;
-        let m = b.gated(h, Gated { gate, up, bias: self.mlp_bias, kind });
-        b.add(x, b.scale(b.linear(m, "mlp.down_proj").bias(self.mlp_bias), self.residual_factor))
+        let m = decoder::gated_mlp(b, h, self.mlp_bias, ActivationKind::Silu);
+        b.add(x, b.scale(m, self.residual_factor))
     }
 }

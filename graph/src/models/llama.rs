@@ -4,7 +4,7 @@
 use super::decoder::{self, Decoder, Defaults, QKV, Window};
 use super::keys::{Keys, Otherwise};
 use super::page::{Accept, Page};
-use crate::build::{Block, Builder, Gated, Value};
+use crate::build::{Block, Builder, Value};
 use crate::error::GraphErrors;
 use crate::graph::{Graph, RopeId};
 use crate::op::ActivationKind;
@@ -40,7 +40,7 @@ impl Llama {
             _ => (None, None),
         };
         let decoder = Decoder::read(keys, Defaults { kv_heads, head_dim, ..Defaults::COMMON }, accept.max_context);
-        decoder::activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
+        decoder::silu(keys);
         let has_key = matches!(model_type, "llama" | "qwen3");
         let o_bias = has_key && keys.boolean("attention_bias", false);
         let mlp_bias = model_type == "llama" && keys.boolean("mlp_bias", false);
@@ -62,13 +62,7 @@ impl Page for Llama {
     }
 
     fn build<'b>(&self, builder: &'b Builder) -> Value<'b> {
-        let rope = builder.rope_table(&self.decoder.rope);
-        let b = builder.root();
-        let mut x: Value<'b> = b.embed(builder.tokens(), "model.embed_tokens").into();
-        for layer in 0..self.decoder.layers {
-            x = self.block(&builder.within(format!("model.layers.{layer}.")), layer, x, rope);
-        }
-        b.logits(b.rms_norm(x, "model.norm"), self.decoder.logits_module())
+        self.decoder.logits(builder, 1.0, |b, layer, x, rope| self.block(b, layer, x, rope))
     }
 }
 
@@ -102,14 +96,11 @@ impl Llama {
             (q, k) = (b.rms_norm(q, "self_attn.q_norm").into(), b.rms_norm(k, "self_attn.k_norm").into());
         }
         let [q, k] = b.rope(q, k, rope);
-        let a = b.attention(q, k, v).window(self.windows.get(layer).copied().flatten());
+        let a = b.attention(q, k, v).window(decoder::window_of(&self.windows, layer));
         let x = b.add(x, b.linear(a, "self_attn.o_proj").bias(self.o_bias));
         let h = b.rms_norm(x, "post_attention_layernorm");
-        let gate = "mlp.gate_proj";
-        let up = "mlp.up_proj";
-        let kind = ActivationKind::Silu;
-        let m = b.gated(h, Gated { gate, up, bias: self.mlp_bias, kind });
-        b.add(x, b.linear(m, "mlp.down_proj").bias(self.mlp_bias))
+        let m = decoder::gated_mlp(b, h, self.mlp_bias, ActivationKind::Silu);
+        b.add(x, m)
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn read(keys: &mut Keys, _: &'static str, accept: &Accept) -> Box<dyn
     let rope = RopeDefaults { theta: 1e6, ..RopeDefaults::COMMON };
     let defaults = Defaults { kv_heads: Some(8), eps: 1e-5, rope, ..Defaults::COMMON };
     let decoder = Decoder::read(keys, defaults, accept.max_context);
-    decoder::activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
+    decoder::silu(keys);
     let [experts, chosen] = decoder::experts(keys, ["num_local_experts", "num_experts"], [8, 2]);
     Box::new(Mixtral { experts, chosen, windows: decoder::one_window(keys, &decoder, None), decoder })
 }
@@ -32,10 +32,7 @@ impl Page for Mixtral {
     }
 
     fn build<'b>(&self, builder: &'b Builder) -> Value<'b> {
-        let rope = builder.rope_table(&self.decoder.rope);
-        let b = builder.root();
-        let x = self.decoder.layers(builder, 1.0, |b, layer, x| self.block(b, layer, x, rope));
-        b.logits(b.rms_norm(x, "model.norm"), self.decoder.logits_module())
+        self.decoder.logits(builder, 1.0, |b, layer, x, rope| self.block(b, layer, x, rope))
     }
 }
 
@@ -44,7 +41,7 @@ impl Mixtral {
         let h = b.rms_norm(x, "input_layernorm");
         let [q, k, v] = b.linear_split(h, QKV);
         let [q, k] = b.rope(q, k, rope);
-        let a = b.attention(q, k, v).window(self.windows.get(layer).copied().flatten());
+        let a = b.attention(q, k, v).window(decoder::window_of(&self.windows, layer));
         let x = b.add(x, b.linear(a, "self_attn.o_proj"));
         let mixture = Mixture {
             router: "block_sparse_moe.gate",

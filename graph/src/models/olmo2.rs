@@ -17,7 +17,7 @@ struct Olmo2 {
 /// Takes the family's keys.
 pub(super) fn read(keys: &mut Keys, _: &'static str, accept: &Accept) -> Box<dyn Page> {
     let decoder = Decoder::read(keys, Defaults { eps: 1e-5, ..Defaults::COMMON }, accept.max_context);
-    decoder::activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
+    decoder::silu(keys);
     Box::new(Olmo2 { bias: keys.boolean("attention_bias", false), decoder })
 }
 
@@ -27,10 +27,7 @@ impl Page for Olmo2 {
     }
 
     fn build<'b>(&self, builder: &'b Builder) -> Value<'b> {
-        let rope = builder.rope_table(&self.decoder.rope);
-        let b = builder.root();
-        let x = self.decoder.layers(builder, 1.0, |b, _, x| self.block(b, x, rope));
-        b.logits(b.rms_norm(x, "model.norm"), self.decoder.logits_module())
+        self.decoder.logits(builder, 1.0, |b, _, x, rope| self.block(b, x, rope))
     }
 }
 
@@ -42,7 +39,7 @@ impl Olmo2 {
         let [q, k] = b.rope(q, k, rope);
         let o = b.linear(b.attention(q, k, v), "self_attn.o_proj").bias(self.bias);
         let x = b.add(x, b.rms_norm(o, "post_attention_layernorm"));
-        let m = decoder::gated_mlp(b, x, ActivationKind::Silu);
+        let m = decoder::gated_mlp(b, x, false, ActivationKind::Silu);
         b.add(x, b.rms_norm(m, "post_feedforward_layernorm"))
     }
 }

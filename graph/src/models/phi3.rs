@@ -19,7 +19,7 @@ struct Phi3 {
 pub(super) fn read(keys: &mut Keys, _: &'static str, accept: &Accept) -> Box<dyn Page> {
     let rope = RopeDefaults { partial: Some(1.0), original: Some(4096), ..RopeDefaults::COMMON };
     let decoder = Decoder::read(keys, Defaults { eps: 1e-5, rope, ..Defaults::COMMON }, accept.max_context);
-    decoder::activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
+    decoder::silu(keys);
     // The code that files of the first releases bring is that of the class.
     decoder::ignore(keys, "auto_map");
     Box::new(Phi3 { windows: decoder::one_window(keys, &decoder, None), decoder })
@@ -31,10 +31,7 @@ impl Page for Phi3 {
     }
 
     fn build<'b>(&self, builder: &'b Builder) -> Value<'b> {
-        let rope = builder.rope_table(&self.decoder.rope);
-        let b = builder.root();
-        let x = self.decoder.layers(builder, 1.0, |b, layer, x| self.block(b, layer, x, rope));
-        b.logits(b.rms_norm(x, "model.norm"), self.decoder.logits_module())
+        self.decoder.logits(builder, 1.0, |b, layer, x, rope| self.block(b, layer, x, rope))
     }
 }
 
@@ -43,7 +40,7 @@ impl Phi3 {
         let h = b.rms_norm(x, "input_layernorm");
         let [q, k, v] = b.linear_fused(h, "self_attn.qkv_proj");
         let [q, k] = b.rope(q, k, rope);
-        let a = b.attention(q, k, v).window(self.windows.get(layer).copied().flatten());
+        let a = b.attention(q, k, v).window(decoder::window_of(&self.windows, layer));
         let x = b.add(x, b.linear(a, "self_attn.o_proj"));
         let h = b.rms_norm(x, "post_attention_layernorm");
         let m = b.gated_fused(h, "mlp.gate_up_proj", ActivationKind::Silu);

@@ -36,7 +36,7 @@ pub(super) fn read(keys: &mut Keys, model_type: &'static str, accept: &Accept) -
     let is_second = model_type == "qwen2_moe";
     let defaults = Defaults { kv_heads: Some(if is_second { 16 } else { 4 }), ..Defaults::COMMON };
     let decoder = Decoder::read(keys, defaults, accept.max_context);
-    decoder::activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
+    decoder::silu(keys);
     let bias = if is_second { keys.boolean("qkv_bias", true) } else { keys.boolean("attention_bias", false) };
     let [experts, chosen] = match is_second {
         true => decoder::experts(keys, ["num_experts", "num_experts"], [60, 4]),
@@ -96,10 +96,7 @@ impl Page for QwenMoe {
     }
 
     fn build<'b>(&self, builder: &'b Builder) -> Value<'b> {
-        let rope = builder.rope_table(&self.decoder.rope);
-        let b = builder.root();
-        let x = self.decoder.layers(builder, 1.0, |b, layer, x| self.block(b, layer, x, rope));
-        b.logits(b.rms_norm(x, "model.norm"), self.decoder.logits_module())
+        self.decoder.logits(builder, 1.0, |b, layer, x, rope| self.block(b, layer, x, rope))
     }
 }
 
@@ -111,13 +108,13 @@ impl QwenMoe {
             (q, k) = (b.rms_norm(q, "self_attn.q_norm").into(), b.rms_norm(k, "self_attn.k_norm").into());
         }
         let [q, k] = b.rope(q, k, rope);
-        let a = b.attention(q, k, v).window(self.windows.get(layer).copied().flatten());
+        let a = b.attention(q, k, v).window(decoder::window_of(&self.windows, layer));
         let x = b.add(x, b.linear(a, "self_attn.o_proj").bias(self.o_bias));
         let h = b.rms_norm(x, "post_attention_layernorm").into();
         let m = if self.sparse.get(layer) == Some(&true) {
             self.experts(b, h)
         } else {
-            decoder::gated_mlp(b, h, ActivationKind::Silu).into()
+            decoder::gated_mlp(b, h, false, ActivationKind::Silu)
         };
         b.add(x, m)
     }

@@ -7,7 +7,7 @@ use super::fault::KeyFault;
 use super::keys::{Keys, Otherwise};
 use super::page::{Accept, Page};
 use super::rope::RopeDefaults;
-use crate::build::{Block, Builder, Gated, Value};
+use crate::build::{Block, Builder, Value};
 use crate::graph::RopeId;
 use crate::op::ActivationKind;
 
@@ -26,7 +26,7 @@ pub(super) fn read(keys: &mut Keys, _: &'static str, accept: &Accept) -> Box<dyn
     let rope = RopeDefaults { theta: 2e6, ..RopeDefaults::COMMON };
     let defaults = Defaults { kv_heads: Some(4), tied: true, rope, ..Defaults::COMMON };
     let decoder = Decoder::read(keys, defaults, accept.max_context);
-    decoder::activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
+    decoder::silu(keys);
     // The class reads neither; files of the first release have both.
     decoder::ignore(keys, "pretraining_tp");
     decoder::ignore(keys, "max_window_layers");
@@ -71,10 +71,7 @@ impl Page for SmolLm3 {
     }
 
     fn build<'b>(&self, builder: &'b Builder) -> Value<'b> {
-        let rope = builder.rope_table(&self.decoder.rope);
-        let b = builder.root();
-        let x = self.decoder.layers(builder, 1.0, |b, layer, x| self.block(b, layer, x, rope));
-        b.logits(b.rms_norm(x, "model.norm"), self.decoder.logits_module())
+        self.decoder.logits(builder, 1.0, |b, layer, x, rope| self.block(b, layer, x, rope))
     }
 }
 
@@ -85,13 +82,10 @@ impl SmolLm3 {
         if self.rotates.get(layer) == Some(&true) {
             [q, k] = b.rope(q, k, rope);
         }
-        let a = b.attention(q, k, v).window(self.windows.get(layer).copied().flatten());
+        let a = b.attention(q, k, v).window(decoder::window_of(&self.windows, layer));
         let x = b.add(x, b.linear(a, "self_attn.o_proj").bias(self.attention_bias));
         let h = b.rms_norm(x, "post_attention_layernorm");
-        let gate = "mlp.gate_proj";
-        let up = "mlp.up_proj";
-        let kind = ActivationKind::Silu;
-        let m = b.gated(h, Gated { gate, up, bias: self.mlp_bias, kind });
-        b.add(x, b.linear(m, "mlp.down_proj").bias(self.mlp_bias))
+        let m = decoder::gated_mlp(b, h, self.mlp_bias, ActivationKind::Silu);
+        b.add(x, m)
     }
 }

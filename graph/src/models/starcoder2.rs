@@ -48,7 +48,7 @@ impl StarCoder2 {
         let h = b.layer_norm(x, "input_layernorm", true);
         let [q, k, v] = b.linear_split(h, QKV).map(|x| x.bias(self.bias));
         let [q, k] = b.rope(q, k, rope);
-        let a = b.attention(q, k, v).window(self.windows.get(layer).copied().flatten());
+        let a = b.attention(q, k, v).window(decoder::window_of(&self.windows, layer));
         let x = b.add(x, b.linear(a, "self_attn.o_proj").bias(self.bias));
         let h = b.layer_norm(x, "post_attention_layernorm", true);
         let inner = Dim::known(Axis::Inner, self.decoder.sizes.inner);
