@@ -204,18 +204,9 @@ impl ShadowCell {
 
     /// Whether all reads in place come before this access, so that it may stand for them.
     fn reads_known(&self, judge: &Judge<'_>, now: &PendingAccess<'_>) -> bool {
-        if self.reader & OP != 0 {
-            return judge.ordered(self.entry().stamp(0), true, now).is_ok();
-        }
-        let warp = self.reader - 1;
-        // An access that represents reads of the other proxy must follow their fence.
-        if let Some(side) = now.proxy
-            && !now.view.proxied[side].knows_lanes(judge.geometry, warp, self.lanes, self.read_time)
-        {
-            return false;
-        }
-        let others = if now.thread / 32 == warp { self.lanes & !(1 << (now.thread % 32)) } else { self.lanes };
-        others == 0 || now.view.seen.knows_lanes(judge.geometry, warp, others, self.read_time)
+        // An access that represents reads of the other proxy must follow their fence, as it must
+        // follow that of writes.
+        CellAccess { write: true, ..self.entry() }.is_ordered(judge, now)
     }
 
     fn join_set(
