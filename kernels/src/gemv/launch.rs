@@ -15,8 +15,9 @@ use tilewright_codegen::ir::{Arch, Kernel, Ty};
 ///
 /// Parameters: n, w as [`pack`](crate::weights::pack) orders it, x\[batch, [`GemvPlan::x_pitch`]\] with
 /// zeros beyond k, y\[batch, n\], then bias\[n\] (bf16) and residual\[batch, n\] (of the result's
-/// type) if the epilogue has them, then those of a custom epilogue. Weights are fetched before the previous grids end; nothing else
-/// is touched until then. Gates, a scale, and results that are not stored row by row are refused.
+/// type) if the epilogue has them, then those of a custom epilogue. Weights are fetched before the
+/// previous grids end; nothing else is touched until then. Gates, a scale, and results that are not
+/// stored row by row are refused.
 pub fn gemv<'f>(arch: Arch, plan: &GemvPlan, finish: impl Into<CustomGemvEpilogue<'f>>) -> Kernel {
     let CustomGemvEpilogue { epilogue: finish, custom } = finish.into();
     let GemvEpilogue { epilogue, wide, .. } = finish;
