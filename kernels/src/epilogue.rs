@@ -20,6 +20,9 @@
 //! | [`gemv::hopper`](crate::gemv::hopper) | shared memory | one result or four | are loaded ahead |
 //! | [`gemv::task`](crate::gemv::task) | shared memory | a result | are loaded before the product |
 //!
+//! A linear task takes the function of a [`CustomEpilogue`] itself, since it declares no
+//! parameters: [`LinearEpilogue::custom`](crate::gemv::task::LinearEpilogue::custom).
+//!
 //! This module imports `activation` and, for its oracle, `naive`.
 
 use core::array::from_fn;

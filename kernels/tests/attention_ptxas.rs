@@ -56,10 +56,11 @@ fn kernels() -> Vec<Kernel> {
 
 /// Kernels with score modifiers: the heads of Gemma 2, and windows alone as Mistral has them.
 fn modified(decode: Decode, prefill: Prefill) -> Vec<Kernel> {
-    let both = ScoreVariant { soft_cap: true, window: true };
-    let window = ScoreVariant { soft_cap: false, window: true };
+    let both = ScoreVariant { soft_cap: true, window: true, sinks: false };
+    let window = ScoreVariant { window: true, ..PLAIN };
     let mut all = Vec::new();
-    for (depth, scores) in [(128, window), (128, both), (256, both)] {
+    let sinks = ScoreVariant { sinks: true, ..window };
+    for (depth, scores) in [(128, window), (128, both), (256, both), (64, sinks)] {
         let layout = Layout::Paged { page_tokens: 64, swizzled: true };
         let decode = Decode { depth, group: 2, scores, layout, ..decode };
         all.push(decode.record::<Tma<3>>(Arch::Sm90a));

@@ -48,6 +48,11 @@ pub enum AttentionError {
         "a sliding window of {window} tokens over selected blocks: blocks have places, not positions; choose them within the window instead"
     )]
     WindowOfSelected { window: u32 },
+    /// A function of scores of tokens that were chosen.
+    #[error(
+        "a score function of one's own over selected blocks: blocks have places, not positions; choose among the tokens instead"
+    )]
+    CustomOfSelected,
 }
 
 /// Numbers as a sentence lists them.

@@ -8,7 +8,8 @@
 //!
 //! The kernels are generic over the way in which keys and values travel, [`kv`](crate::kv).
 //!
-//! All of them take the score modifiers of [`scores`]: a soft cap, a sliding window.
+//! All of them take the score modifiers of [`scores`]: a soft cap, a sliding window, sinks, a
+//! function of one's own.
 //!
 //! They share [`softmax`], the online-softmax update of rows of scores a tile at a time, and
 //! `merge`, the merge of partial results of warps and of splits. `warp` is the attention of a warp
@@ -26,4 +27,4 @@ pub mod trial;
 pub mod warp;
 
 pub use error::AttentionError;
-pub use scores::{ScoreFunction, ScoreModifier, ScoreVariant};
+pub use scores::{CustomScore, CustomScores, ScoreFunction, ScoreModifier, ScorePlace, ScoreVariant, WithScores};

@@ -5,8 +5,11 @@
 //! | soft cap | `x → cap·tanh(x / cap)`, where `x` is the product times the scale | Gemma 2 |
 //! | sliding window | −∞ where `t ≤ p − window`: the query sees tokens `p − window + 1 ..= p` | Gemma 2, Mistral, gpt-oss, Phi-3 |
 //!
-//! They apply in this order, so that a token outside the window weighs nothing whatever the cap.
-//! The modifiers have three forms:
+//! | [`CustomScores`] | `x → f(place, x)`, a function of one's own; −∞ where the query does not see the token | ALiBi, prefix masks, documents |
+//! | sink | a logit of each head that takes part in the softmax, without a token: `exp(sink)` is added to the denominator | gpt-oss |
+//!
+//! They apply in the order cap, function, window, so that a token outside the window weighs nothing
+//! whatever the cap. The modifiers have three forms:
 //!
 //! | type | holds | used by |
 //! |---|---|---|
@@ -14,18 +17,21 @@
 //! | [`ScoreVariant`] | which modifiers a kernel is recorded with | [`Decode`](super::decode::Decode), [`Prefill`](super::prefill::Prefill) |
 //! | [`ScoreFunction`] | values on the device: parameters of the launch, or constants | the bodies of all kernels |
 //!
-//! A further modifier, such as a bias by position, is a field of all three, and is computed in
+//! A further modifier by value is a field of all three, and is computed in
 //! [`ScoreFunction::apply`]. A further reason not to see a token is a field of
 //! `SeenTokens`.
 
 use core::f32::consts::{LN_2, LOG2_E};
+use core::fmt;
 use core::ops::Range;
 
-use tilewright_codegen::build::{Builder, Val};
+use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::AttentionError;
+use super::merge::PartialAttention;
 use crate::activation::{SoftCap, tanh};
 use crate::mma::Accumulator;
+use crate::tile::Index;
 
 /// The score modifiers of an attention layer, by value.
 ///
@@ -54,6 +60,8 @@ pub struct ScoreVariant {
     pub soft_cap: bool,
     /// Whether queries see a sliding window.
     pub window: bool,
+    /// Whether each head has a sink.
+    pub sinks: bool,
 }
 
 impl ScoreModifier {
@@ -76,10 +84,10 @@ impl ScoreModifier {
     /// ```
     /// use tilewright_kernels::attention::{ScoreModifier, ScoreVariant};
     /// let modifier = ScoreModifier { window: Some(512), ..ScoreModifier::NONE };
-    /// assert_eq!(modifier.variant(), ScoreVariant { soft_cap: false, window: true });
+    /// assert_eq!(modifier.variant(), ScoreVariant { window: true, ..ScoreVariant::NONE });
     /// ```
     pub fn variant(self) -> ScoreVariant {
-        ScoreVariant { soft_cap: self.soft_cap.is_some(), window: self.window.is_some() }
+        ScoreVariant { soft_cap: self.soft_cap.is_some(), window: self.window.is_some(), sinks: false }
     }
 
     /// The tokens that the query at position `end − 1` sees, by position.
@@ -90,28 +98,110 @@ impl ScoreModifier {
 
 impl ScoreVariant {
     /// No modifier.
-    pub const NONE: ScoreVariant = ScoreVariant { soft_cap: false, window: false };
+    pub const NONE: ScoreVariant = ScoreVariant { soft_cap: false, window: false, sinks: false };
 
     /// The suffix of a kernel's name for its modifiers; empty for none.
-    pub(super) fn suffix(self) -> &'static str {
-        match self {
-            ScoreVariant { soft_cap: false, window: false } => "",
-            ScoreVariant { soft_cap: true, window: false } => "_cap",
-            ScoreVariant { soft_cap: false, window: true } => "_window",
-            ScoreVariant { soft_cap: true, window: true } => "_cap_window",
-        }
+    pub(super) fn suffix(self, custom: Option<CustomScores>) -> String {
+        let ScoreVariant { soft_cap, window, sinks } = self;
+        let parts = [(soft_cap, "_cap"), (window, "_window"), (sinks, "_sinks"), (custom.is_some(), "_custom")];
+        parts.into_iter().filter_map(|(is_set, suffix)| is_set.then_some(suffix)).collect()
+    }
+}
+
+/// The place of a score: which query and which token it is of.
+#[derive(Clone, Copy)]
+pub struct ScorePlace<'k> {
+    /// The sequence; in the persistent kernel the row of the batch.
+    pub sequence: Val<'k, u32>,
+    /// The query head.
+    pub head: Val<'k, u32>,
+    /// The position of the query in its sequence.
+    pub query: Val<'k, u32>,
+    /// The position of the token in the sequence.
+    pub token: Val<'k, u32>,
+    /// Tokens of the sequence.
+    pub tokens: Val<'k, u32>,
+}
+
+impl<'k> ScorePlace<'k> {
+    /// The position of the token, or of the sequence's last one for a token past its end: an index
+    /// that can be loaded from.
+    #[track_caller]
+    pub fn token_index(self) -> Val<'k, u32> {
+        self.token.min(self.tokens - 1)
+    }
+
+    /// The position of the query, or of the sequence's last token for a query past its end: an
+    /// index that can be loaded from.
+    #[track_caller]
+    pub fn query_index(self) -> Val<'k, u32> {
+        self.query.min(self.tokens - 1)
+    }
+}
+
+/// A function that a kernel applies to each score, from the score's place and value to what the
+/// softmax takes: −∞ where the query does not see the token.
+///
+/// The value is the product of query and key times the scale, after a soft cap if there is one. The
+/// function is also called for tokens and queries past the end of a sequence, whose results do not
+/// count: a function that loads does so by [`ScorePlace::token_index`] and
+/// [`ScorePlace::query_index`]. It must not store.
+pub type CustomScore<'k> = Box<dyn Fn(ScorePlace<'k>, Val<'k, f32>) -> Val<'k, f32> + 'k>;
+
+/// A score modifier of one's own: a closure that declares the parameters it needs, after all others
+/// of the kernel, and returns the function of a score.
+///
+/// ```
+/// use tilewright_codegen::ir::Arch;
+/// use tilewright_kernels::attention::decode::{Decode, Layout};
+/// use tilewright_kernels::attention::{CustomScores, ScoreVariant};
+/// use tilewright_kernels::kv::CpAsync;
+///
+/// // ALiBi: a slope per head times the distance of the token.
+/// let alibi = CustomScores(&|k| {
+///     let slopes = k.global::<f32>("slopes");
+///     Box::new(move |at, score| score - slopes.at(at.head).load() * (at.query - at.token).cast::<f32>())
+/// });
+/// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE };
+/// let kernel = decode.custom(alibi).record::<CpAsync<2>>(Arch::Sm80);
+/// assert_eq!(kernel.params.last().map(|param| param.name.as_str()), Some("slopes"));
+/// ```
+#[derive(Clone, Copy)]
+pub struct CustomScores<'f>(pub &'f dyn for<'k> Fn(&'k Builder) -> CustomScore<'k>);
+
+impl fmt::Debug for CustomScores<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CustomScores")
+    }
+}
+
+/// An attention kernel with a score modifier of one's own.
+#[derive(Clone, Copy, Debug)]
+pub struct WithScores<'f, K> {
+    /// The kernel.
+    pub kernel: K,
+    /// The modifier.
+    pub custom: Option<CustomScores<'f>>,
+}
+
+impl<K> From<K> for WithScores<'_, K> {
+    fn from(kernel: K) -> Self {
+        WithScores { kernel, custom: None }
     }
 }
 
 /// The function from products of queries and keys to the scores that a softmax takes: the scale and
 /// the modifiers of a kernel.
 #[derive(Clone, Copy)]
-pub struct ScoreFunction<'k> {
+pub struct ScoreFunction<'f, 'k> {
     /// The factor of scores in the softmax; `None`: already applied.
     softmax_scale: Option<Val<'k, f32>>,
     cap: Option<ScoreCap<'k>>,
+    custom: Option<CustomFunction<'f, 'k>>,
     /// Tokens that a query sees, where these are a window.
     window: Option<Val<'k, u32>>,
+    /// A logit of each query head.
+    sinks: Option<Ptr<'k, Global, f32>>,
 }
 
 /// A soft cap of scores: `gain · tanh(rate · x)`.
@@ -122,17 +212,43 @@ struct ScoreCap<'k> {
     gain: Option<Val<'k, f32>>,
 }
 
-impl<'k> ScoreFunction<'k> {
-    /// Declares the parameters of the launch: `scale` (f32, the scale times log₂e), `soft_cap`
-    /// (f32, if the variant has one) and `window` (u32, if the variant has one).
-    pub fn declare(k: &'k Builder, variant: ScoreVariant) -> ScoreFunction<'k> {
+/// A function of scores, between the factors from what comes before it to scores, and from scores
+/// to what the softmax takes.
+#[derive(Clone, Copy)]
+struct CustomFunction<'f, 'k> {
+    before: Val<'k, f32>,
+    function: &'f dyn Fn(ScorePlace<'k>, Val<'k, f32>) -> Val<'k, f32>,
+    /// `None`: the softmax multiplies with it.
+    after: Option<f32>,
+}
+
+/// A tile of scores in a warp's accumulator: where its rows and columns are.
+#[derive(Clone, Copy)]
+pub(super) struct ScoreTile<'t, 'k> {
+    /// The sequence.
+    pub sequence: Val<'k, u32>,
+    /// The query head and position of this lane's row in that eighth of sixteen rows.
+    pub row: &'t dyn Fn(u32) -> [Val<'k, u32>; 2],
+    /// The position of the first column's token.
+    pub first: Val<'k, u32>,
+    /// Tokens of the sequence.
+    pub tokens: Val<'k, u32>,
+}
+
+impl<'f, 'k> ScoreFunction<'f, 'k> {
+    /// Declares the parameters of the launch: `scale` (f32, the scale times log₂e), and as far as
+    /// the variant has them `soft_cap` (f32), `window` (u32) and `sinks` (pointer to f32).
+    pub fn declare(k: &'k Builder, variant: ScoreVariant) -> ScoreFunction<'f, 'k> {
         let scale = k.param::<f32>("scale");
         let soft_cap = variant.soft_cap.then(|| k.param::<f32>("soft_cap"));
         let window = variant.window.then(|| k.param::<u32>("window"));
+        let sinks = variant.sinks.then(|| k.global::<f32>("sinks"));
         ScoreFunction {
             softmax_scale: Some(soft_cap.map_or(scale, |cap| cap * LOG2_E)),
             cap: soft_cap.map(|cap| ScoreCap { rate: scale * LN_2 / cap, gain: None }),
+            custom: None,
             window,
+            sinks,
         }
     }
 
@@ -152,12 +268,29 @@ impl<'k> ScoreFunction<'k> {
     /// # tilewright_codegen::verify::verify(kernel)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn constant(k: &'k Builder, modifier: ScoreModifier) -> ScoreFunction<'k> {
+    pub fn constant(k: &'k Builder, modifier: ScoreModifier) -> ScoreFunction<'f, 'k> {
         let cap = modifier.soft_cap.map(|cap| {
             let cap = cap * LOG2_E;
             ScoreCap { rate: k.lit(1.0 / cap), gain: Some(k.lit(cap)) }
         });
-        ScoreFunction { softmax_scale: None, cap, window: modifier.window.map(|window| k.lit(window)) }
+        let window = modifier.window.map(|window| k.lit(window));
+        ScoreFunction { softmax_scale: None, cap, custom: None, window, sinks: None }
+    }
+
+    /// Adds a function of one's own, if there is one: the recorded function of a [`CustomScores`].
+    #[must_use]
+    pub fn with(
+        self,
+        k: &'k Builder,
+        function: Option<&'f dyn Fn(ScorePlace<'k>, Val<'k, f32>) -> Val<'k, f32>>,
+    ) -> ScoreFunction<'f, 'k> {
+        let Some(function) = function else { return self };
+        // Scores before the function are natural ones times log₂e, or what the softmax would
+        // multiply.
+        let before = self.softmax_scale.map_or_else(|| k.lit(LN_2), |scale| scale * LN_2);
+        let after = self.softmax_scale.is_none().then_some(LOG2_E);
+        let softmax_scale = self.softmax_scale.map(|_| k.lit(LOG2_E));
+        ScoreFunction { softmax_scale, custom: Some(CustomFunction { before, function, after }), ..self }
     }
 
     /// The factor by which the softmax multiplies the results of [`apply`](ScoreFunction::apply):
@@ -166,8 +299,9 @@ impl<'k> ScoreFunction<'k> {
         self.softmax_scale
     }
 
-    /// The score of a product: with a soft cap `tanh(x / cap)`, times the cap unless the softmax
-    /// multiplies with it. Tokens that a query does not see are masked afterwards.
+    /// The score of a product before a function of one's own: with a soft cap `tanh(x / cap)`,
+    /// times the cap unless the softmax multiplies with it. Tokens that a query does not see are
+    /// masked afterwards.
     #[track_caller]
     pub fn apply(self, product: Val<'k, f32>) -> Val<'k, f32> {
         let Some(ScoreCap { rate, gain }) = self.cap else { return product };
@@ -175,15 +309,52 @@ impl<'k> ScoreFunction<'k> {
         gain.map_or(capped, |gain| capped * gain)
     }
 
+    /// The score of a product at a place.
+    #[track_caller]
+    pub(super) fn apply_at(self, place: impl FnOnce() -> ScorePlace<'k>, product: Val<'k, f32>) -> Val<'k, f32> {
+        let score = self.apply(product);
+        let Some(CustomFunction { before, function, after }) = self.custom else { return score };
+        let score = function(place(), score * before);
+        after.map_or(score, |after| score * after)
+    }
+
     /// Replaces the products of the first `rows` rows of each lane by scores.
     #[track_caller]
-    pub(super) fn apply_to(self, scores: Accumulator<'k, f32>, rows: u32) {
-        if self.cap.is_none() {
+    pub(super) fn apply_to<'t>(self, scores: Accumulator<'k, f32>, rows: u32, tile: impl FnOnce() -> ScoreTile<'t, 'k>)
+    where
+        'k: 't,
+    {
+        if self.custom.is_none() {
+            if self.cap.is_some() {
+                for at in scores.rows().into_iter().take(rows as usize).flatten() {
+                    scores.registers().set(at, self.apply(scores.get(at)));
+                }
+            }
             return;
         }
-        for at in scores.rows().into_iter().take(rows as usize).flatten() {
-            scores.registers().set(at, self.apply(scores.get(at)));
+        let ScoreTile { sequence, row, first, tokens } = tile();
+        let k = first.builder();
+        let columns = scores.columns(Index::lane(k));
+        for (half, registers) in (0..rows).zip(scores.rows()) {
+            let [head, query] = row(half);
+            for at in registers {
+                let token = first + columns[at as usize].get(k);
+                let place = || ScorePlace { sequence, head, query, token, tokens };
+                scores.registers().set(at, self.apply_at(place, scores.get(at)));
+            }
         }
+    }
+
+    /// The sink of a query head times log₂e, as scores of the softmax are; `None` where there are
+    /// none.
+    #[track_caller]
+    pub fn sink(self, head: impl FnOnce() -> Val<'k, u32>) -> Option<Val<'k, f32>> {
+        self.sinks.map(|sinks| sinks.at(head()).load() * LOG2_E)
+    }
+
+    /// The sinks from a query head on; `None` where there are none.
+    pub(super) fn sinks(self, head: impl FnOnce() -> Val<'k, u32>) -> Option<Ptr<'k, Global, f32>> {
+        self.sinks.map(|sinks| sinks.at(head()))
     }
 
     /// Tokens that a query sees, its own included; `None` where there is no window.
@@ -194,6 +365,16 @@ impl<'k> ScoreFunction<'k> {
     /// The first token that the query at position `end − 1` sees; `None` where there is no window.
     pub fn first_seen(self, end: Val<'k, u32>) -> Option<Val<'k, u32>> {
         self.window.map(|window| first_seen(end, window))
+    }
+}
+
+impl<'k, const N: usize> PartialAttention<'k, N> {
+    /// Adds a sink, times log₂e, if there is one: a token of that score whose value is zero.
+    #[track_caller]
+    pub(super) fn with_sink(self, sink: Option<Val<'k, f32>>) -> PartialAttention<'k, N> {
+        let Some(max) = sink else { return self };
+        let k = max.builder();
+        PartialAttention::merge(&[self, PartialAttention { max, sum: k.lit(1.0f32), acc: [k.lit(0.0f32); N] }])
     }
 }
 

@@ -18,6 +18,7 @@
 use tilewright_codegen::build::{Bf16x2, Builder, RegArray, Val};
 use tilewright_layout::fragment::{FragmentLayout, StaticFragment};
 
+use super::merge::PartialAttention;
 use crate::mma::{Accumulator, across_lanes, local_sources};
 use crate::tile::RegisterTensor;
 
@@ -174,9 +175,14 @@ impl<'k> Softmax<'k> {
         across_lanes(&self.fragment, self.sum.get(half), |a, b| a + b)
     }
 
-    /// The reciprocal of the sum of a row; 0 where nothing was summed.
-    pub fn inverse(self, half: u32) -> Val<'k, f32> {
+    /// The reciprocal of the sum of a row; 0 where nothing was summed. A sink, times log₂e, takes
+    /// part in the sum.
+    pub fn inverse(self, half: u32, sink: Option<Val<'k, f32>>) -> Val<'k, f32> {
         let total = self.total(half);
+        if sink.is_some() {
+            let whole = PartialAttention { max: self.scaled_max(half), sum: total, acc: [self.k.lit(1.0f32)] };
+            return whole.with_sink(sink).normalised()[0];
+        }
         total.gt(0.0).select::<f32>(total.recip_approx(), 0.0f32)
     }
 }

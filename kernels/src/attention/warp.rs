@@ -5,7 +5,6 @@ use core::slice::from_ref;
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
-use super::ScoreFunction;
 use super::softmax::{Rescaling, Softmax, a_fragment};
 use crate::kv::{Arrived, KvBuffer, KvBufferConfig, KvRings, OwnRing, TileSpan, stream};
 use crate::mma::{Accumulator, InputType};
@@ -52,21 +51,21 @@ pub(super) struct WarpQueries<'q, 'k> {
     pub fragments: &'q [WarpA<'k>],
     /// Rows of a lane that have queries.
     pub rows: u32,
-    /// The score function applied to their products with keys.
-    pub scores: ScoreFunction<'k>,
+    /// The factor of scores in the softmax; `None`: already applied.
+    pub softmax_scale: Option<Val<'k, f32>>,
 }
 
 /// The attention of a warp's queries over the tiles of a span: online softmax and sums that are not
-/// normalised. `mask` makes −∞ of the scores of a tile
-/// that a query does not see.
+/// normalised. `modify` makes scores of the products of a tile, −∞ for tokens that a query does not
+/// see.
 pub(super) fn attend<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     rings: KvRings<'_, K, V>,
     span: TileSpan<'k>,
     queries: WarpQueries<'_, 'k>,
-    mask: &dyn Fn(Val<'k, u32>, Accumulator<'k, f32>),
+    modify: &dyn Fn(Val<'k, u32>, Accumulator<'k, f32>),
 ) -> (Softmax<'k>, Accumulator<'k, f32>) {
-    attend_by(k, rings, queries, mask, |scores, outputs| {
+    attend_by(k, rings, queries, modify, |scores, outputs| {
         stream(k, rings, span, scores, outputs);
     })
 }
@@ -79,16 +78,16 @@ pub(super) fn attend_by<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     rings: KvRings<'_, K, V>,
     queries: WarpQueries<'_, 'k>,
-    mask: &dyn Fn(Val<'k, u32>, Accumulator<'k, f32>),
+    modify: &dyn Fn(Val<'k, u32>, Accumulator<'k, f32>),
     tiles: impl FnOnce(EachTile<'_, 'k, K::Config>, EachTile<'_, 'k, V::Config>),
 ) -> (Softmax<'k>, Accumulator<'k, f32>) {
     let KvRings { keys, values } = rings;
-    let WarpQueries { fragments, rows, scores: function } = queries;
+    let WarpQueries { fragments, rows, softmax_scale } = queries;
     let tile = K::Config::BTILE0;
     let depth = V::Config::BTILE1;
     let scores = sums(k, tile);
     let acc = sums(k, depth);
-    let softmax = Softmax::new(k, scores.fragment(), rows, function.softmax_scale(), Rescaling::EveryTile);
+    let softmax = Softmax::new(k, scores.fragment(), rows, softmax_scale, Rescaling::EveryTile);
     tiles(
         &|number, arrived| {
             scores.clear(k);
@@ -96,8 +95,7 @@ pub(super) fn attend_by<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
                 keys.load_from_shared(arrived, step);
                 scores.mma::<bf16>(from_ref(query), &b_fragments(&keys.get_mma_tile()));
             }
-            function.apply_to(scores, rows);
-            mask(number, scores);
+            modify(number, scores);
             softmax.update(scores).apply(acc);
         },
         &|_, arrived| {

@@ -20,6 +20,21 @@ pub struct SplitPartial<T> {
     pub acc: Vec<T>,
 }
 
+impl<T: Real> SplitPartial<T> {
+    /// The partial result of a sink, a logit that takes part in the softmax without a token: that of
+    /// one token with this score whose value is zero.
+    ///
+    /// ```
+    /// use tilewright_kernels::naive::{SplitPartial, attention, combine};
+    /// let token = attention(&[1.0f64], &[0.0], &[6.0], 1.0, None);
+    /// // Two equal logits, of which one has no value.
+    /// assert_eq!(combine(&[token, SplitPartial::sink(0.0, 1)], 1), [3.0]);
+    /// ```
+    pub fn sink(logit: T, head_dim: usize) -> SplitPartial<T> {
+        SplitPartial { max: logit, sum: T::ONE, acc: vec![T::ZERO; head_dim] }
+    }
+}
+
 /// The tokens of split `split` of `splits`, among those that a row sees: all of a sequence, or from
 /// the first token of a sliding window on.
 ///
@@ -51,13 +66,23 @@ pub fn split_tokens(seen: Range<usize>, page_tokens: usize, splits: usize, split
 /// Where the keys are not a whole number of tokens, or not as many as values.
 #[track_caller]
 pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T, cap: Option<T>) -> SplitPartial<T> {
+    attention_by(q, keys, values, |_, product| {
+        let score = product * scale;
+        cap.map_or(score, |cap| soft_cap(score, cap))
+    })
+}
+
+/// [`attention`] whose scores are a function of the number of a token and its product with the
+/// query; −∞ where the query does not see the token.
+///
+/// # Panics
+/// As [`attention`].
+#[track_caller]
+pub fn attention_by<T: Real>(q: &[T], keys: &[T], values: &[T], score: impl Fn(usize, T) -> T) -> SplitPartial<T> {
     whole("attention", ["keys", "q"], [keys.len(), q.len()]);
     same("attention", ["keys", "values"], [keys.len(), values.len()]);
-    let scores: Vec<T> = keys
-        .chunks_exact(q.len())
-        .map(|k| q.iter().zip(k).fold(T::ZERO, |sum, (&q, &k)| sum + q * k) * scale)
-        .map(|score| cap.map_or(score, |cap| soft_cap(score, cap)))
-        .collect();
+    let product = |k: &[T]| q.iter().zip(k).fold(T::ZERO, |sum, (&q, &k)| sum + q * k);
+    let scores: Vec<T> = keys.chunks_exact(q.len()).enumerate().map(|(token, k)| score(token, product(k))).collect();
     let max = scores.iter().fold(T::NEG_INFINITY, |m, &x| if x > m { x } else { m });
     let base = base_of(scores.iter().copied());
     let mut part = SplitPartial { max, sum: T::ZERO, acc: vec![T::ZERO; q.len()] };

@@ -25,7 +25,7 @@ mod sample;
 mod softmax;
 
 pub use argmax::argmax;
-pub use attention::{SplitPartial, attention, combine, split_tokens};
+pub use attention::{SplitPartial, attention, attention_by, combine, split_tokens};
 pub use elementwise::{activate, add, convert, gated, soft_cap};
 pub use embed::embed;
 pub use gemm::gemm;

@@ -7,7 +7,7 @@ use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::decode::{Decode, Layout};
-use tilewright_kernels::attention::trial::{DecodeCase, KvTransport};
+use tilewright_kernels::attention::trial::{CustomCase, DecodeCase, KvTransport};
 use tilewright_kernels::attention::{ScoreModifier, ScoreVariant};
 use tilewright_kernels::kv::Tma;
 
@@ -54,6 +54,7 @@ fn base() -> DecodeCase {
         sharpness: 1.0,
         blank: false,
         modifier: ScoreModifier::NONE,
+        custom: None,
         data: 1,
     }
 }
@@ -178,6 +179,35 @@ fn soft_caps_of_every_way() {
         let group = 16;
         holds(&DecodeCase { decode: Decode { group, ..case.decode }, staying: Some(3), ..case.clone() }, 4);
         holds(&DecodeCase { blank: true, ..case }, 5);
+    }
+}
+
+/// Sinks below, among and above the scores of their heads; with a window, and where every score is
+/// −∞.
+#[test]
+fn sinks_of_every_way() {
+    let scores = ScoreVariant { sinks: true, ..ScoreVariant::NONE };
+    for (turn, group) in [1, 7, 16].into_iter().enumerate() {
+        let decode = Decode { scores, group, ..base().decode };
+        let modifier = ScoreModifier { soft_cap: None, window: [None, Some(33)][turn % 2] };
+        let case = DecodeCase { decode, modifier, splits: 1 + turn as u32, tokens: vec![0, 150, 70], ..base() };
+        every_way(&case, turn as u64);
+        holds(&DecodeCase { staying: Some(3), tokens: vec![1, 150, 70], ..case.clone() }, 4);
+        holds(&DecodeCase { blank: true, ..case }, 5);
+    }
+}
+
+/// Functions of one's own, each with every way, alone and with all other modifiers.
+#[test]
+fn custom_scores_of_every_way() {
+    for (turn, custom) in [CustomCase::Alibi, CustomCase::Documents, CustomCase::Prefix(9)].into_iter().enumerate() {
+        let case = DecodeCase { custom: Some(custom), tokens: vec![150, 1, 70], ..base() };
+        every_way(&case, turn as u64);
+        let scores = ScoreVariant { sinks: true, ..ScoreVariant::NONE };
+        let modifier = ScoreModifier { soft_cap: Some(0.5), window: Some(40) };
+        let decode = Decode { scores, group: 11, ..case.decode };
+        holds(&DecodeCase { decode, modifier, staying: Some(3), ..case.clone() }, 4);
+        holds(&DecodeCase { decode, modifier, way: KvTransport::POINTERS[0], ..case }, 5);
     }
 }
 

@@ -8,7 +8,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::prefill::launch::PrefillTuning;
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
-use tilewright_kernels::attention::trial::{KvTransport, PrefillCase, PrefillKernel};
+use tilewright_kernels::attention::trial::{CustomCase, KvTransport, PrefillCase, PrefillKernel};
 use tilewright_kernels::attention::{ScoreModifier, ScoreVariant};
 use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 
@@ -25,7 +25,7 @@ fn case(prefill: Prefill, sequences: &[(u32, u32)], data: u64) -> PrefillCase {
     let way = PrefillKernel::Hopper;
     let sequences = sequences.to_vec();
     let modifier = ScoreModifier::NONE;
-    PrefillCase { prefill, way, kv_heads: 1, sequences, sharpness: 1.0, blank: false, modifier, data }
+    PrefillCase { prefill, way, kv_heads: 1, sequences, sharpness: 1.0, blank: false, modifier, custom: None, data }
 }
 
 fn holds(case: &PrefillCase, way: PrefillKernel, seed: u64) {
@@ -174,6 +174,36 @@ fn soft_caps_of_every_way() {
         let warps = PrefillKernel::Warps(KvTransport::of::<CpAsync<2>>());
         [warps, PrefillKernel::Hopper].into_iter().for_each(|way| holds(&case, way, turn as u64));
         holds(&PrefillCase { blank: true, ..case }, PrefillKernel::Hopper, 5);
+    }
+}
+
+/// Sinks below, among and above the scores of their heads, of queries that see nothing too.
+#[test]
+fn sinks_of_every_way() {
+    let scores = ScoreVariant { sinks: true, ..ScoreVariant::NONE };
+    for (turn, depth) in [64, 128].into_iter().enumerate() {
+        let prefill = Prefill { depth, group: 2, causal: turn == 0, scores, ..PREFILL };
+        let window = [None, Some(50)][1 - turn];
+        let modifier = ScoreModifier { soft_cap: None, window };
+        let case = PrefillCase { modifier, kv_heads: 2, ..case(prefill, &[(100, 70), (100, 150)], 3) };
+        every_way(&case, turn as u64);
+        holds(&PrefillCase { blank: true, ..case }, PrefillKernel::Hopper, 5);
+    }
+}
+
+/// Functions of one's own: of queries before and after the end of a sequence, and of tiles that no
+/// query of a document sees.
+#[test]
+fn custom_scores_of_every_way() {
+    for (turn, custom) in [CustomCase::Alibi, CustomCase::Documents, CustomCase::Prefix(80)].into_iter().enumerate() {
+        let causal = turn < 2;
+        let prefill = Prefill { depth: [64, 128, 64][turn], queries: QueryLayout::Ragged, group: 2, causal, ..PREFILL };
+        let case = PrefillCase { custom: Some(custom), ..case(prefill, &[(100, 70), (90, 150)], 3) };
+        every_way(&case, turn as u64);
+        let scores = ScoreVariant { sinks: true, ..ScoreVariant::NONE };
+        let modifier = ScoreModifier { soft_cap: Some(0.5), window: causal.then_some(40) };
+        let prefill = Prefill { scores, ..prefill };
+        holds(&PrefillCase { prefill, modifier, ..case }, PrefillKernel::Hopper, 4);
     }
 }
 

@@ -10,11 +10,11 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::attention::ScoreModifier;
 use tilewright_kernels::attention::prefill::Prefill;
 use tilewright_kernels::attention::split::{
     HeadCounts, Merged, Shares, SplitAttention, SplitSignal, TokenSelection, attention,
 };
+use tilewright_kernels::attention::{ScoreModifier, ScorePlace};
 use tilewright_kernels::gemv::activations::ActivationOutput;
 use tilewright_kernels::gemv::task::LinearScratch;
 use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType, SplitPages, StepScalars, Streamed, TokenStage};
@@ -51,6 +51,10 @@ struct Case {
     /// Of each row, how many tokens do at most.
     immutable_prefix: Vec<i32>,
     modifier: ScoreModifier,
+    /// A logit of each query head that takes part in the softmax.
+    sinks: Option<Vec<f32>>,
+    /// Whether the function [`distant`] is applied.
+    custom: bool,
     /// Keys are −∞ in every dimension, and queries positive: no query sees anything.
     blank: bool,
 }
@@ -58,7 +62,7 @@ struct Case {
 /// Stages that the team copies itself, row by row.
 struct Stages<'k> {
     team: ConsumerWarps<'k>,
-    work: SplitAttention<'k>,
+    work: SplitAttention<'k, 'k>,
     streamed: Option<Streamed<'k>>,
     memory: Ptr<'k, Shared, u32>,
     row: Var<'k, u32>,
@@ -66,7 +70,7 @@ struct Stages<'k> {
 }
 
 impl<'k> Stages<'k> {
-    fn new(team: ConsumerWarps<'k>, work: SplitAttention<'k>) -> Stages<'k> {
+    fn new(team: ConsumerWarps<'k>, work: SplitAttention<'k, 'k>) -> Stages<'k> {
         let k = team.k;
         let tokens = work.streamed.map_or(0, |streamed| streamed.stage.tokens());
         let memory = k.shared_aligned("stage", (tokens * work.heads.dim).max(4), 16);
@@ -105,6 +109,29 @@ impl<'k> ring::Stages<'k> for Stages<'k> {
         team.sync();
         self.next.set(self.next.get() + 1);
         ring::AnyStage::untold(self.memory)
+    }
+}
+
+/// A function of scores of one's own: tokens farther than ten times the row and head are not seen,
+/// and a token weighs less with its distance.
+fn distant<'k>(at: ScorePlace<'k>, score: Val<'k, f32>) -> Val<'k, f32> {
+    let distance = at.query_index() - at.token_index();
+    let most = (at.sequence + at.head + 1) * 10;
+    distance.lt(most).select(score - distance.cast::<f32>() * 0.125, f32::NEG_INFINITY)
+}
+
+/// The place of a score, for the definition of [`distant`].
+struct Distance {
+    row: usize,
+    head: usize,
+    query: usize,
+    token: usize,
+}
+
+impl Distance {
+    fn score(&self, score: f64) -> f64 {
+        let distance = self.query - self.token;
+        if distance < (self.row + self.head + 1) * 10 { score - distance as f64 * 0.125 } else { f64::NEG_INFINITY }
     }
 }
 
@@ -176,22 +203,25 @@ impl Case {
             stage,
             immutable_prefix,
             modifier,
+            sinks: None,
+            custom: false,
             blank: false,
         }
     }
 
     fn record(&self, k: &Builder) {
-        self.attend(self.work(k));
+        let work = self.work(k);
+        self.attend(SplitAttention { custom: self.custom.then_some(&distant), ..work });
     }
 
-    fn attend(&self, work: SplitAttention<'_>) {
+    fn attend<'k>(&self, work: SplitAttention<'k, 'k>) {
         let team = ConsumerWarps::new(work.split.builder(), self.warps);
         let strips = self.heads.query_bytes().div_ceil(LinearScratch::strip_bytes(1, self.warps));
         let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, strips);
         attention(team, scratch, &Stages::new(team, work), work, || ());
     }
 
-    fn work<'k>(&self, k: &'k Builder) -> SplitAttention<'k> {
+    fn work<'k>(&self, k: &'k Builder) -> SplitAttention<'k, 'k> {
         let q = k.global::<u8>("q");
         let [keys, values] = ["keys", "values"].map(|name| k.global::<u8>(name));
         let position = k.global::<i32>("position");
@@ -212,6 +242,8 @@ impl Case {
             split: k.block_id() % self.heads.splits,
             scale: self.scale(),
             modifier: self.modifier,
+            custom: None,
+            sinks: self.sinks.as_ref().map(|_| k.global("sinks")),
             q: Array::new(q, self.q),
             keys: pages(keys, self.scales[0]),
             values: pages(values, self.scales[1]),
@@ -270,9 +302,16 @@ impl Case {
                 let token = |t| &pool[self.paged.shape.offset(kv_head, &table, t)..][..dim as usize];
                 self.seen(row).flat_map(token).copied().collect()
             };
-            let cap = self.modifier.soft_cap.map(f64::from);
-            let all = naive::attention(q, &gather(keys), &gather(values), f64::from(self.scale()), cap);
-            naive::combine(&[all], dim as usize)
+            let seen = self.seen(row);
+            let score = |token: usize, product: f64| {
+                let score = product * f64::from(self.scale());
+                let score = self.modifier.soft_cap.map_or(score, |cap| naive::soft_cap(score, cap.into()));
+                let at = Distance { row, head, query: seen.end - 1, token: seen.start + token };
+                if self.custom { at.score(score) } else { score }
+            };
+            let all = naive::attention_by(q, &gather(keys), &gather(values), score);
+            let sink = self.sinks.as_ref().map(|sinks| naive::SplitPartial::sink(sinks[head].into(), dim as usize));
+            naive::combine(&[all].into_iter().chain(sink).collect::<Vec<_>>(), dim as usize)
         };
         q.chunks(dim as usize).enumerate().flat_map(of).collect()
     }
@@ -385,8 +424,12 @@ impl Case {
             true => trial.changed("arrivals", &vec![0u32; words], Expected::anything::<u32>(words)),
             false => trial.changed("arrivals", &before, Expected::exact(&after)),
         };
-        [q, keys, values, position, table, immutable_prefix, acc, stats, out, arrivals]
+        // In the order in which they are declared.
+        let sinks = self.sinks.as_ref().map(|sinks| trial.input("sinks", sinks));
+        [Some(q), Some(keys), Some(values), Some(position), Some(table), Some(immutable_prefix), sinks]
             .into_iter()
+            .flatten()
+            .chain([acc, stats, out, arrivals])
             .fold(trial, Trial::pass)
     }
 }
@@ -476,6 +519,37 @@ fn windows_begin_anywhere() {
     }
 }
 
+/// Sinks of every size and a function of one's own, in one split and in several, merged by counts
+/// and by packets, from pages and through the ring; an oracle without them disagrees.
+#[test]
+fn sinks_and_functions_of_ones_own() {
+    for seed in 0..12u64 {
+        let [splits, group] = [[1, 3], [4, 17]].map(|choices| choices[seed as usize % 2]);
+        let heads = HeadCounts { heads: 2 * group, kv_heads: 2, dim: 32, splits };
+        let mut draw = Draw::new(seed);
+        let drawn = Case::of(heads, None, &mut draw);
+        let paged = Paged::draw(&mut draw, 3, 150, [2, 16, 32]);
+        let stage = TokenStage::new(drawn.pool, 32, 16, 8192).filter(|_| heads.is_one_pass() && seed % 4 < 2);
+        let least = SplitPages { fewest: 1, single: 1 };
+        let sinks = (0..heads.heads).map(|head| [f32::NEG_INFINITY, -2.0, 0.5, 3.0, 30.0][head as usize % 5]);
+        let case = Case {
+            paged,
+            stage,
+            least,
+            meets: seed % 3 == 0,
+            position: vec![149, -1, 70],
+            immutable_prefix: vec![144, 0, 48],
+            sinks: (seed % 4 != 3).then(|| sinks.collect()),
+            custom: seed % 4 != 1,
+            ..drawn
+        };
+        right(&case.trial(&mut draw.clone()), seed);
+        let plain = Case { sinks: None, custom: false, ..case.clone() };
+        let outcome = case.trial_of(&plain, &mut draw).run(&sim::open(1)).expect("a launch that ends");
+        assert!(!outcome.is_right(), "seed {seed}: no sink and no function pass for {case:?}");
+    }
+}
+
 /// An oracle whose window is a token longer or shorter, or that caps nothing, disagrees.
 #[test]
 fn other_windows_and_caps_are_found_out() {
@@ -521,6 +595,14 @@ fn modifiers_that_mean_nothing_are_refused() {
         chosen.attend(SplitAttention { selected: Some(selected), ..work });
     });
     assert!(selected.contains("a sliding window of 7 tokens over selected blocks"), "{selected}");
+    let plain = case(ScoreModifier::NONE);
+    let function = refused(&|k| {
+        let work = plain.work(k);
+        let position = work.keys.position;
+        let selected = TokenSelection { position, page_blocks: 1, split_pages: SplitPages::ANY, streams: None };
+        plain.attend(SplitAttention { selected: Some(selected), custom: Some(&distant), ..work });
+    });
+    assert!(function.contains("a score function of one's own over selected blocks"), "{function}");
 }
 
 /// Equivalent mutants of attention alone.

@@ -1,12 +1,12 @@
 //! Linear layers: every input, every output, rows, lengths and groups at random.
 
 use half::bf16;
-use tilewright_codegen::build::{Builder, block, record};
+use tilewright_codegen::build::{Builder, Val, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::activation::{Activation, SoftCap};
-use tilewright_kernels::epilogue::ResultFunctions;
+use tilewright_kernels::epilogue::{ResultFunctions, ResultPlace};
 use tilewright_kernels::gemv::activations::{AOperand, Input, Ordered, Packing, Reordering, columns};
 use tilewright_kernels::gemv::task::{ArgmaxCandidates, LinearEpilogue, LinearTask, linear};
 use tilewright_kernels::naive;
@@ -59,6 +59,13 @@ struct Case {
     ordered: bool,
     /// Whether logits are capped.
     capped: bool,
+    /// Whether the function [`doubled`] is the last step of stored results and logits.
+    custom: bool,
+}
+
+/// An epilogue of one's own: twice the result, less its row and its column.
+fn doubled<'k>(at: ResultPlace<'k>, result: Val<'k, f32>) -> Val<'k, f32> {
+    result * 2.0 - (at.row + at.column).cast::<f32>()
 }
 
 const EPS: f32 = 1e-5;
@@ -90,8 +97,11 @@ impl Case {
             codes: None,
             ordered: false,
             capped: to == To::Logits && draw.between(0..=1) == 0,
+            custom: false,
         };
-        case.with_a_operand(draw)
+        let case = case.with_a_operand(draw);
+        let may = matches!(case.to, To::Store | To::Logits) && !case.capped;
+        Case { custom: may && draw.between(0..=2) == 0, ..case }
     }
 
     /// A way for the activations; often one by phases, which take rows that end with a stage. Sums
@@ -204,6 +214,7 @@ impl Case {
                 LinearEpilogue { functions, candidates, ..plain }
             }
         };
+        let epilogue = LinearEpilogue { custom: self.custom.then_some(&doubled), ..epilogue };
         let first = k.block_id() * (self.tile * 8);
         let tile = LinearTask {
             strip,
@@ -305,7 +316,12 @@ fn trial(case: Case, draw: &mut Draw) -> Trial {
     let residual = case.numbers(draw, Float::F32, case.rows * case.n);
     let biased = |at: usize| case.bias.then_some(bias[at].as_slice());
 
-    let (y, largest) = product(&given.rows, &weights, biased(0));
+    let (mut y, mut largest) = product(&given.rows, &weights, biased(0));
+    if case.custom {
+        let of = |(at, y): (usize, &f64)| 2.0 * y - (at / case.n as usize + at % case.n as usize) as f64;
+        y = y.iter().enumerate().map(of).collect();
+        largest = 2.0 * largest + f64::from(case.n + case.rows);
+    }
     let error = largest * case.accuracy();
     let (out, bound) = match case.to {
         To::Store | To::Logits => (y.iter().map(|&y| capped(case, y)).collect(), error),
@@ -468,6 +484,7 @@ fn columns_come_out(
         codes: Some(codes),
         ordered: false,
         capped: false,
+        custom: false,
     };
     let order: Vec<_> = (0..n / 8).map(|strip| std::array::from_fn(|i| Some(strip * 8 + i))).collect();
     for columns in columns.chunks(rows) {

@@ -3,6 +3,8 @@
 //!
 //! A part is a partial result of each query head.
 
+use core::f32::consts::LOG2_E;
+
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
@@ -56,6 +58,8 @@ pub struct Splits<'k> {
     pub stats: Ptr<'k, Global, f32>,
     /// Blocks of this head that are done: 0 before and after a launch.
     pub done: Ptr<'k, Global, u32>,
+    /// Logits of the head's query heads that take part in their softmax, `[group]`, if there are any.
+    pub sinks: Option<Ptr<'k, Global, f32>>,
     /// The result, `[group, D]`.
     pub out: Ptr<'k, Global, bf16>,
 }
@@ -138,6 +142,7 @@ impl<'k> Splits<'k> {
     }
 
     fn store(&self, warps: &WarpParts<'k>, row: Val<'k, u32>, column: Val<'k, u32>, whole: PartialAttention<'k, 4>) {
+        let whole = whole.with_sink(self.sinks.map(|sinks| sinks.at(row).load() * LOG2_E));
         let inverse = whole.sum.gt(0.0).select::<f32>(whole.sum.recip_approx(), 0.0f32);
         let [a, b, c, d] = whole.acc.map(|value| value * inverse);
         let pairs: [Val<'k, Bf16x2>; 2] = [a.pair(b), c.pair(d)];

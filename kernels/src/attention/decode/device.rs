@@ -6,7 +6,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::combine::{Splits, warp_parts};
 use crate::attention::ScoreFunction;
-use crate::attention::scores::{SeenEnd, SeenTokens};
+use crate::attention::scores::{ScoreTile, SeenEnd, SeenTokens};
 use crate::attention::warp::{WarpA, WarpQueries, attend as attend_tiles, query_fragments};
 use crate::kv::{KConfig, KvFamily, KvRings, KvThreads, KvView, OwnRing, TileSpan, VConfig};
 use crate::mma::Accumulator;
@@ -19,7 +19,9 @@ pub const fn warps(depth: u32) -> u32 {
 
 /// The work of one block.
 #[derive(Clone, Copy)]
-pub struct DecodeTask<'k, I> {
+pub struct DecodeTask<'f, 'k, I> {
+    /// The sequence and the key/value head.
+    pub of: [Val<'k, u32>; 2],
     /// Queries of this sequence and key/value head, `[group, D]`.
     pub query: Ptr<'k, Global, bf16>,
     /// The sources of keys and of values.
@@ -29,7 +31,7 @@ pub struct DecodeTask<'k, I> {
     /// The share of this block.
     pub split: Val<'k, u32>,
     /// The score function applied to products of queries and keys.
-    pub scores: ScoreFunction<'k>,
+    pub scores: ScoreFunction<'f, 'k>,
     /// Query heads.
     pub group: u32,
     /// The memory in which the shares are merged.
@@ -37,18 +39,20 @@ pub struct DecodeTask<'k, I> {
 }
 
 /// Computes the attention of one block, in tiles of `TILE` tokens.
-pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, task: &DecodeTask<'k, F::Input<'k>>) {
+pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, task: &DecodeTask<'_, 'k, F::Input<'k>>) {
     let team = KvThreads::Warps(warps(D));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
     F::begin(k);
 
     let (query, rows) = queries(k, task.query, [D, task.group]);
-    let queries = WarpQueries { fragments: &query, rows, scores: task.scores };
+    let softmax_scale = task.scores.softmax_scale();
+    let queries = WarpQueries { fragments: &query, rows, softmax_scale };
     let seen = SequenceTokens::of(task.place, task.scores);
     let span = share(k, seen, [task.split, task.splits.count], [warps(D), TILE]);
-    let mask = mask_unseen(k, seen, TILE);
-    let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, span, queries, &mask);
+    let scores = HeadScores { function: task.scores, group: task.group, seen, of: &|| task.of };
+    let modify = |number: Val<'k, u32>, acc: Accumulator<'k, f32>| scores.modify(k, number, acc, TILE);
+    let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, span, queries, &modify);
     let room = warps(D) * F::tile_bytes::<KConfig<TILE, D, TILE>>();
     let warps = warp_parts(k, warps(D), [D, task.group], keys.memory().cast(), room);
     task.splits.finish(k, &warps, softmax, acc.registers(), task.split);
@@ -77,18 +81,37 @@ pub(super) struct SequenceTokens<'k> {
 
 impl<'k> SequenceTokens<'k> {
     /// The tokens of a sequence whose last token is the query.
-    pub fn of(place: KvView<'k>, scores: ScoreFunction<'k>) -> SequenceTokens<'k> {
+    pub fn of(place: KvView<'k>, scores: ScoreFunction<'_, 'k>) -> SequenceTokens<'k> {
         SequenceTokens { first: scores.first_seen(place.tokens), end: place.tokens }
     }
 }
 
-/// Masks the scores beyond the last token, and of tokens that a window hides, with −∞.
-pub(super) fn mask_unseen<'k>(
-    k: &'k Builder,
-    SequenceTokens { first, end }: SequenceTokens<'k>,
-    tile: u32,
-) -> impl Fn(Val<'k, u32>, Accumulator<'k, f32>) {
-    move |number, scores| {
+/// The scores of the query heads of a sequence's key/value head.
+#[derive(Clone, Copy)]
+pub(super) struct HeadScores<'f, 'k> {
+    /// The score function.
+    pub function: ScoreFunction<'f, 'k>,
+    /// Query heads of the key/value head.
+    pub group: u32,
+    /// The tokens that the query sees.
+    pub seen: SequenceTokens<'k>,
+    /// The sequence and the key/value head.
+    pub of: &'f dyn Fn() -> [Val<'k, u32>; 2],
+}
+
+impl<'k> HeadScores<'_, 'k> {
+    /// Makes scores of the products of a tile of `tile` tokens: −∞ beyond the last token, and for
+    /// tokens that a window hides.
+    pub fn modify(&self, k: &'k Builder, number: Val<'k, u32>, scores: Accumulator<'k, f32>, tile: u32) {
+        let SequenceTokens { first, end } = self.seen;
+        let row = |half: u32| {
+            let [_, kv_head] = (self.of)();
+            [(k.lane() / 4 + 8 * half).min(self.group - 1) + kv_head * self.group, end - 1]
+        };
+        self.function.apply_to(scores, self.group.div_ceil(8), || {
+            let [sequence, _] = (self.of)();
+            ScoreTile { sequence, row: &row, first: number * tile, tokens: end }
+        });
         let left = end - number * tile;
         let first = first.map(|first| first.max(number * tile) - number * tile);
         let seen = SeenTokens { first, end: Some(SeenEnd::Before(left)) };

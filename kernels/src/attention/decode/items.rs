@@ -5,13 +5,14 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, Var};
 
 use super::combine::{Splits, warp_parts};
-use super::device::{SequenceTokens, mask_unseen, queries, share, warps};
+use super::device::{HeadScores, SequenceTokens, queries, share, warps};
 use crate::attention::ScoreFunction;
 use crate::attention::warp::{WarpQueries, attend_by};
 use crate::early::wait_for_launches;
 use crate::kv::{
     Issued, IssuedAhead, KConfig, KvFamily, KvRings, KvThreads, KvView, OwnRing, TileSpan, VConfig, stream_issuing,
 };
+use crate::mma::Accumulator;
 
 /// The work of a persistent launch: shares of heads of sequences, numbered, shares first.
 pub struct Items<'k, 'a> {
@@ -22,7 +23,7 @@ pub struct Items<'k, 'a> {
     /// Sequences; those without tokens are left out.
     pub sequences: Val<'k, u32>,
     /// The score function applied to products of queries and keys.
-    pub scores: ScoreFunction<'k>,
+    pub scores: ScoreFunction<'a, 'k>,
     /// The location of the rows of a sequence and head, and the number of tokens.
     pub place: &'a dyn Fn(Val<'k, u32>, Val<'k, u32>) -> KvView<'k>,
     /// Queries of a sequence and head, by number, `[group, D]`.
@@ -207,10 +208,14 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
             let Item { split, line, place, span } = current.item();
             k.when(place.tokens.gt(0), || {
                 let (query, rows) = queries(k, (items.query)(line), [D, group]);
-                let queries = WarpQueries { fragments: &query, rows, scores: items.scores };
+                let softmax_scale = items.scores.softmax_scale();
+                let queries = WarpQueries { fragments: &query, rows, softmax_scale };
                 let rings = KvRings { keys: &keys, values: &values };
-                let mask = mask_unseen(k, SequenceTokens::of(place, items.scores), TILE);
-                let (softmax, acc) = attend_by(k, rings, queries, &mask, |scores, outputs| {
+                let seen = SequenceTokens::of(place, items.scores);
+                let of = || [line / items.heads, line % items.heads];
+                let head = HeadScores { function: items.scores, group, seen, of: &of };
+                let modify = |number: Val<'k, u32>, acc: Accumulator<'k, f32>| head.modify(k, number, acc, TILE);
+                let (softmax, acc) = attend_by(k, rings, queries, &modify, |scores, outputs| {
                     let ahead = IssuedAhead { span, place, issue_keys: &issue_keys, issue_values: &issue_values };
                     stream_issuing(k, rings, &ahead, scores, outputs);
                 });

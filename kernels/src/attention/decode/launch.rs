@@ -8,7 +8,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use super::combine::Splits;
 use super::device::{DecodeTask, attend, warps};
 use super::items::{Items, attend_items};
-use crate::attention::{AttentionError, ScoreFunction, ScoreVariant};
+use crate::attention::{AttentionError, CustomScores, ScoreFunction, ScoreVariant, WithScores};
 use crate::early::{begin_early, early};
 use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
 
@@ -58,9 +58,13 @@ pub struct Decode {
 /// | `scale` | of the scores, times log₂e |
 /// | `soft_cap` | the cap of the scores, f32 above 0; only where [`ScoreVariant::soft_cap`] |
 /// | `window` | tokens that a query sees, its own included, u32 of 1 or more; only where [`ScoreVariant::window`] |
+/// | `sinks` | `[kv_heads·group]`: a logit of each query head, f32; only where [`ScoreVariant::sinks`] |
 /// | `acc`, `stats` | room for `[sequences, kv_heads, splits, group, D]` and `[.., 2]` f32 |
 /// | `done` | `[sequences, kv_heads]` zeros, which are zeros again afterwards |
 /// | `out` | `[sequences, kv_heads·group, D]` bf16 |
+///
+/// Those of persistent blocks, and then those of a [score modifier of one's own](Decode::custom),
+/// come last.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeArgs;
 
@@ -99,9 +103,14 @@ impl Decode {
         (resident / heads.max(1)).clamp(1, useful)
     }
 
+    /// The kernel with a score modifier of one's own.
+    pub fn custom(self, custom: CustomScores<'_>) -> WithScores<'_, Decode> {
+        WithScores { kernel: self, custom: Some(custom) }
+    }
+
     /// Records the kernel for a way of keys and values.
     pub fn record<F: KvFamily>(&self, arch: Arch) -> Kernel {
-        self.recorded::<F>(arch, false)
+        WithScores::from(*self).record::<F>(arch)
     }
 
     /// Records the kernel with persistent blocks: each takes every n-th share of the heads, for n
@@ -115,22 +124,39 @@ impl Decode {
     /// # Panics
     /// Of families whose registers take turns.
     pub fn record_staying<F: KvFamily>(&self, arch: Arch) -> Kernel {
+        WithScores::from(*self).record_staying::<F>(arch)
+    }
+}
+
+impl WithScores<'_, Decode> {
+    /// Records the kernel for a way of keys and values.
+    pub fn record<F: KvFamily>(&self, arch: Arch) -> Kernel {
+        self.recorded::<F>(arch, false)
+    }
+
+    /// Records the kernel with persistent blocks; see [`Decode::record_staying`].
+    ///
+    /// # Panics
+    /// Of families whose registers take turns.
+    pub fn record_staying<F: KvFamily>(&self, arch: Arch) -> Kernel {
         self.recorded::<F>(arch, true)
     }
 
     fn recorded<F: KvFamily>(&self, arch: Arch, stays: bool) -> Kernel {
-        let layout = match self.layout {
+        let decode = self.kernel;
+        let layout = match decode.layout {
             Layout::Dense => "dense".to_owned(),
             Layout::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
             Layout::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
         };
-        let tokens = self.tokens();
+        let tokens = decode.tokens();
         let suffix = if stays { "_staying" } else { "" };
-        let scores = self.scores.suffix();
-        let name = format!("decode_d{}_g{}_t{tokens}_{layout}_{}{suffix}{scores}", self.depth, self.group, F::name());
-        record(&name, arch, block(warps(self.depth) * 32), |k| match self.depth {
-            _ if !(1..=Self::MOST_GROUP).contains(&self.group) => {
-                k.refuse(&AttentionError::Group { group: self.group })
+        let scores = decode.scores.suffix(self.custom);
+        let name =
+            format!("decode_d{}_g{}_t{tokens}_{layout}_{}{suffix}{scores}", decode.depth, decode.group, F::name());
+        record(&name, arch, block(warps(decode.depth) * 32), |k| match decode.depth {
+            _ if !(1..=Decode::MOST_GROUP).contains(&decode.group) => {
+                k.refuse(&AttentionError::Group { group: decode.group })
             }
             64 => self.body::<F, 64>(k, stays),
             80 => self.body::<F, 80>(k, stays),
@@ -139,18 +165,19 @@ impl Decode {
             128 => self.body::<F, 128>(k, stays),
             192 => self.body::<F, 192>(k, stays),
             256 => self.body::<F, 256>(k, stays),
-            depth => k.refuse(&AttentionError::Depth { kernel: "decode", depth, depths: Self::DEPTHS }),
+            depth => k.refuse(&AttentionError::Depth { kernel: "decode", depth, depths: Decode::DEPTHS }),
         })
     }
 
     fn body<'k, F: KvFamily, const D: u32>(&self, k: &'k Builder, stays: bool) {
+        let decode = self.kernel;
         let q = k.global::<bf16>("q");
         let inputs = [F::input(k, "keys"), F::input(k, "values")];
         let tokens = k.global::<u32>("tokens");
         let table = k.global::<u32>("table");
         let table_width = k.param::<u32>("table_width");
         let plane_stride = k.param::<u32>("plane_stride");
-        let scores = ScoreFunction::declare(k, self.scores);
+        let scores = ScoreFunction::declare(k, decode.scores);
         if stays {
             begin_early(k)
         } else {
@@ -161,12 +188,14 @@ impl Decode {
         let done = k.global::<u32>("done");
         let out = k.global::<bf16>("out");
         let counts = stays.then(|| k.u32_params(["splits", "kv_heads", "sequences"]));
+        let custom = self.custom.map(|custom| custom.0(k));
+        let scores = scores.with(k, custom.as_deref().map(|function| function as _));
 
         let by_grid = || [SpecialReg::NctaidX, SpecialReg::NctaidY].map(|axis| k.special(axis));
         let block = || [SpecialReg::CtaidX, SpecialReg::CtaidY, SpecialReg::CtaidZ].map(|axis| k.special(axis));
         let [split, head, sequence] = if stays { [k.lit(0u32); 3] } else { block() };
         let [count, heads] = counts.map_or_else(by_grid, |[splits, heads, _]| [splits, heads]);
-        let rows = self.group * D;
+        let rows = decode.group * D;
         let place = |sequence: Val<'k, u32>, head: Val<'k, u32>| {
             let dense = KvView {
                 plane: sequence * heads + head,
@@ -176,10 +205,10 @@ impl Decode {
                 tokens: tokens.at(sequence).load(),
                 pages: None,
             };
-            match self.layout {
+            match decode.layout {
                 Layout::Dense => dense,
                 Layout::Paged { page_tokens, swizzled } => {
-                    let swizzled = swizzled && is_swizzled(self.depth);
+                    let swizzled = swizzled && is_swizzled(decode.depth);
                     let table = table.at(sequence.mul_wide(table_width));
                     KvView { plane: head, pages: Some(Pages { table, page_tokens, swizzled }), ..dense }
                 }
@@ -188,24 +217,26 @@ impl Decode {
         let meet = |line: Val<'k, u32>| Splits {
             count,
             acc: acc.at(line * count * rows),
-            stats: stats.at(line * count * (2 * self.group)),
+            stats: stats.at(line * count * (2 * decode.group)),
             done: done.at(line),
+            sinks: scores.sinks(|| line % heads * decode.group),
             out: out.at(line.mul_wide(rows)),
         };
         let query = |line: Val<'k, u32>| q.at(line.mul_wide(rows));
         if let Some([splits, heads, sequences]) = counts {
             let items = Items { splits, heads, sequences, scores, place: &place, query: &query, meet: &meet };
-            return match self.tokens() {
-                32 => attend_items::<F, D, 32>(k, inputs, &items, self.group),
-                _ => attend_items::<F, D, 16>(k, inputs, &items, self.group),
+            return match decode.tokens() {
+                32 => attend_items::<F, D, 32>(k, inputs, &items, decode.group),
+                _ => attend_items::<F, D, 16>(k, inputs, &items, decode.group),
             };
         }
         let line = sequence * heads + head;
         let place = place(sequence, head);
         let splits = meet(line);
         let query = query(line);
-        let task = DecodeTask { query, inputs, place, split, scores, group: self.group, splits };
-        match self.tokens() {
+        let of = [sequence, head];
+        let task = DecodeTask { of, query, inputs, place, split, scores, group: decode.group, splits };
+        match decode.tokens() {
             32 => attend::<F, D, 32>(k, &task),
             _ => attend::<F, D, 16>(k, &task),
         }

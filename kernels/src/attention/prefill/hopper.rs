@@ -27,7 +27,7 @@ pub const ROWS: u32 = 64;
 
 /// The work of one block.
 #[derive(Clone, Copy)]
-pub struct HopperPrefillTask<'k> {
+pub struct HopperPrefillTask<'f, 'k> {
     /// Queries, a tensor map of boxes of a panel by 64 rows.
     pub queries: Ptr<'k, Param, TensorMap>,
     /// The row and plane of the tile's first query in that map.
@@ -39,7 +39,7 @@ pub struct HopperPrefillTask<'k> {
     /// The rows of the block.
     pub rows: QueryRows<'k>,
     /// The score function applied to products of queries and keys.
-    pub scores: ScoreFunction<'k>,
+    pub scores: ScoreFunction<'f, 'k>,
     /// The result of the first query of the tile.
     pub out: Ptr<'k, Global, bf16>,
     /// Elements from query to query of the result.
@@ -72,7 +72,7 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> PrefillS
     pub const BLOCK_ROWS: u32 = ROWS * GROUPS;
 
     /// The attention of one block.
-    pub fn attend<'k>(k: &'k Builder, task: &HopperPrefillTask<'k>) {
+    pub fn attend<'k>(k: &'k Builder, task: &HopperPrefillTask<'_, 'k>) {
         let team = KvThreads::Apart { first: 4, users: 4 * GROUPS };
         let queries = k.shared_aligned::<bf16>("queries", GROUPS * Self::QUERY.elements(), 1024);
         let queries_full = k.mbarriers("queries_full", 1);
@@ -121,7 +121,7 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> PrefillS
 
     fn fetch_queries<'k>(
         k: &'k Builder,
-        task: &HopperPrefillTask<'k>,
+        task: &HopperPrefillTask<'_, 'k>,
         queries: Ptr<'k, Shared, bf16>,
         full: Mbarrier<'k, Shared>,
     ) {
@@ -189,7 +189,7 @@ impl<'k> SeenTiles<'k> {
 /// A warpgroup that multiplies.
 struct Consumer<'a, 'k, const D: u32, const BN: u32, const GROUPS: u32> {
     k: &'k Builder,
-    task: &'a HopperPrefillTask<'k>,
+    task: &'a HopperPrefillTask<'a, 'k>,
     group: Val<'k, u32>,
     query: Ptr<'k, Shared, bf16>,
     keys: &'a KeyBuffer<'k, D, BN>,
@@ -287,7 +287,8 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
     /// Makes scores of a tile's products, −∞ for tokens that a row does not see.
     fn modify(&self, tile: Val<'k, u32>) {
         let HopperPrefillTask { rows, causal, scores, .. } = *self.task;
-        scores.apply_to(self.scores, 2);
+        let row = |half| rows.place(rows.first + (self.row() + 8 * half));
+        scores.apply_to(self.scores, 2, || rows.scores(&row, tile * BN));
         let first = rows.first + self.group * ROWS;
         let is_edge = ((tile + 1) * BN).gt(rows.common(first, causal));
         let is_hidden = rows.window.and_then(|_| rows.is_hidden(tile * BN, first + (ROWS - 1)));
@@ -302,7 +303,8 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         let lane = self.k.lane();
         let warp = self.k.warp() % 4;
         let mine = queries.at(self.group * Self::QUERY.elements());
-        let inverse = [self.softmax.inverse(0), self.softmax.inverse(1)];
+        let sink = || self.task.scores.sink(|| self.task.rows.head);
+        let inverse = [self.softmax.inverse(0, sink()), self.softmax.inverse(1, sink())];
         let row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
         for pair in 0..D / 16 {
             let words = core::array::from_fn(|i| {

@@ -8,7 +8,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use super::schedule::{QueryRows, order};
 use super::{hopper, warps};
 use crate::attention::softmax::Rescaling;
-use crate::attention::{AttentionError, ScoreFunction, ScoreVariant};
+use crate::attention::{AttentionError, CustomScores, ScoreFunction, ScorePlace, ScoreVariant, WithScores};
 use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
 
 /// The layout of queries and results.
@@ -52,9 +52,10 @@ pub enum Kv {
 /// | `scale` | of the scores, times log₂e |
 /// | `soft_cap` | the cap of the scores, f32 above 0; only where [`ScoreVariant::soft_cap`] |
 /// | `window` | tokens that a query sees, its own included, u32 of 1 or more; only where [`ScoreVariant::window`] |
+/// | `sinks` | `[heads]`: a logit of each query head, f32; only where [`ScoreVariant::sinks`] |
 /// | `out` | as the queries |
 ///
-/// Grid: (tiles · heads, sequences).
+/// Those of a [score modifier of one's own](Prefill::custom) come last. Grid: (tiles · heads, sequences).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefill {
     /// Columns of a head, one of [`DEPTHS`](Prefill::DEPTHS); others are refused,
@@ -85,10 +86,10 @@ pub struct PrefillTuning {
 }
 
 /// The state that both kernels share.
-struct Common<'k> {
+struct Common<'f, 'k> {
     place: KvView<'k>,
     rows: QueryRows<'k>,
-    scores: ScoreFunction<'k>,
+    scores: ScoreFunction<'f, 'k>,
     /// Row and plane of the first query of the tile.
     corner: [Val<'k, u32>; 2],
     /// Elements from row to row, from plane to plane of the queries.
@@ -96,7 +97,7 @@ struct Common<'k> {
 }
 
 /// The parameters that follow queries, keys and values.
-struct Params<'k> {
+struct Params<'f, 'k> {
     query_starts: Ptr<'k, Global, u32>,
     token_starts: Ptr<'k, Global, u32>,
     table: Ptr<'k, Global, u32>,
@@ -105,12 +106,12 @@ struct Params<'k> {
     tiles: Val<'k, u32>,
     heads: Val<'k, u32>,
     sharing: Val<'k, u32>,
-    scores: ScoreFunction<'k>,
+    scores: ScoreFunction<'f, 'k>,
     out: Ptr<'k, Global, bf16>,
 }
 
-impl<'k> Params<'k> {
-    fn declare(k: &'k Builder, scores: ScoreVariant) -> Params<'k> {
+impl<'f, 'k> Params<'f, 'k> {
+    fn declare(k: &'k Builder, scores: ScoreVariant) -> Params<'f, 'k> {
         Params {
             query_starts: k.global("query_starts"),
             token_starts: k.global("token_starts"),
@@ -124,27 +125,20 @@ impl<'k> Params<'k> {
             out: k.global("out"),
         }
     }
+
+    /// Adds a function of scores, if there is one.
+    fn with(
+        self,
+        k: &'k Builder,
+        function: Option<&'f dyn Fn(ScorePlace<'k>, Val<'k, f32>) -> Val<'k, f32>>,
+    ) -> Params<'f, 'k> {
+        Params { scores: self.scores.with(k, function), ..self }
+    }
 }
 
 impl Prefill {
     /// Columns of a head that the kernels are made for.
     pub const DEPTHS: &'static [u32] = &[32, 64, 80, 96, 112, 128, 192, 256];
-
-    fn name(&self, way: &str) -> String {
-        let causal = if self.causal { "causal" } else { "full" };
-        let queries = match self.queries {
-            QueryLayout::HeadMajor => "q",
-            QueryLayout::Ragged => "raggedq",
-        };
-        let kv = match self.kv {
-            Kv::HeadMajor => "dense".to_owned(),
-            Kv::Ragged => "ragged".to_owned(),
-            Kv::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
-            Kv::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
-        };
-        let scores = self.scores.suffix();
-        format!("prefill_d{}_g{}_{causal}_{queries}_{kv}_{way}{scores}", self.depth, self.group)
-    }
 
     /// Rows of a block of the Hopper kernel.
     pub fn hopper_rows(&self) -> u32 {
@@ -163,87 +157,42 @@ impl Prefill {
         PrefillTuning { keys, rescaling, ping_pong: true }
     }
 
+    fn name(&self, way: &str, custom: Option<CustomScores>) -> String {
+        let causal = if self.causal { "causal" } else { "full" };
+        let queries = match self.queries {
+            QueryLayout::HeadMajor => "q",
+            QueryLayout::Ragged => "raggedq",
+        };
+        let kv = match self.kv {
+            Kv::HeadMajor => "dense".to_owned(),
+            Kv::Ragged => "ragged".to_owned(),
+            Kv::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
+            Kv::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
+        };
+        let scores = self.scores.suffix(custom);
+        format!("prefill_d{}_g{}_{causal}_{queries}_{kv}_{way}{scores}", self.depth, self.group)
+    }
+
+    /// The kernel with a score modifier of one's own.
+    pub fn custom(self, custom: CustomScores<'_>) -> WithScores<'_, Prefill> {
+        WithScores { kernel: self, custom: Some(custom) }
+    }
+
     /// Records the kernel for sm_90a.
     pub fn record_hopper(&self) -> Kernel {
-        self.record_tuned(self.tuning())
+        WithScores::from(*self).record_hopper()
     }
 
     /// Records the kernel for sm_90a with another tuning. Tiles have 64 keys for depths of 192 and
     /// 256, 128 or 176 for a depth of 128, and 128 for other depths; others are refused,
     /// [`AttentionError::Keys`].
     pub fn record_tuned(&self, tuning: PrefillTuning) -> Kernel {
-        let PrefillTuning { keys, rescaling, ping_pong } = tuning;
-        let threads = 128 + 2 * self.hopper_rows();
-        record(&self.name("wgmma"), Arch::Sm90a, block(threads).min_blocks(1), |k| {
-            if self.is_refused(k) {
-                return;
-            }
-            let queries = k.tensor_map("q");
-            let inputs = [k.tensor_map("keys"), k.tensor_map("values")];
-            let params = Params::declare(k, self.scores);
-            self.each_block(k, &params, self.hopper_rows(), |common| {
-                let Common { place, rows, scores, corner, strides } = common;
-                let out = at(params.out, corner, strides);
-                let [row, plane] = corner.map(Val::cast::<i32>);
-                let out_stride = strides[0];
-                let causal = self.causal;
-                let corner = [row, plane];
-                let task = hopper::HopperPrefillTask {
-                    queries,
-                    corner,
-                    inputs,
-                    place,
-                    rows,
-                    scores,
-                    out,
-                    out_stride,
-                    causal,
-                    rescaling,
-                    ping_pong,
-                };
-                match (self.depth, keys) {
-                    (32, 128) => hopper::PrefillShape::<32, 128, 2, 2>::attend(k, &task),
-                    (64, 128) => hopper::PrefillShape::<64, 128, 2, 3>::attend(k, &task),
-                    (80, 128) => hopper::PrefillShape::<80, 128, 2, 2>::attend(k, &task),
-                    (96, 128) => hopper::PrefillShape::<96, 128, 2, 2>::attend(k, &task),
-                    (112, 128) => hopper::PrefillShape::<112, 128, 2, 2>::attend(k, &task),
-                    (128, 128) => hopper::PrefillShape::<128, 128, 2, 2>::attend(k, &task),
-                    (128, 176) => hopper::PrefillShape::<128, 176, 2, 2>::attend(k, &task),
-                    (192, 64) => hopper::PrefillShape::<192, 64, 2, 2>::attend(k, &task),
-                    (256, 64) => hopper::PrefillShape::<256, 64, 2, 2>::attend(k, &task),
-                    (depth, _) => k.refuse(&AttentionError::Keys { keys, depth, choices: Self::keys_of(depth) }),
-                }
-            });
-        })
+        WithScores::from(*self).record_tuned(tuning)
     }
 
     /// Records the kernel of `mma.sync` for a way of keys and values.
     pub fn record<F: KvFamily>(&self, arch: Arch) -> Kernel {
-        record(&self.name(&F::name()), arch, block(32 * warps::WARPS), |k| {
-            if self.is_refused(k) {
-                return;
-            }
-            let q = k.global::<bf16>("q");
-            let inputs = [F::input(k, "keys"), F::input(k, "values")];
-            let params = Params::declare(k, self.scores);
-            self.each_block(k, &params, warps::BLOCK_ROWS, |common| {
-                let Common { place, rows, scores, corner, strides } = common;
-                let [query, out] = [at(q, corner, strides), at(params.out, corner, strides)];
-                let stride = strides[0];
-                let causal = self.causal;
-                let task = warps::PrefillTask { query, out, stride, inputs, place, rows, scores, causal };
-                match self.depth {
-                    32 => warps::attend::<F, 32>(k, &task),
-                    64 => warps::attend::<F, 64>(k, &task),
-                    80 => warps::attend::<F, 80>(k, &task),
-                    96 => warps::attend::<F, 96>(k, &task),
-                    112 => warps::attend::<F, 112>(k, &task),
-                    128 => warps::attend::<F, 128>(k, &task),
-                    192 => warps::attend::<F, 192>(k, &task),
-                    _ => warps::attend::<F, 256>(k, &task),
-                }
-            });
-        })
+        WithScores::from(*self).record::<F>(arch)
     }
 
     /// Keys of a tile that the Hopper kernel of a depth is made for.
@@ -271,7 +220,13 @@ impl Prefill {
     }
 
     /// Calls `act` with the work of this block; a block beyond its sequence does nothing.
-    fn each_block<'k>(&self, k: &'k Builder, params: &Params<'k>, block_rows: u32, act: impl FnOnce(Common<'k>)) {
+    fn each_block<'f, 'k>(
+        &self,
+        k: &'k Builder,
+        params: &Params<'f, 'k>,
+        block_rows: u32,
+        act: impl FnOnce(Common<'f, 'k>),
+    ) {
         let sequence = k.special(SpecialReg::CtaidY);
         let [tile, head] = order(k.block_id(), params.tiles, params.heads, params.sharing);
         let span = |starts: Ptr<'k, _, u32>| {
@@ -307,8 +262,97 @@ impl Prefill {
             QueryLayout::Ragged => ([query_start + first, head], [params.heads * self.depth, depth]),
         };
         let scores = params.scores;
-        let rows = QueryRows { first, queries, tokens, head, window: scores.window() };
+        let rows = QueryRows { sequence, first, queries, tokens, head, window: scores.window() };
         k.moving().when(first.lt(queries), || act(Common { place, rows, scores, corner, strides }));
+    }
+}
+
+impl WithScores<'_, Prefill> {
+    /// Records the kernel for sm_90a.
+    pub fn record_hopper(&self) -> Kernel {
+        self.record_tuned(self.kernel.tuning())
+    }
+
+    /// Records the kernel for sm_90a with another tuning; see [`Prefill::record_tuned`].
+    pub fn record_tuned(&self, tuning: PrefillTuning) -> Kernel {
+        let PrefillTuning { keys, rescaling, ping_pong } = tuning;
+        let WithScores { kernel: prefill, custom } = *self;
+        let threads = 128 + 2 * prefill.hopper_rows();
+        record(&prefill.name("wgmma", custom), Arch::Sm90a, block(threads).min_blocks(1), |k| {
+            if prefill.is_refused(k) {
+                return;
+            }
+            let queries = k.tensor_map("q");
+            let inputs = [k.tensor_map("keys"), k.tensor_map("values")];
+            let params = Params::declare(k, prefill.scores);
+            let custom = custom.map(|custom| custom.0(k));
+            let params = params.with(k, custom.as_deref().map(|function| function as _));
+            prefill.each_block(k, &params, prefill.hopper_rows(), |common| {
+                let Common { place, rows, scores, corner, strides } = common;
+                let out = at(params.out, corner, strides);
+                let [row, plane] = corner.map(Val::cast::<i32>);
+                let out_stride = strides[0];
+                let causal = prefill.causal;
+                let corner = [row, plane];
+                let task = hopper::HopperPrefillTask {
+                    queries,
+                    corner,
+                    inputs,
+                    place,
+                    rows,
+                    scores,
+                    out,
+                    out_stride,
+                    causal,
+                    rescaling,
+                    ping_pong,
+                };
+                match (prefill.depth, keys) {
+                    (32, 128) => hopper::PrefillShape::<32, 128, 2, 2>::attend(k, &task),
+                    (64, 128) => hopper::PrefillShape::<64, 128, 2, 3>::attend(k, &task),
+                    (80, 128) => hopper::PrefillShape::<80, 128, 2, 2>::attend(k, &task),
+                    (96, 128) => hopper::PrefillShape::<96, 128, 2, 2>::attend(k, &task),
+                    (112, 128) => hopper::PrefillShape::<112, 128, 2, 2>::attend(k, &task),
+                    (128, 128) => hopper::PrefillShape::<128, 128, 2, 2>::attend(k, &task),
+                    (128, 176) => hopper::PrefillShape::<128, 176, 2, 2>::attend(k, &task),
+                    (192, 64) => hopper::PrefillShape::<192, 64, 2, 2>::attend(k, &task),
+                    (256, 64) => hopper::PrefillShape::<256, 64, 2, 2>::attend(k, &task),
+                    (depth, _) => k.refuse(&AttentionError::Keys { keys, depth, choices: Prefill::keys_of(depth) }),
+                }
+            });
+        })
+    }
+
+    /// Records the kernel of `mma.sync` for a way of keys and values.
+    pub fn record<F: KvFamily>(&self, arch: Arch) -> Kernel {
+        let WithScores { kernel: prefill, custom } = *self;
+        record(&prefill.name(&F::name(), custom), arch, block(32 * warps::WARPS), |k| {
+            if prefill.is_refused(k) {
+                return;
+            }
+            let q = k.global::<bf16>("q");
+            let inputs = [F::input(k, "keys"), F::input(k, "values")];
+            let params = Params::declare(k, prefill.scores);
+            let custom = custom.map(|custom| custom.0(k));
+            let params = params.with(k, custom.as_deref().map(|function| function as _));
+            prefill.each_block(k, &params, warps::BLOCK_ROWS, |common| {
+                let Common { place, rows, scores, corner, strides } = common;
+                let [query, out] = [at(q, corner, strides), at(params.out, corner, strides)];
+                let stride = strides[0];
+                let causal = prefill.causal;
+                let task = warps::PrefillTask { query, out, stride, inputs, place, rows, scores, causal };
+                match prefill.depth {
+                    32 => warps::attend::<F, 32>(k, &task),
+                    64 => warps::attend::<F, 64>(k, &task),
+                    80 => warps::attend::<F, 80>(k, &task),
+                    96 => warps::attend::<F, 96>(k, &task),
+                    112 => warps::attend::<F, 112>(k, &task),
+                    128 => warps::attend::<F, 128>(k, &task),
+                    192 => warps::attend::<F, 192>(k, &task),
+                    _ => warps::attend::<F, 256>(k, &task),
+                }
+            });
+        })
     }
 }
 

@@ -2,13 +2,15 @@
 
 use tilewright_codegen::build::{Builder, Val};
 
-use crate::attention::scores::{SeenEnd, SeenTokens, first_seen};
+use crate::attention::scores::{ScoreTile, SeenEnd, SeenTokens, first_seen};
 use crate::mma::Accumulator;
 use crate::tile::Index;
 
 /// The rows of a block: a tile of queries of one head of one sequence.
 #[derive(Clone, Copy)]
 pub struct QueryRows<'k> {
+    /// The sequence.
+    pub sequence: Val<'k, u32>,
     /// The first query token of the tile, in its sequence.
     pub first: Val<'k, u32>,
     /// Query tokens of the sequence.
@@ -76,6 +78,21 @@ impl<'k> QueryRows<'k> {
     /// window, and it is tile 0.
     pub fn first_tile(&self, keys: u32) -> Option<Val<'k, u32>> {
         self.first_seen(self.first).map(|first| first / keys)
+    }
+
+    /// The head of a row, and the position of its query; 0 for the first queries of a sequence that
+    /// has more of them than tokens.
+    pub fn place(&self, row: Val<'k, u32>) -> [Val<'k, u32>; 2] {
+        [self.head, (row + self.tokens).max(self.queries) - self.queries]
+    }
+
+    /// A tile of scores whose rows are those, and whose first column is that token's.
+    pub(super) fn scores<'t>(
+        &self,
+        row: &'t dyn Fn(u32) -> [Val<'k, u32>; 2],
+        first: Val<'k, u32>,
+    ) -> ScoreTile<'t, 'k> {
+        ScoreTile { sequence: self.sequence, row, first, tokens: self.tokens }
     }
 
     /// Scores of tokens that a row does not see become −∞. `row` is that of register 0, `token` the

@@ -19,7 +19,7 @@ pub const TILE: u32 = 64;
 
 /// The work of one block.
 #[derive(Clone, Copy)]
-pub struct PrefillTask<'k, I> {
+pub struct PrefillTask<'f, 'k, I> {
     /// The first query of the tile.
     pub query: Ptr<'k, Global, bf16>,
     /// The result of the first query of the tile.
@@ -33,13 +33,13 @@ pub struct PrefillTask<'k, I> {
     /// The rows of the block.
     pub rows: QueryRows<'k>,
     /// The score function applied to products of queries and keys.
-    pub scores: ScoreFunction<'k>,
+    pub scores: ScoreFunction<'f, 'k>,
     /// Whether a query sees only tokens up to its own.
     pub causal: bool,
 }
 
 /// The attention of one block.
-pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &PrefillTask<'k, F::Input<'k>>) {
+pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &PrefillTask<'_, 'k, F::Input<'k>>) {
     let team = KvThreads::Block(32 * WARPS);
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
@@ -50,11 +50,13 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &PrefillTask<
     let exists = |half: u32| (rows.first + (mine + 8 * half)).lt(rows.queries);
     let at = |half: u32, column| task.query.at((mine + 8 * half).mul_wide(task.stride)).at(column);
     let query = query_fragments(k, [D, 2], &exists, &at);
-    let queries = WarpQueries { fragments: &query, rows: 2, scores: task.scores };
+    let queries = WarpQueries { fragments: &query, rows: 2, softmax_scale: task.scores.softmax_scale() };
     let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
     let first = rows.first_tile(TILE).unwrap_or_else(|| k.lit(0u32));
     let span = TileSpan { first, end, step: 1 };
     let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, span, queries, &|tile, scores| {
+        let row = |half| rows.place(rows.first + (mine + 8 * half));
+        task.scores.apply_to(scores, 2, || rows.scores(&row, tile * TILE));
         let common = rows.common(rows.first + k.warp() * 16, task.causal);
         let is_edge = ((tile + 1) * TILE).gt(common);
         let is_hidden = rows.window.and_then(|_| rows.is_hidden(tile * TILE, rows.first + k.warp() * 16 + 15));
@@ -67,14 +69,14 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &PrefillTask<
 
 fn store<'k, const D: u32>(
     k: &'k Builder,
-    task: &PrefillTask<'k, impl Copy>,
+    task: &PrefillTask<'_, 'k, impl Copy>,
     mine: Val<'k, u32>,
     softmax: Softmax<'k>,
     acc: RegArray<'k, f32>,
 ) {
     for half in 0..2 {
         let row = mine + 8 * half;
-        let inverse = softmax.inverse(half);
+        let inverse = softmax.inverse(half, task.scores.sink(|| task.rows.head));
         k.when((task.rows.first + row).lt(task.rows.queries), || {
             let to = task.out.at(row.mul_wide(task.stride)).at(k.lane() % 4 * 2);
             for n in 0..D / 8 {

@@ -13,6 +13,8 @@ use crate::ring::Stages;
 pub(super) struct Brought<'b, 'k> {
     /// Its keys and values.
     pub block: TokenBlock<'k>,
+    /// The position of its first token, if a function of scores asks for it.
+    pub first: Option<Val<'k, u32>>,
     /// The number of its first tokens that a window hides, if there is a window.
     pub hidden: Option<Val<'k, u32>>,
     /// The last of its tokens, where it is not whole.
@@ -32,11 +34,11 @@ pub(super) struct WarpState<'s, 'k> {
 
 impl<'b, 'k> Brought<'b, 'k> {
     fn new(block: &TokenBlock<'k>, last: Option<Val<'k, u32>>) -> Brought<'b, 'k> {
-        Brought { block: block.clone(), hidden: None, last, then: Box::new(|| ()) }
+        Brought { block: block.clone(), first: None, hidden: None, last, then: Box::new(|| ()) }
     }
 }
 
-impl<'k> AttentionPass<'k> {
+impl<'k> AttentionPass<'_, 'k> {
     /// Processes a warp's blocks of a span, one after the other, as `bring` provides them.
     fn blocks<'b>(
         self,
@@ -81,8 +83,12 @@ impl<'k> AttentionPass<'k> {
                 if let Some(newest) = &newest {
                     k.when(has_newest(block), || newest.put(self, last(block), &loaded));
                 }
-                let hidden = self.hidden(|| paged + block * BLOCK);
-                Brought { hidden, ..Brought::new(&loaded, Some(last(block))) }
+                let start = || paged + block * BLOCK;
+                Brought {
+                    first: self.first(start),
+                    hidden: self.hidden(start),
+                    ..Brought::new(&loaded, Some(last(block)))
+                }
             });
         };
         let from_ring = || {
@@ -169,11 +175,20 @@ impl<'k> AttentionPass<'k> {
             let arrived = tiles.copy_to_shared(Issued::by_another(), at);
             self.blocks(TileSpan { first, end: blocks, step: warps }, state, |block| {
                 tiles.load_from_shared(&arrived, block);
-                let hidden = self.hidden(|| tokens[0] + at * stage.tokens() + block * BLOCK);
-                Brought { hidden, ..Brought::new(&tiles.get_mma_tile(), None) }
+                let start = || tokens[0] + at * stage.tokens() + block * BLOCK;
+                Brought {
+                    first: self.first(start),
+                    hidden: self.hidden(start),
+                    ..Brought::new(&tiles.get_mma_tile(), None)
+                }
             });
             tiles.release(arrived);
         });
+    }
+
+    /// The position of a block's first token, if a function of scores asks for it.
+    fn first(self, start: impl FnOnce() -> Val<'k, u32>) -> Option<Val<'k, u32>> {
+        self.work.custom.map(|_| start())
     }
 
     /// The number of tokens from `start` on that the window hides, if there is a window.

@@ -10,8 +10,8 @@
 //! become f16 in registers (`lanes`); the scale of keys is part of the queries' factor, that of
 //! values is multiplied into the merged result.
 
-use crate::attention::ScoreFunction;
 use crate::attention::scores::{SeenEnd, SeenTokens};
+use crate::attention::{ScoreFunction, ScorePlace};
 use tilewright_codegen::build::Val;
 
 use super::blocks::{Brought, WarpState};
@@ -35,7 +35,7 @@ pub fn attention<'k>(
     team: ConsumerWarps<'k>,
     scratch: LinearScratch<'k>,
     ring: &dyn Stages<'k>,
-    work: SplitAttention<'k>,
+    work: SplitAttention<'_, 'k>,
     counted: impl FnOnce(),
 ) {
     let k = team.k;
@@ -44,20 +44,32 @@ pub fn attention<'k>(
     }
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
-        let SplitPart { begin, end, single, is_last, first_seen, .. } = work.part(row);
+        let SplitPart { begin, end, single, is_last, first_seen, row_tokens: tokens, .. } = work.part(row);
         let streamed = work.streamed.map(|streamed| (streamed, streamed.tokens([begin, end], row)));
         for first in (0..work.heads.group()).step_by(TOGETHER as usize) {
             let count = (work.heads.group() - first).min(TOGETHER);
             let first = work.kv_head * work.heads.group() + first;
-            let pass =
-                AttentionPass { team, work, row, begin, end, is_last, first_seen, single, first, count, streamed };
+            let pass = AttentionPass {
+                team,
+                work,
+                row,
+                begin,
+                end,
+                tokens,
+                is_last,
+                first_seen,
+                single,
+                first,
+                count,
+                streamed,
+            };
             k.if_else(begin.lt(end), || pass.run(scratch, ring), || pass.idle(scratch));
         }
     });
     work.arrive(team, scratch, counted);
 }
 
-impl<'k> AttentionPass<'k> {
+impl<'k> AttentionPass<'_, 'k> {
     /// The distribution of keys and values over lanes.
     pub(super) fn lanes(self) -> KvLanes {
         KvLanes::of(self.work.keys)
@@ -118,14 +130,15 @@ impl<'k> AttentionPass<'k> {
     /// Processes a block.
     pub(super) fn block(
         self,
-        Brought { block, hidden, last, then }: Brought<'_, 'k>,
+        Brought { block, first, hidden, last, then }: Brought<'_, 'k>,
         WarpState { queries, running }: WarpState<'_, 'k>,
     ) {
         let k = self.team.k;
         let column = self.team.k.lane() % 4;
         let lanes = self.lanes();
         let TokenBlock { keys, values, .. } = &block;
-        let function = ScoreFunction::constant(k, self.work.modifier);
+        let function = ScoreFunction::constant(k, self.work.modifier).with(k, self.work.custom);
+        let head = first.map(|_| self.first + (k.lane() / 4).min(self.count - 1));
         let seen = SeenTokens { first: hidden, end: last.map(SeenEnd::With) };
         let mut scores = Vec::new();
         for (half, keys) in [0u32, 8].into_iter().zip(keys) {
@@ -138,7 +151,17 @@ impl<'k> AttentionPass<'k> {
                 }
             }
             for i in 0..2u32 {
-                let score = function.apply(acc.get(i) + acc.get(i + 2));
+                let place = || match first.zip(head) {
+                    Some((first, head)) => ScorePlace {
+                        sequence: self.row,
+                        head,
+                        query: self.tokens - 1,
+                        token: first + (column * 2 + (half + i)),
+                        tokens: self.tokens,
+                    },
+                    None => unreachable!("a block has a first token where there is a function of scores"),
+                };
+                let score = function.apply_at(place, acc.get(i) + acc.get(i + 2));
                 scores.push(seen.mask(|| column * 2 + (half + i), || score));
             }
         }

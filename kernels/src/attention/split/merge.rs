@@ -45,6 +45,8 @@ pub(super) struct SplitPart<'k> {
     pub is_last: Val<'k, bool>,
     /// The first token that the row sees, where a window hides others.
     pub first_seen: Option<Val<'k, u32>>,
+    /// Tokens of the row.
+    pub row_tokens: Val<'k, u32>,
     /// Tokens of a split.
     share: Val<'k, u32>,
     /// Tokens of all splits.
@@ -95,7 +97,7 @@ impl<'k> Merged<'k> {
     }
 }
 
-impl<'k> SplitAttention<'k> {
+impl<'k> SplitAttention<'_, 'k> {
     /// The split's part of a row.
     pub(super) fn part(self, row: Val<'k, u32>) -> SplitPart<'k> {
         let pages = self.keys;
@@ -107,7 +109,16 @@ impl<'k> SplitAttention<'k> {
         let tokens = shares.split_tokens(pages.page_tokens);
         let [begin, end] = shares.tokens_of(self.split, pages.page_tokens);
         let first_seen = shares.hidden.map(|hidden| hidden.tokens);
-        SplitPart { begin, end, single: tokens.le(share), is_last: end.eq(shares.tokens), first_seen, share, tokens }
+        SplitPart {
+            begin,
+            end,
+            single: tokens.le(share),
+            is_last: end.eq(shares.tokens),
+            first_seen,
+            row_tokens: shares.tokens,
+            share,
+            tokens,
+        }
     }
 
     /// Merges the splits of rows that have several: those of which it is the last, after a barrier
@@ -198,7 +209,7 @@ impl<'k> SplitAttention<'k> {
             });
             whole = vec![PartialAttention::merge(&whole)];
         }
-        self.store_merged([row, head_of_row * dim + d], whole[0].normalised());
+        self.store_merged([row, head_of_row * dim + d], self.normalised(whole[0], head_of_row));
     }
 
     /// Loads two elements of some splits of a head of a row, all in flight together, as stored.
@@ -255,6 +266,13 @@ impl<'k> SplitAttention<'k> {
         loaded.chunks(2).zip(&has).map(of).collect()
     }
 
+    /// The result of all tokens of a query head, with its sink.
+    #[track_caller]
+    fn normalised(self, whole: PartialAttention<'k, 2>, head: Val<'k, u32>) -> [Val<'k, f32>; 2] {
+        let sink = self.sinks.map(|sinks| sinks.at(head).load() * std::f32::consts::LOG2_E);
+        whole.with_sink(sink).normalised()
+    }
+
     /// Stores two elements of the result of a row.
     #[track_caller]
     fn store_merged(self, place: [Val<'k, u32>; 2], pair: [Val<'k, f32>; 2]) {
@@ -273,7 +291,7 @@ impl<'k> SplitAttention<'k> {
         let k = row.builder();
         let dim = self.heads.dim;
         let head = row * self.heads.heads + head_of_row;
-        let result = || self.store_merged([row, head_of_row * dim + d], whole.normalised());
+        let result = || self.store_merged([row, head_of_row * dim + d], self.normalised(whole, head_of_row));
         if let SplitSignal::Packets(parts) = self.merged.parts {
             return k.if_else(single, result, || {
                 let start = self.packet(head, self.split);

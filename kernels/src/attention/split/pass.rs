@@ -10,12 +10,14 @@ use crate::warps::ConsumerWarps;
 
 /// A pass over the tokens for up to eight query heads of a row.
 #[derive(Clone, Copy)]
-pub(super) struct AttentionPass<'k> {
+pub(super) struct AttentionPass<'f, 'k> {
     pub team: ConsumerWarps<'k>,
-    pub work: SplitAttention<'k>,
+    pub work: SplitAttention<'f, 'k>,
     pub row: Val<'k, u32>,
     pub begin: Val<'k, u32>,
     pub end: Val<'k, u32>,
+    /// Tokens of the row.
+    pub tokens: Val<'k, u32>,
     /// Whether the row's newest token is the last of them.
     pub is_last: Val<'k, bool>,
     /// The first token that the row sees, where a window hides others.
@@ -42,7 +44,7 @@ pub(super) struct Running<'k> {
 
 impl<'k> Running<'k> {
     /// Stores this warp's part of a pass.
-    pub(super) fn store(&self, pass: AttentionPass<'k>, parts: &WarpParts<'k>) {
+    pub(super) fn store(&self, pass: AttentionPass<'_, 'k>, parts: &WarpParts<'k>) {
         let k = parts.k;
         let run = pass.lanes().run;
         let height = pass.lanes().height();

@@ -4,6 +4,7 @@ use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
 use super::TokenSelection;
 use crate::attention::AttentionError;
+use crate::attention::ScorePlace;
 use crate::attention::merge::WarpParts;
 use crate::attention::scores::ScoreModifier;
 use crate::gemv::activations::ActivationOutput;
@@ -13,7 +14,7 @@ use crate::warps::ConsumerWarps;
 
 /// A split of a kv head's tokens.
 #[derive(Clone, Copy)]
-pub struct SplitAttention<'k> {
+pub struct SplitAttention<'f, 'k> {
     /// Shape.
     pub heads: HeadCounts,
     /// Rows of the batch.
@@ -30,6 +31,11 @@ pub struct SplitAttention<'k> {
     /// holds the first token that a row sees ([`Shares`](super::Shares)); the ring's producer must
     /// stream the same tokens.
     pub modifier: ScoreModifier,
+    /// A function of scores of one's own, after the modifier: see
+    /// [`CustomScore`](crate::attention::CustomScore). Not of selected tokens.
+    pub custom: Option<&'f dyn Fn(ScorePlace<'k>, Val<'k, f32>) -> Val<'k, f32>>,
+    /// A logit of each query head that takes part in its softmax, f32 `[heads]`, if there are any.
+    pub sinks: Option<Ptr<'k, Global, f32>>,
     /// Queries, `[rows, heads, dim]`.
     pub q: Array<'k>,
     /// Keys, bf16 or codes.
@@ -97,11 +103,12 @@ impl HeadCounts {
     }
 }
 
-impl SplitAttention<'_> {
-    /// Checks the modifier, and that a window is one of all tokens of a row.
+impl SplitAttention<'_, '_> {
+    /// Checks the modifier, and that windows and functions are those of all tokens of a row.
     pub(super) fn check(self) -> Result<(), AttentionError> {
         match (self.selected, self.modifier.window) {
             (Some(_), Some(window)) => Err(AttentionError::WindowOfSelected { window }),
+            (Some(_), None) if self.custom.is_some() => Err(AttentionError::CustomOfSelected),
             _ => self.modifier.check(),
         }
     }

@@ -34,7 +34,7 @@ impl HeadCounts {
     }
 }
 
-impl<'k> AttentionPass<'k> {
+impl<'k> AttentionPass<'_, 'k> {
     /// The queries as A operands, times the scales and log2 e. The team brings them to shared
     /// memory, two dimensions a thread: every lane has those of a head, so that each warp would
     /// load all of them.
@@ -108,7 +108,7 @@ impl<'k> AttentionPass<'k> {
 
 impl<'k> NewestToken<'k> {
     /// Stores the token into a block, as its token `number`.
-    pub fn put(&self, pass: AttentionPass<'k>, number: Val<'k, u32>, to: &TokenBlock<'k>) {
+    pub fn put(&self, pass: AttentionPass<'_, 'k>, number: Val<'k, u32>, to: &TokenBlock<'k>) {
         let k = pass.team.k;
         let row = k.lane() / 4;
         let column = k.lane() % 4;

@@ -8,12 +8,14 @@
 //! | a weight is rounded to bf16 for the product with V, not for the sum of the weights | 2⁻⁸ |
 //! | a score is a sum of d exact products; the scale, its product with the largest score and the fused multiply-add round too. A weight is off by that much relatively, in the numerator and in the denominator | 2·S·(d + 4)·u |
 //! | a soft cap is within [`SOFT_CAP_ERROR`] of its value, which is at most the cap | 2·cap·2⁻¹⁹ |
+//! | a function of one's own changes a score by at most `F`, exactly up to two roundings | as `S` |
 //! | a maximum that grows shrinks what was summed: an `ex2` of a rounded difference, at most once for 16 tokens and once a merge | in the next two |
 //! | sums of n weights and of n weighted values, `ex2` (2⁻²²), the merges of warps and blocks, the reciprocal | 2·(n + 32)·u + 2·S·n·u |
 //! | the result is rounded to bf16 | 2⁻⁸ of its value |
 
 use tilewright_codegen::trial::{Bound, Expected};
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use half::bf16;
@@ -50,20 +52,24 @@ fn length(x: &[f64]) -> f64 {
 }
 
 /// The tokens that a query sees, and the modifiers of their scores.
-#[derive(Clone, Debug)]
-pub(super) struct Visible {
+pub(super) struct Visible<'a> {
     /// The tokens.
     pub tokens: Range<usize>,
     /// Factor on the scores.
     pub scale: f64,
     /// The cap on the scores.
     pub soft_cap: Option<f64>,
+    /// The logit that takes part in the softmax.
+    pub sink: Option<f64>,
+    /// A function of a token's position and score.
+    pub custom: Option<&'a dyn Fn(usize, f64) -> f64>,
 }
 
-impl Visible {
+impl Visible<'_> {
     /// The tokens that the query at position `end − 1` sees.
-    pub(super) fn new(modifier: ScoreModifier, end: u32, scale: f64) -> Visible {
-        Visible { tokens: modifier.seen(end as usize), scale, soft_cap: modifier.soft_cap.map(f64::from) }
+    pub(super) fn new(modifier: ScoreModifier, end: u32, scale: f64) -> Visible<'static> {
+        let soft_cap = modifier.soft_cap.map(f64::from);
+        Visible { tokens: modifier.seen(end as usize), scale, soft_cap, sink: None, custom: None }
     }
 }
 
@@ -80,18 +86,30 @@ impl AttendedValues {
     }
 
     /// Sets the elements from `at` on to what query `q` finds in the tokens of a head that it sees.
-    pub(super) fn attend(&mut self, at: usize, q: &[f64], head: &CachedHead, visible: Visible) {
-        let Visible { tokens, scale, soft_cap } = visible;
+    pub(super) fn attend(&mut self, at: usize, q: &[f64], head: &CachedHead, visible: Visible<'_>) {
+        let Visible { tokens, scale, soft_cap, sink, custom } = visible;
         let depth = head.depth;
         let range = tokens.start * depth..tokens.end * depth;
+        let changed = Cell::new(0f64);
+        let score = |token: usize, product: f64| {
+            let score = product * scale;
+            let score = soft_cap.map_or(score, |cap| naive::soft_cap(score, cap));
+            let Some(custom) = custom else { return score };
+            let result = custom(tokens.start + token, score);
+            if result.is_finite() {
+                changed.set(changed.get().max((result - score).abs()));
+            }
+            result
+        };
         let of = |values: &[f64]| {
-            let part = naive::attention(q, &head.keys[range.clone()], &values[range.clone()], scale, soft_cap);
-            naive::combine(&[part], depth)
+            let part = naive::attention_by(q, &head.keys[range.clone()], &values[range.clone()], score);
+            let sink = sink.map(|sink| naive::SplitPartial::sink(sink, depth));
+            naive::combine(&[part].into_iter().chain(sink).collect::<Vec<_>>(), depth)
         };
         self.values[at..at + depth].copy_from_slice(&of(&head.values));
         let size = of(&head.sizes).into_iter().fold(0.0, f64::max);
         // Σ|q·k| is at most the product of the lengths.
-        let scores = scale * length(q) * head.longest;
+        let scores = scale * length(q) * head.longest + changed.get();
         let n = tokens.len() as f64;
         let d = depth as f64;
         let capped = soft_cap.map_or(0.0, |cap| 2.0 * cap * SOFT_CAP_ERROR);
@@ -124,7 +142,7 @@ mod tests {
             let head = CachedHead::new(depth, [numbers(tokens * d), numbers(tokens * d)]);
             let result = |tokens| {
                 let mut result = AttendedValues::new(d);
-                result.attend(0, &q, &head, Visible { tokens, scale, soft_cap: None });
+                result.attend(0, &q, &head, Visible { tokens, ..Visible::new(ScoreModifier::NONE, 0, scale) });
                 result
             };
             let exact = result(0..tokens);
@@ -142,6 +160,22 @@ mod tests {
         })
     }
 
+    /// A kernel that leaves out a sink of the size of its scores is outside the bound.
+    #[test]
+    fn a_missing_sink_is_found() {
+        let mut draw = Draw::new(7);
+        let mut numbers = |count: usize| -> Vec<f64> { (0..count).map(|_| draw.unit()).collect() };
+        let q = numbers(64);
+        let head = CachedHead::new(64, [numbers(40 * 64), numbers(40 * 64)]);
+        let result = |sink| {
+            let mut result = AttendedValues::new(64);
+            result.attend(0, &q, &head, Visible { sink, ..Visible::new(ScoreModifier::NONE, 40, 0.125) });
+            result
+        };
+        let sunk = result(Some(1.0));
+        assert!(are_apart([&sunk, &result(None)]) && are_apart([&sunk, &result(Some(0.5))]));
+    }
+
     /// A kernel that leaves out the cap, or caps before it scales, is outside the bound where
     /// scores reach the cap.
     #[test]
@@ -152,7 +186,7 @@ mod tests {
         let head = CachedHead::new(64, [numbers(40 * 64), numbers(40 * 64)]);
         let result = |scale: f64, soft_cap| {
             let mut result = AttendedValues::new(64);
-            result.attend(0, &q, &head, Visible { tokens: 0..40, scale, soft_cap });
+            result.attend(0, &q, &head, Visible { soft_cap, ..Visible::new(ScoreModifier::NONE, 40, scale) });
             result
         };
         let capped = result(0.5, Some(0.5));

@@ -8,10 +8,11 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 use super::KvTransport;
 use super::bound::{AttendedValues, CachedHead, Visible};
 use super::cache::Cache;
+use super::custom::{CustomCase, PlacedQuery, ScoreData};
 use crate::attention::decode::{Decode, Layout};
 use crate::attention::prefill::Kv;
 use crate::attention::trial::draws::{modifier, one_of, page_tokens, positive, scored, variant};
-use crate::attention::{ScoreModifier, ScoreVariant};
+use crate::attention::{ScoreModifier, ScoreVariant, WithScores};
 use crate::kv::Tma;
 
 /// A decode problem, and how it is solved.
@@ -35,6 +36,8 @@ pub struct DecodeCase {
     pub blank: bool,
     /// The score modifier; kernels are recorded with the same modifiers.
     pub modifier: ScoreModifier,
+    /// The score function of one's own, if there is one.
+    pub custom: Option<CustomCase>,
     /// Seed of the numbers.
     pub data: u64,
 }
@@ -68,6 +71,7 @@ impl DecodeCase {
         });
         let tokens: Vec<u32> = tokens.map(|tokens| tokens.max(u32::from(staying.is_some()))).collect();
         let scores = variant(made);
+        let custom = CustomCase::draw(made);
         DecodeCase {
             decode: Decode { scores, ..decode },
             way,
@@ -79,6 +83,7 @@ impl DecodeCase {
             blank: draw.between(0..=15) == 0,
             data: draw.bits(),
             modifier: modifier(draw, scores),
+            custom,
         }
     }
 
@@ -87,10 +92,12 @@ impl DecodeCase {
     /// # Errors
     /// When the kernel is not valid.
     pub fn trial(&self, arch: Arch) -> Result<Trial, VerifyErrors> {
-        let decode = Decode { scores: self.modifier.variant(), ..self.decode };
+        let sinks = self.decode.scores.sinks;
+        let decode = Decode { scores: ScoreVariant { sinks, ..self.modifier.variant() }, ..self.decode };
         let Decode { depth, group, layout, .. } = decode;
         let staying = self.way.staying.zip(self.staying);
-        let kernel = verify(staying.map_or(self.way.decode, |(record, _)| record)(&decode, arch))?;
+        let kernel = WithScores { kernel: decode, custom: self.custom.map(CustomCase::scores) };
+        let kernel = verify(staying.map_or(self.way.decode, |(record, _)| record)(&kernel, arch))?;
         let mut draw = Draw::new(self.data);
         let (kv, page) = match layout {
             Layout::Dense => (Kv::HeadMajor, None),
@@ -111,17 +118,20 @@ impl DecodeCase {
         let hidden: Vec<u32> = self.tokens.iter().map(first_read).collect();
         pools.iter_mut().for_each(|pool| cache.hide(pool, &hidden));
         let scale = self.sharpness / f64::from(depth).sqrt();
+        let heads = self.kv_heads * group;
+        let data = ScoreData::draw(&mut draw, self.custom, decode.scores, heads, &self.tokens);
 
         let items = [self.splits, self.kv_heads, self.tokens.len() as u32];
         let grid = staying.map_or(items, |(_, blocks)| [blocks, 1, 1]);
         let mut trial = Trial::new(kernel, grid).note(format!(
-            "{} x {} heads of {} tokens, {} splits, staying {:?}, {:?}, {:?}",
+            "{} x {} heads of {} tokens, {} splits, staying {:?}, {:?}, {:?}, {:?}",
             group,
             self.kv_heads,
             join(&self.tokens),
             self.splits,
             self.staying,
             self.modifier,
+            self.custom,
             decode
         ));
         let q_at = trial.input("q", &q);
@@ -134,7 +144,7 @@ impl DecodeCase {
         let stats = trial.scratch::<f32>("stats", parts * 2);
         let zeros = vec![0u32; lines];
         let done = trial.changed("done", &zeros, Expected::exact(&zeros));
-        let out = trial.output("out", self.result(&cache, &q, &pools, scale));
+        let out = trial.output("out", self.result(&cache, &q, &pools, scale, &data));
 
         let pass = |trial: Trial, buffer: BufferId| {
             if self.way.tensor_map {
@@ -144,13 +154,14 @@ impl DecodeCase {
             }
         };
         let trial = at.into_iter().fold(trial.pass(q_at), pass).pass(tokens).pass(table).pass(cache.width);
-        let trial = scored(trial.pass(cache.plane_stride()), scale, self.modifier);
+        let trial = scored(trial.pass(cache.plane_stride()), scale, self.modifier, data.sinks.as_deref());
         let trial = trial.pass(acc).pass(stats).pass(done).pass(out);
-        Ok(if staying.is_some() { items.into_iter().fold(trial, Trial::pass) } else { trial })
+        let trial = if staying.is_some() { items.into_iter().fold(trial, Trial::pass) } else { trial };
+        Ok(data.pass(trial))
     }
 
     /// `[sequences, kv_heads·group, depth]`.
-    fn result(&self, cache: &Cache, q: &[bf16], pools: &[Vec<bf16>; 2], scale: f64) -> Expected {
+    fn result(&self, cache: &Cache, q: &[bf16], pools: &[Vec<bf16>; 2], scale: f64, data: &ScoreData) -> Expected {
         let Decode { depth, group, .. } = self.decode;
         let mut result = AttendedValues::new(q.len());
         let mut lines = q.chunks((group * depth) as usize).enumerate();
@@ -161,7 +172,15 @@ impl DecodeCase {
                     for (row, q) in rows.chunks(depth as usize).enumerate() {
                         let q: Vec<f64> = q.iter().map(|x| x.to_f64()).collect();
                         let at = line * rows.len() + row * q.len();
-                        result.attend(at, &q, &of, Visible::new(self.modifier, tokens, scale));
+                        let head = (head * group) as usize + row;
+                        let query = (tokens as usize).saturating_sub(1);
+                        let custom = data.function(PlacedQuery { sequence, head, query });
+                        let visible = Visible {
+                            sink: data.sink(head),
+                            custom: custom.as_deref(),
+                            ..Visible::new(self.modifier, tokens, scale)
+                        };
+                        result.attend(at, &q, &of, visible);
                     }
                 }
             }

@@ -6,7 +6,7 @@ use tilewright_codegen::trial::{Draw, Trial};
 
 use crate::attention::decode::Decode;
 use crate::attention::prefill::Prefill;
-use crate::attention::{ScoreModifier, ScoreVariant};
+use crate::attention::{ScoreModifier, ScoreVariant, WithScores};
 use crate::kv::{CpAsync, KvFamily, Staged, Tma};
 
 /// The transport of keys and values, as a value.
@@ -14,23 +14,26 @@ use crate::kv::{CpAsync, KvFamily, Staged, Tma};
 pub struct KvTransport {
     /// Whether they are given as tensor maps.
     pub tensor_map: bool,
-    pub(super) decode: fn(&Decode, Arch) -> Kernel,
+    pub(super) decode: fn(&WithScores<'_, Decode>, Arch) -> Kernel,
     /// Records the kernel with persistent blocks, if the family supports it.
-    pub(super) staying: Option<fn(&Decode, Arch) -> Kernel>,
-    pub(super) prefill: fn(&Prefill, Arch) -> Kernel,
+    pub(super) staying: Option<fn(&WithScores<'_, Decode>, Arch) -> Kernel>,
+    pub(super) prefill: fn(&WithScores<'_, Prefill>, Arch) -> Kernel,
 }
 
 impl KvTransport {
     /// The transport of a family.
     pub const fn of<F: KvFamily>() -> KvTransport {
-        let decode = Decode::record::<F>;
-        let prefill = Prefill::record::<F>;
-        KvTransport { tensor_map: F::TENSOR_MAP, decode, staying: None, prefill }
+        KvTransport {
+            tensor_map: F::TENSOR_MAP,
+            decode: |decode, arch| decode.record::<F>(arch),
+            staying: None,
+            prefill: |prefill, arch| prefill.record::<F>(arch),
+        }
     }
 
     /// The transport of a family whose decode kernel may have persistent blocks.
     pub const fn staying<F: KvFamily>() -> KvTransport {
-        KvTransport { staying: Some(Decode::record_staying::<F>), ..KvTransport::of::<F>() }
+        KvTransport { staying: Some(|decode, arch| decode.record_staying::<F>(arch)), ..KvTransport::of::<F>() }
     }
 
     /// Whether the decode kernel may have persistent blocks.
@@ -71,8 +74,8 @@ pub(super) fn page_tokens(draw: &mut Draw, tensor_map: bool) -> u32 {
 /// Modifiers that a kernel is recorded with; none in half of the cases.
 pub(super) fn variant(made: &mut Draw) -> ScoreVariant {
     let any = made.between(0..=1) == 1;
-    let [soft_cap, window] = [0, 1].map(|_| made.between(0..=1) == 1);
-    if any { ScoreVariant { soft_cap, window } } else { ScoreVariant::NONE }
+    let [soft_cap, window, sinks] = [0, 1, 2].map(|_| made.between(0..=1) == 1);
+    if any { ScoreVariant { soft_cap, window, sinks } } else { ScoreVariant::NONE }
 }
 
 /// Values for the modifiers of a kernel: caps below most scores, among them, and above all; windows
@@ -84,9 +87,21 @@ pub(super) fn modifier(draw: &mut Draw, scores: ScoreVariant) -> ScoreModifier {
     ScoreModifier { soft_cap: scores.soft_cap.then_some(soft_cap), window: scores.window.then_some(window) }
 }
 
-/// Passes the scale and the values of the modifiers, in the order of the parameters.
-pub(super) fn scored(trial: Trial, scale: f64, modifier: ScoreModifier) -> Trial {
+/// A sink of each head, where the kernel takes them: below, among and above the scores.
+pub(super) fn sinks(draw: &mut Draw, scores: ScoreVariant, heads: u32) -> Option<Vec<f32>> {
+    scores.sinks.then(|| (0..heads).map(|_| one_of(draw, &[f32::NEG_INFINITY, -3.0, 0.0, 1.5, 40.0])).collect())
+}
+
+/// Passes the scale, the values of the modifiers and the sinks, in the order of the parameters.
+pub(super) fn scored(trial: Trial, scale: f64, modifier: ScoreModifier, sinks: Option<&[f32]>) -> Trial {
     let trial = trial.pass((scale * std::f64::consts::LOG2_E) as f32);
     let trial = modifier.soft_cap.into_iter().fold(trial, Trial::pass);
-    modifier.window.into_iter().fold(trial, Trial::pass)
+    let mut trial = modifier.window.into_iter().fold(trial, Trial::pass);
+    match sinks {
+        None => trial,
+        Some(sinks) => {
+            let sinks = trial.input("sinks", sinks);
+            trial.pass(sinks)
+        }
+    }
 }

@@ -5,12 +5,14 @@
 //! |---|---|
 //! | `cache` | keys and values in memory: in pages or not, NaN wherever no token lies |
 //! | `bound` | the definition in f64, and the bound of the error with its derivation |
+//! | `custom` | score functions of one's own |
 //! | `decode`, `prefill` | a problem, and the launch that computes it |
 //!
 //! [`KvTransport`] lists every [`KvFamily`](crate::kv::KvFamily) that the kernels take.
 
 mod bound;
 mod cache;
+mod custom;
 mod decode;
 mod draws;
 mod prefill;
@@ -24,6 +26,7 @@ use super::prefill::{Kv, Prefill, QueryLayout};
 use crate::kv::{CpAsync, Tma};
 use crate::shipped_entry::ShippedEntry;
 
+pub use custom::CustomCase;
 pub use decode::DecodeCase;
 pub use draws::KvTransport;
 pub use prefill::{PrefillCase, PrefillKernel};

@@ -8,9 +8,10 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 use super::KvTransport;
 use super::bound::{AttendedValues, CachedHead, Visible};
 use super::cache::{Cache, starts};
+use super::custom::{CustomCase, PlacedQuery, ScoreData};
 use crate::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
 use crate::attention::trial::draws::{modifier, one_of, page_tokens, positive, scored, variant};
-use crate::attention::{ScoreModifier, ScoreVariant};
+use crate::attention::{ScoreModifier, ScoreVariant, WithScores};
 use crate::kv::Tma;
 
 /// The multiply instruction, and the transport of keys and values.
@@ -39,6 +40,8 @@ pub struct PrefillCase {
     pub blank: bool,
     /// The score modifier; kernels are recorded with the same modifiers.
     pub modifier: ScoreModifier,
+    /// The score function of one's own, if there is one.
+    pub custom: Option<CustomCase>,
     /// Seed of the numbers.
     pub data: u64,
 }
@@ -67,6 +70,7 @@ impl PrefillCase {
         let scores = variant(made);
         let scores = ScoreVariant { window: scores.window && prefill.causal, ..scores };
         let prefill = Prefill { scores, ..prefill };
+        let custom = CustomCase::draw(made);
         let tile = |draw: &mut Draw| (64 * draw.between(1..=3) + draw.between(0..=2)).saturating_sub(1);
         let extent = |draw: &mut Draw| match draw.between(0..=3) {
             0 => draw.between(1..=9),
@@ -91,7 +95,7 @@ impl PrefillCase {
         let blank = draw.between(0..=15) == 0;
         let data = draw.bits();
         let modifier = modifier(draw, scores);
-        PrefillCase { prefill, way, kv_heads, sequences, sharpness, blank, modifier, data }
+        PrefillCase { prefill, way, kv_heads, sequences, sharpness, blank, modifier, custom, data }
     }
 
     /// The launch and its result, for a target.
@@ -99,10 +103,12 @@ impl PrefillCase {
     /// # Errors
     /// When the kernel is not valid.
     pub fn trial(&self, arch: Arch) -> Result<Trial, VerifyErrors> {
-        let prefill = &Prefill { scores: self.modifier.variant(), ..self.prefill };
+        let sinks = self.prefill.scores.sinks;
+        let prefill = Prefill { scores: ScoreVariant { sinks, ..self.modifier.variant() }, ..self.prefill };
+        let kernel = WithScores { kernel: prefill, custom: self.custom.map(CustomCase::scores) };
         let (kernel, block_rows, keys, maps) = match self.way {
-            PrefillKernel::Hopper => (prefill.record_hopper(), prefill.hopper_rows(), prefill.tuning().keys, true),
-            PrefillKernel::Warps(way) => ((way.prefill)(prefill, arch), warps::BLOCK_ROWS, warps::TILE, way.tensor_map),
+            PrefillKernel::Hopper => (kernel.record_hopper(), prefill.hopper_rows(), prefill.tuning().keys, true),
+            PrefillKernel::Warps(way) => ((way.prefill)(&kernel, arch), warps::BLOCK_ROWS, warps::TILE, way.tensor_map),
         };
         let kernel = verify(kernel)?;
         let page = match prefill.kv {
@@ -131,11 +137,12 @@ impl PrefillCase {
         // Sometimes a row of blocks has nothing to do.
         let tiles = most.div_ceil(block_rows) + draw.between(0..=4) / 4;
         let sharing = draw.between(1..=queries.heads);
+        let data = ScoreData::draw(&mut draw, self.custom, prefill.scores, queries.heads, &tokens);
 
         let grid = [tiles * queries.heads, self.sequences.len() as u32, 1];
         let mut trial = Trial::new(kernel, grid).note(format!(
-            "{} heads, queries and tokens {:?}, {:?}, {prefill:?}",
-            queries.heads, self.sequences, self.modifier
+            "{} heads, queries and tokens {:?}, {:?}, {:?}, {prefill:?}",
+            queries.heads, self.sequences, self.modifier, self.custom
         ));
         let q_at = trial.input("q", &q);
         let names = ["keys", "values"];
@@ -143,7 +150,7 @@ impl PrefillCase {
         let query_starts = trial.input("query_starts", &starts(self.sequences.iter().map(|s| s.0)));
         let token_starts = trial.input("token_starts", &starts(tokens));
         let table = trial.input("table", &cache.table);
-        let out = trial.output("out", self.result(&queries, &cache, &q, &pools, scale));
+        let out = trial.output("out", self.result(&queries, &cache, &q, &pools, scale, &data));
 
         let trial = match self.way {
             PrefillKernel::Hopper => trial.map(q_at, queries.shape()),
@@ -153,7 +160,7 @@ impl PrefillCase {
         let pass = |trial: Trial, buffer| if maps { trial.map(buffer, shape.clone()) } else { trial.pass(buffer) };
         let trial = at.into_iter().fold(trial, pass).pass(query_starts).pass(token_starts).pass(table);
         let trial = trial.pass(cache.width).pass(cache.plane_stride()).pass(tiles).pass(queries.heads).pass(sharing);
-        Ok(scored(trial, scale, self.modifier).pass(out))
+        Ok(data.pass(scored(trial, scale, self.modifier, data.sinks.as_deref()).pass(out)))
     }
 
     fn result(
@@ -163,6 +170,7 @@ impl PrefillCase {
         q: &[bf16],
         pools: &[Vec<bf16>; 2],
         scale: f64,
+        data: &ScoreData,
     ) -> Expected {
         let Prefill { depth, group, causal, .. } = self.prefill;
         let mut result = AttendedValues::new(q.len());
@@ -173,7 +181,17 @@ impl PrefillCase {
                     let at = queries.place(sequence, head, query);
                     let q: Vec<f64> = q[at..at + depth as usize].iter().map(|x| x.to_f64()).collect();
                     let seen = if causal { (query + 1 + tokens).saturating_sub(count) } else { tokens };
-                    result.attend(at, &q, &of, Visible::new(self.modifier, seen, scale));
+                    let custom = data.function(PlacedQuery {
+                        sequence,
+                        head: head as usize,
+                        query: (query + tokens).saturating_sub(count) as usize,
+                    });
+                    let visible = Visible {
+                        sink: data.sink(head as usize),
+                        custom: custom.as_deref(),
+                        ..Visible::new(self.modifier, seen, scale)
+                    };
+                    result.attend(at, &q, &of, visible);
                 }
             }
         }

@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::operands::VarOperands;
-use crate::epilogue::{GateSums, ResultFunctions, ResultOperands};
+use crate::epilogue::{GateSums, ResultFunctions, ResultOperands, ResultPlace};
 use crate::gemv::activations::{AOperand, Input, ScaledOutput};
 use crate::gemv::announce::Announce;
 use crate::gemv::linear::{OutputCell, PassWork, SharedSums, StripPass, TilePhase, in_last_phase};
@@ -18,7 +18,7 @@ use crate::weights::{Strip, WeightStages};
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
-pub struct LinearTask<'k> {
+pub struct LinearTask<'f, 'k> {
     /// Shape of a strip.
     pub strip: Strip,
     /// Elements from a row of activations to the next.
@@ -36,13 +36,13 @@ pub struct LinearTask<'k> {
     /// The storage of the A operand.
     pub a_operand: AOperand,
     /// The epilogue of the sums.
-    pub epilogue: LinearEpilogue<'k>,
+    pub epilogue: LinearEpilogue<'f, 'k>,
 }
 
 /// The epilogue of the features of row r: the steps of every linear product
 /// ([`epilogue`](crate::epilogue)), and where results go.
 #[derive(Clone, Copy)]
-pub struct LinearEpilogue<'k> {
+pub struct LinearEpilogue<'f, 'k> {
     /// Added to each feature, `[n]`: to y, and to what gates multiply.
     pub bias: [Option<Array<'k>>; 2],
     /// Whether y are gates: strips of y and of what they multiply take turns in the ring.
@@ -51,6 +51,9 @@ pub struct LinearEpilogue<'k> {
     pub functions: ResultFunctions,
     /// Added to the results, `[rows, width]`.
     pub residual: Option<Array<'k>>,
+    /// A last step of one's own, of a result and its place: row of the batch, feature of the whole
+    /// layer. It is called once for each result, so it may load, store and add atomically.
+    pub custom: Option<&'f dyn Fn(ResultPlace<'k>, Val<'k, f32>) -> Val<'k, f32>>,
     /// The destination of the results, `[rows, width]`, perhaps on each of several devices.
     pub out: Option<Copies<'k>>,
     /// Features of a row of `out` and of the residual.
@@ -79,7 +82,7 @@ pub fn linear<'k>(
     team: ConsumerWarps<'k>,
     scratch: LinearScratch<'k>,
     weights: &dyn WeightStages<'k>,
-    tile: LinearTask<'k>,
+    tile: LinearTask<'_, 'k>,
     announce: Option<Announce<'_>>,
 ) {
     let k = team.k;
@@ -111,7 +114,7 @@ pub fn linear<'k>(
     }
 }
 
-impl<'k> LinearTask<'k> {
+impl<'k> LinearTask<'_, 'k> {
     /// Computes the tile, or a phase of it.
     fn tile(self, pass: StripPass<'k>, work: PassWork<'_, 'k>, phase: Option<TilePhase<'k>>) {
         let tile = self;
@@ -195,7 +198,7 @@ struct CellSums<'a, 'k> {
     prepared: &'a Prepared<'k>,
 }
 
-impl<'k> LinearTask<'k> {
+impl<'k> LinearTask<'_, 'k> {
     /// Loads the operands that an output of a strip of features needs in addition to the sums.
     fn prepare(
         self,
@@ -257,11 +260,19 @@ impl<'k> LinearTask<'k> {
             let y = operands.affine(GateSums::Gate, [first]);
             let up = self.epilogue.gated.then(|| operands.affine(GateSums::Up, [sum(1)]));
             let up = up.map(|up| move |i: usize| up[i]);
-            self.epilogue.functions.apply(y, up.as_ref().map(|up| up as _), &operands)[0]
+            let [result] = self.epilogue.functions.apply(y, up.as_ref().map(|up| up as _), &operands);
+            let place = || ResultPlace { row: self.first_row + cell.row, column: self.epilogue.index(prepared.n) };
+            self.epilogue.custom.map_or(result, |custom| custom(place(), result))
         };
         match phase {
             None => done(),
-            Some(TilePhase { waiting: None, last, .. }) => last.select(done(), first),
+            Some(TilePhase { waiting: None, last, .. }) if self.epilogue.custom.is_none() => last.select(done(), first),
+            // A function of one's own is called for whole sums alone.
+            Some(TilePhase { waiting: None, last, .. }) => {
+                let result = k.var(0.0f32);
+                k.if_else(last, || result.set(done()), || result.set(first));
+                result.get()
+            }
             Some(TilePhase { waiting: Some(waiting), last, .. }) => {
                 let result = k.var(0.0f32);
                 let wait = || {
@@ -275,14 +286,15 @@ impl<'k> LinearTask<'k> {
     }
 }
 
-impl<'k> LinearEpilogue<'k> {
+impl<'f, 'k> LinearEpilogue<'f, 'k> {
     /// Stores rows of `width` results, if anywhere, and does nothing else.
-    pub fn to(out: Option<Copies<'k>>, width: u32) -> LinearEpilogue<'k> {
+    pub fn to(out: Option<Copies<'k>>, width: u32) -> LinearEpilogue<'f, 'k> {
         LinearEpilogue {
             bias: [None; 2],
             gated: false,
             functions: ResultFunctions::default(),
             residual: None,
+            custom: None,
             out,
             width,
             scaled: None,

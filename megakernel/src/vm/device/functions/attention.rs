@@ -296,6 +296,8 @@ impl DeviceFunction for SplitOfTokens {
             split: call.value(offset_of!(AttentionFields, split)),
             scale,
             modifier,
+            custom: None,
+            sinks: None,
             q: call.stored(offset_of!(AttentionFields, q), q, Generation::Input),
             keys: pages([offset_of!(AttentionFields, keys), scales]),
             values: pages([offset_of!(AttentionFields, values), scales + size_of::<u32>()]),

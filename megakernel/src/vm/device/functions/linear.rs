@@ -238,7 +238,7 @@ impl Linear {
 }
 
 impl LinearTile {
-    fn epilogue<'k>(&self, call: Call<'k, '_>) -> LinearEpilogue<'k> {
+    fn epilogue<'k>(&self, call: Call<'k, '_>) -> LinearEpilogue<'k, 'k> {
         let stored = |out| call.stored(offset_of!(TileFields, out), out, Generation::Output);
         let to = |out: Copies<'k>| LinearEpilogue::to(Some(out), self.width);
         match self.output {
