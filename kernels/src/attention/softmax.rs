@@ -175,15 +175,21 @@ impl<'k> Softmax<'k> {
         across_lanes(&self.fragment, self.sum.get(half), |a, b| a + b)
     }
 
-    /// The reciprocal of the sum of a row; 0 where nothing was summed. A sink, times log₂e, takes
-    /// part in the sum.
-    pub fn inverse(self, half: u32, sink: Option<Val<'k, f32>>) -> Val<'k, f32> {
+    /// The reciprocal of the sum of a row; 0 where nothing was summed.
+    pub fn inverse(self, half: u32) -> Val<'k, f32> {
         let total = self.total(half);
-        if sink.is_some() {
-            let whole = PartialAttention { max: self.scaled_max(half), sum: total, acc: [self.k.lit(1.0f32)] };
-            return whole.with_sink(sink).normalised()[0];
-        }
         total.gt(0.0).select::<f32>(total.recip_approx(), 0.0f32)
+    }
+
+    /// The factor of a row's weighted sum: [`inverse`](Softmax::inverse) where there is no sink. A
+    /// sink is times log₂e, as scores are.
+    pub(super) fn factor(self, half: u32, sink: Option<Val<'k, f32>>) -> Val<'k, f32> {
+        if sink.is_none() {
+            return self.inverse(half);
+        }
+        let max = self.scaled_max(half);
+        let whole = PartialAttention { max, sum: self.total(half), acc: [self.k.lit(1.0f32)] };
+        whole.with_sink(sink).normalised()[0]
     }
 }
 

@@ -42,6 +42,15 @@ pub struct EpilogueOperands<'k, D> {
     custom: Option<ResultFunction<'k>>,
 }
 
+/// Where a kernel's result may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Inside the matrix.
+    Inside,
+    /// Inside or past its edges.
+    Anywhere,
+}
+
 /// A result: where its operands lie.
 struct GemmResult<'o, 'k, D> {
     operands: &'o EpilogueOperands<'k, D>,
@@ -80,6 +89,11 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
         self.gated
     }
 
+    /// Whether there is a function of the caller's own.
+    pub fn has_custom(&self) -> bool {
+        self.custom.is_some()
+    }
+
     /// The result at (row, column) `at`, from its sum and, where it is gated, the sum of what the
     /// gate is multiplied with.
     #[track_caller]
@@ -88,6 +102,7 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
         at: impl FnOnce() -> [Val<'k, u32>; 2],
         sum: Val<'k, f32>,
         other: Option<Val<'k, f32>>,
+        reach: Reach,
     ) -> Val<'k, f32> {
         // Most results need no place.
         let needed = self.bias.is_some() || self.residual.is_some() || self.custom.is_some();
@@ -103,6 +118,9 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
         });
         let [value] = self.functions.apply(y, up.as_ref().map(|up| up as _), &result);
         let Some(custom) = &self.custom else { return value };
+        if reach == Reach::Inside {
+            return custom(ResultPlace { row, column }, value);
+        }
         let stored = self.k.var(value);
         let inside = row.lt(self.extents[0]) & column.lt(n);
         self.k.when(inside, || stored.set(custom(ResultPlace { row, column }, value)));

@@ -1,6 +1,6 @@
 //! Adds up the shares of a split contraction, and finishes the sums.
 
-use super::finish::{EpilogueOperands, GemmOutput};
+use super::finish::{EpilogueOperands, GemmOutput, Reach};
 use super::store::SUMS;
 use crate::epilogue::{CustomEpilogue, Epilogue};
 use crate::tile::{Index, LayoutTensor, Modes};
@@ -36,7 +36,7 @@ pub fn reduce<S: Number + Numeric, D: GemmOutput>(k: &Builder, epilogue: Epilogu
                 });
                 sum.get().cast::<f32>()
             };
-            let value = finish.apply(|| at, sum(k.lit(0)), epilogue.gated.then(|| sum(n)));
+            let value = finish.apply(|| at, sum(k.lit(0)), epilogue.gated.then(|| sum(n)), Reach::Inside);
             result.at(at.map(Index::any)).store(value.cast::<D>());
             next.set(next.get() + k.blocks() * k.threads());
         },

@@ -1,6 +1,6 @@
 //! The destinations of sums: tensor maps through shared memory, single elements, or partial sums.
 
-use super::finish::{EpilogueOperands, GemmOutput};
+use super::finish::{EpilogueOperands, GemmOutput, Reach};
 use super::tiling::Tiles;
 use crate::epilogue::{CustomEpilogue, Epilogue};
 use crate::mma::{Accumulator, OutputType, Pack, RegisterPair, store_pairs};
@@ -166,7 +166,9 @@ impl<'k, S: OutputType, D: GemmOutput> Sink<'k, S> for GemmResults<'k, S, D> {
             To::Tiles { map, staged, pack } => self.store_tiles(sums, corner, map, staged, pack),
             To::Elements { base, stride } => {
                 let c = LayoutTensor::new(base, Modes::row_major(self.extents.map(Index::any), stride));
-                store_pairs(&part(c, corner, [rows, columns]), &pairs, |pair, i| self.value(sums, pair, i, corner));
+                store_pairs(&part(c, corner, [rows, columns]), &pairs, |pair, i| {
+                    self.value(sums, pair, i, corner, Reach::Anywhere)
+                });
             }
             To::Partials(partials) => {
                 let plane = partials.at((split * self.extents[0]).mul_wide(self.extents[1]));
@@ -227,6 +229,12 @@ impl<'k, S: OutputType, D: GemmOutput> GemmResults<'k, S, D> {
         let thread = Index::below(k.tid() % 128, 128);
         let sender = (k.tid() % 128).eq(0);
         let count = self.columns() / width;
+        // A function of one's own asks of each result whether it is inside, except in whole tiles.
+        let reach = [sums.extents()[0], self.columns()];
+        let whole = self.finish.has_custom().then(|| {
+            let end = [0, 1].map(|mode: usize| corner[mode] + reach[mode]);
+            end[0].le(self.extents[0]) & end[1].le(self.extents[1])
+        });
         for number in 0..count {
             let buffer =
                 staged.at(warpgroup * (buffers * self.tiles.stage())).at(number % buffers * self.tiles.stage());
@@ -237,9 +245,15 @@ impl<'k, S: OutputType, D: GemmOutput> GemmResults<'k, S, D> {
             let pending = if number == 0 && !count.is_multiple_of(buffers) { 0 } else { buffers - 1 };
             k.when(sender, || k.bulk_wait_read(pending));
             self.warpgroup_barrier();
-            sums.stage(thread, first..first + width, tile, |pair| {
-                pack(self.value(sums, pair, 0, corner), self.value(sums, pair, 1, corner))
-            });
+            let stage = |reach: Reach| {
+                sums.stage(thread, first..first + width, tile, |pair| {
+                    pack(self.value(sums, pair, 0, corner, reach), self.value(sums, pair, 1, corner, reach))
+                });
+            };
+            match whole {
+                None => stage(Reach::Anywhere),
+                Some(whole) => k.if_else(whole, || stage(Reach::Inside), || stage(Reach::Anywhere)),
+            }
             k.fence_proxy_async(ProxyFence::Shared);
             self.warpgroup_barrier();
             k.when(sender, || {
@@ -257,13 +271,14 @@ impl<'k, S: OutputType, D: GemmOutput> GemmResults<'k, S, D> {
         pair: RegisterPair<'k>,
         i: u32,
         corner: [Val<'k, u32>; 2],
+        reach: Reach,
     ) -> Val<'k, f32> {
         // Summed up as the masks of the store are, so that both are the same numbers.
         let [row, column] = corner.map(Index::any);
         let at = || [row + pair.row, column + pair.column + i].map(|at| at.get(self.k));
         let sum = |register| sums.get(register).cast::<f32>();
         let other = self.finish.gated().then(|| sum(pair.first + i + self.tiles.columns / 4));
-        self.finish.apply(at, sum(pair.first + i), other)
+        self.finish.apply(at, sum(pair.first + i), other, reach)
     }
 
     /// A barrier of the warpgroup by itself.

@@ -304,7 +304,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         let warp = self.k.warp() % 4;
         let mine = queries.at(self.group * Self::QUERY.elements());
         let sink = || self.task.scores.sink(|| self.task.rows.head);
-        let inverse = [self.softmax.inverse(0, sink()), self.softmax.inverse(1, sink())];
+        let inverse = [self.softmax.factor(0, sink()), self.softmax.factor(1, sink())];
         let row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
         for pair in 0..D / 16 {
             let words = core::array::from_fn(|i| {

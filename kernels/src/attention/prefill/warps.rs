@@ -76,7 +76,7 @@ fn store<'k, const D: u32>(
 ) {
     for half in 0..2 {
         let row = mine + 8 * half;
-        let inverse = softmax.inverse(half, task.scores.sink(|| task.rows.head));
+        let inverse = softmax.factor(half, task.scores.sink(|| task.rows.head));
         k.when((task.rows.first + row).lt(task.rows.queries), || {
             let to = task.out.at(row.mul_wide(task.stride)).at(k.lane() % 4 * 2);
             for n in 0..D / 8 {
