@@ -6,7 +6,7 @@
 use tilewright::codegen::target::Target;
 use tilewright::layout::DType;
 use tilewright::megakernel::lower::{LowerOptions, lower};
-use tilewright::megakernel::model::LlamaSpec;
+use tilewright::megakernel::model::ModelSpec;
 use tilewright::megakernel::schedule::{Balance, schedule};
 
 const CONTEXT: usize = 1024;
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = next("llama-3.2-1b");
     let target = next("h100");
     let rows = next("1").parse()?;
-    let spec = LlamaSpec::named(&model).ok_or_else(|| format!("`{model}` is not a known model; try llama-3.2-1b"))?;
+    let spec = ModelSpec::named(&model).ok_or_else(|| format!("`{model}` is not a known model; try llama-3.2-1b"))?;
     let target = Target::named(&target).ok_or_else(|| format!("`{target}` is not a known GPU; try h100"))?;
 
     let options = LowerOptions { rows, ..LowerOptions::for_context(CONTEXT) };

@@ -9,12 +9,12 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::validate;
 
-fn lowered(spec: &LlamaSpec) -> Program {
+fn lowered(spec: &ModelSpec) -> Program {
     let target = Target::named("h100").expect("a known target");
     let options = LowerOptions { kv: DType::BF16, ..LowerOptions::for_context(4096) };
     lower(spec, &|_| DType::BF16, target, &options).expect("lowers")
@@ -24,7 +24,7 @@ fn programs(c: &mut Criterion) {
     let mut group = c.benchmark_group("program");
     group.sample_size(10);
     for name in ["llama-3.2-1b", "llama-3.1-70b"] {
-        let spec = LlamaSpec::named(name).expect("a known model");
+        let spec = ModelSpec::named(name).expect("a known model");
         group.bench_function(format!("lower/{name}"), |b| b.iter(|| lowered(black_box(&spec))));
         let program = lowered(&spec);
         group.bench_function(format!("validate/unplaced/{name}"), |b| {

@@ -11,7 +11,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::{Architecture, LlamaSpec};
+use tilewright_megakernel::model::{Architecture, ModelSpec};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
@@ -42,7 +42,7 @@ fn plain_sum(threads: &ThreadPool, tensors: &[WeightTensor]) -> u64 {
     sums.into_iter().fold(0, u64::wrapping_add)
 }
 
-fn machine(spec: &LlamaSpec, weights: &RandomWeights, target: Target, workers: usize) -> (Machine, KvState) {
+fn machine(spec: &ModelSpec, weights: &RandomWeights, target: Target, workers: usize) -> (Machine, KvState) {
     let program = lower(spec, &|_| DType::BF16, target, &LowerOptions::for_context(CONTEXT)).expect("lowers");
     let placed = schedule(program, CONTEXT).expect("schedules");
     let kv = KvState::new(&placed).expect("fits");
@@ -63,7 +63,7 @@ fn median(mut times: Vec<Duration>) -> f64 {
 
 fn decode(c: &mut Criterion) {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let spec = LlamaSpec::named("llama-3.2-1b").expect("a known model");
+    let spec = ModelSpec::named("llama-3.2-1b").expect("a known model");
     let weights = RandomWeights::new(&spec, DType::BF16, 1).expect("fits");
     let tensors: Vec<WeightTensor> =
         spec.model().unwrap().tensors().iter().filter_map(|t| weights.tensor(&t.name)).collect();

@@ -19,7 +19,7 @@ use tilewright_codegen::device::{Device, cuda};
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::timeline::{LevelTable, Timeline};
@@ -31,7 +31,7 @@ type Failure = Box<dyn Error>;
 
 /// The decoding workload.
 struct Work {
-    spec: LlamaSpec,
+    spec: ModelSpec,
     weights: RandomWeights,
     device: Device,
     rows: usize,
@@ -49,7 +49,7 @@ fn main() -> Result<(), Failure> {
     let rows = rows.parse()?;
     let context = context.parse()?;
     let steps = steps.parse()?;
-    let spec = LlamaSpec::named(model).ok_or_else(|| format!("`{model}` is not a known model"))?;
+    let spec = ModelSpec::named(model).ok_or_else(|| format!("`{model}` is not a known model"))?;
     let weights = RandomWeights::new(&spec, DType::BF16, 7)?;
     let work = Work { spec, weights, device: cuda::open(0)?, rows, context, positions, steps };
     for settings in &args[5..] {

@@ -19,23 +19,13 @@
 //! use tilewright_codegen::target::Target;
 //! use tilewright_layout::DType;
 //! use tilewright_megakernel::lower::{LowerOptions, NEXT_TOKEN, lower};
-//! use tilewright_megakernel::model::{LlamaSpec, Rope};
+//! use tilewright_graph::models::Llama;
 //! use tilewright_megakernel::schedule::schedule;
 //! use tilewright_megakernel::vm::StepCells;
 //! use tilewright_megakernel::vm::reference::{KvState, Machine};
 //! use tilewright_megakernel::weights::RandomWeights;
 //!
-//! let spec = LlamaSpec {
-//!     hidden: 32,
-//!     layers: 1,
-//!     heads: 2,
-//!     kv_heads: 1,
-//!     head_dim: 16,
-//!     intermediate: 32,
-//!     vocab: 40,
-//!     rope: Rope { inv_freq: vec![1.0; 8], scale: 1.0 },
-//!     ..LlamaSpec::named("llama-3.2-1b").unwrap()
-//! };
+//! let spec = Llama::small().vocab(40);
 //! let program = lower(&spec, &|_| DType::BF16, Target::host(2), &LowerOptions::for_context(64))?;
 //! let placed = schedule(program, 64)?;
 //! let mut machine = Machine::new(placed, &RandomWeights::new(&spec, DType::BF16, 7)?, 1)?;

@@ -11,10 +11,11 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::ptx;
 use tilewright_codegen::target::Target;
 use tilewright_codegen::verify::verify;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower, plan};
-use tilewright_megakernel::model::{Architecture, LlamaSpec};
+use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::program::{Program, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
@@ -30,17 +31,17 @@ const SAMPLE: usize = 9;
 /// A shape, and its name.
 struct Shape {
     name: &'static str,
-    spec: LlamaSpec,
+    spec: Llama,
     /// Devices that its heads and columns can be dealt to.
     devices: &'static [usize],
 }
 
 /// The known shapes cut to two layers, whose tasks are those of every layer, and variants of one.
 fn shapes() -> Vec<Shape> {
-    let cut = |name: &str| LlamaSpec { layers: 2, ..LlamaSpec::named(name).expect("a known model") };
-    let biased = LlamaSpec { qkv_bias: true, ..cut("llama-3.2-1b") };
-    let normed = LlamaSpec { qk_norm: true, ..cut("llama-3.1-8b") };
-    let all_biased = LlamaSpec { qkv_bias: true, o_bias: true, mlp_bias: true, ..cut("llama-3.2-1b") };
+    let cut = |name: &str| Llama::named(name).expect("a known model").layers(2);
+    let biased = Llama { qkv_bias: true, ..cut("llama-3.2-1b") };
+    let normed = Llama { qk_norm: true, ..cut("llama-3.1-8b") };
+    let all_biased = Llama { qkv_bias: true, o_bias: true, mlp_bias: true, ..cut("llama-3.2-1b") };
     vec![
         Shape { name: "1b", spec: cut("llama-3.2-1b"), devices: &[1, 2, 4] },
         Shape { name: "3b", spec: cut("llama-3.2-3b"), devices: &[1] },
@@ -68,7 +69,7 @@ fn forms() -> [(&'static str, Option<Quantised>); 7] {
 }
 
 /// The program with the linear layers of its decoder in a form.
-fn form_of(spec: &LlamaSpec, form: Option<Quantised>) -> impl Fn(&str) -> Option<(Quantised, usize)> {
+fn form_of(spec: &Llama, form: Option<Quantised>) -> impl Fn(&str) -> Option<(Quantised, usize)> {
     let tensors = spec.model().unwrap().tensors();
     move |name| {
         let tensor = tensors.iter().find(|tensor| tensor.name == name && name.ends_with("_proj.weight"))?;
@@ -109,7 +110,7 @@ impl Case<'_> {
     fn program(&self, sms: usize) -> Result<Program, String> {
         let spec = &self.shape.spec;
         let target = Target { sms, ..h100() };
-        let options = self.options().splits_for_gpu(spec.kv_heads, sms);
+        let options = self.options().splits_for_gpu(spec.decoder.sizes.kv_heads as usize, sms);
         let program = lower(spec, &|_| DType::BF16, target, &options).map_err(|error| error.to_string())?;
         Ok(program.with_forms(&form_of(spec, self.form.1)))
     }

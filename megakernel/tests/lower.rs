@@ -5,39 +5,37 @@ use std::collections::{BTreeSet, HashMap};
 
 use proptest::prelude::*;
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerError, LowerOptions, lower};
-use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, Rope};
+use tilewright_megakernel::model::{Architecture, ModelSpec};
 use tilewright_megakernel::ops::Embed;
 use tilewright_megakernel::program::{BufferKind, Operands, Program, Source, Span};
 
 /// A small model of any shape the families allow.
-fn small_spec() -> impl Strategy<Value = LlamaSpec> {
+fn small_spec() -> impl Strategy<Value = Llama> {
     let sizes = (1usize..4, 1usize..5, 1usize..8, 1usize..40, 1usize..80, 1usize..90);
     (sizes, 1usize..120, any::<[bool; 5]>()).prop_map(|((layers, kv_heads, group, half, hidden, mlp), vocab, flags)| {
         let [tied_embeddings, qkv_bias, o_bias, mlp_bias, qk_norm] = flags;
-        LlamaSpec {
-            family: if qk_norm { Family::Qwen3 } else { Family::Llama },
-            hidden,
-            layers,
-            heads: kv_heads * group,
-            kv_heads,
-            head_dim: 2 * half,
-            intermediate: mlp,
-            vocab,
-            max_positions: 512,
-            norm_eps: 1e-5,
-            rope: Rope { inv_freq: vec![1.0; half], scale: 1.0 },
-            tied_embeddings,
+        Llama {
             qkv_bias,
             o_bias,
             mlp_bias,
             qk_norm,
+            ..Llama::small()
+                .hidden(hidden)
+                .layers(layers)
+                .head_dim(2 * half)
+                .inner(mlp)
+                .vocab(vocab)
+                .max_positions(512)
+                .tied(tied_embeddings)
+                .heads(kv_heads * group, kv_heads)
         }
     })
 }
 
-fn lowered(spec: &LlamaSpec, sms: usize, options: &LowerOptions) -> Program {
+fn lowered(spec: &Llama, sms: usize, options: &LowerOptions) -> Program {
     lower(spec, &|_| DType::BF16, Target::host(sms), options).expect("a consistent model lowers")
 }
 
@@ -71,7 +69,7 @@ proptest! {
             }
         }
         for buffer in program.buffers.iter().filter(|b| b.kind == BufferKind::Weight && b.shape.len() == 2) {
-            let embedding_only = buffer.name == "model.embed_tokens.weight" && !spec.tied_embeddings;
+            let embedding_only = buffer.name == "model.embed_tokens.weight" && !spec.decoder.tied;
             let expected = if embedding_only { None } else { buffer.elements() };
             prop_assert_eq!(elements.get(&buffer.id.index()).copied(), expected, "{}", buffer.name);
         }
@@ -106,7 +104,7 @@ proptest! {
 #[test]
 fn known_models_fill_an_h100_with_five_levels_a_layer() {
     for (name, layers) in [("llama-3.2-1b", 16), ("llama-3.1-8b", 32)] {
-        let spec = LlamaSpec::named(name).expect("a known model");
+        let spec = ModelSpec::named(name).expect("a known model");
         let target = Target::named("h100").expect("a known target");
         let program = lower(&spec, &|_| DType::BF16, target, &LowerOptions::for_context(4096)).expect("lowers");
         // Per layer: 8 heads x 16 tiles of qkv, 8 x 16 splits of attention, 132 tiles each of o,
@@ -118,7 +116,7 @@ fn known_models_fill_an_h100_with_five_levels_a_layer() {
 
 #[test]
 fn options_out_of_bounds_are_refused_by_name() {
-    let spec = LlamaSpec::named("llama-3.2-1b").expect("a known model");
+    let spec = ModelSpec::named("llama-3.2-1b").expect("a known model");
     let lower = |options: LowerOptions| {
         lower(&spec, &|_| DType::BF16, Target::host(2), &options).map(drop).expect_err("refused").to_string()
     };
@@ -136,7 +134,7 @@ fn options_out_of_bounds_are_refused_by_name() {
 /// A product of sizes that wrapped would be small again: within bounds, and with splits.
 #[test]
 fn products_of_options_saturate() {
-    let spec = LlamaSpec::named("llama-3.2-1b").expect("a known model");
+    let spec = ModelSpec::named("llama-3.2-1b").expect("a known model");
     // 2^60 rows of 2^4 pages: 2^64.
     let wrapping = LowerOptions { rows: 1 << 60, page_tokens: 16, ..LowerOptions::for_context(256) };
     assert_eq!(wrapping.pool_pages(), usize::MAX);
@@ -147,18 +145,21 @@ fn products_of_options_saturate() {
 
 #[test]
 fn inconsistent_models_and_weights_are_refused() {
-    let good = LlamaSpec::named("llama-3.2-1b").expect("a known model");
-    let refuse = |spec: &LlamaSpec, dtype| {
+    let good = Llama::named("llama-3.2-1b").expect("a known model");
+    let refuse = |spec: &Llama, dtype| {
         let options = LowerOptions::for_context(128);
         lower(spec, &|_| dtype, Target::host(2), &options).map(drop).expect_err("refused")
     };
-    let uneven = refuse(&LlamaSpec { kv_heads: 5, ..good.clone() }, DType::BF16).to_string();
+    let uneven = refuse(&good.clone().heads(32, 5), DType::BF16).to_string();
     assert!(uneven.contains("which does not fit `k` f32[positions, kv_heads 5, head_dim 64]"), "{uneven}");
-    let odd = refuse(&LlamaSpec { head_dim: 63, ..good.clone() }, DType::BF16).to_string();
+    let mut odd = good.clone();
+    odd.decoder.sizes.head_dim = 63;
+    let odd = refuse(&odd, DType::BF16).to_string();
     assert!(odd.contains("head_dim 63"), "{odd}");
-    let fewer = Rope { inv_freq: vec![1.0; 16], scale: 1.0 };
-    insta::assert_snapshot!(refuse(&LlamaSpec { rope: fewer, ..good.clone() }, DType::BF16), @"the model rotates 32 of the 64 dimensions of a head; tasks rotate all of them");
-    insta::assert_snapshot!(refuse(&LlamaSpec { layers: 0, ..good.clone() }, DType::BF16), @"the model has 0 of the axis `heads`; a decoder has from 1 to 2^28");
+    let mut fewer = good.clone();
+    fewer.decoder.rope.frequencies.truncate(16);
+    insta::assert_snapshot!(refuse(&fewer, DType::BF16), @"the model rotates 32 of the 64 dimensions of a head; tasks rotate all of them");
+    insta::assert_snapshot!(refuse(&good.clone().layers(0), DType::BF16), @"the model has 0 of the axis `heads`; a decoder has from 1 to 2^28");
     insta::assert_snapshot!(refuse(&good, DType::I8), @"tensor `model.embed_tokens.weight` has dtype i8; weights may be f32, f16 or bf16");
     let mut no_sms = Target::host(1);
     no_sms.sms = 0;

@@ -4,14 +4,14 @@ use proptest::prelude::*;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::{Architecture, LlamaSpec};
+use tilewright_megakernel::model::{Architecture, ModelSpec};
 use tilewright_megakernel::ops::Copy;
 use tilewright_megakernel::program::{BufferKind, CounterId, Op, Program, Region, SmId, Span, TaskId, Wait};
 use tilewright_megakernel::schedule::{Balance, Levels, ScheduleError, cost, schedule};
 use tilewright_megakernel::validate::Placed;
 
 fn known(name: &str, rows: usize, context: usize) -> Program {
-    let spec = LlamaSpec::named(name).expect("a known model");
+    let spec = ModelSpec::named(name).expect("a known model");
     let target = Target::named("h100").expect("a known target");
     let options = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(context) };
     lower(&spec, &|_| DType::BF16, target, &options).expect("lowers")
@@ -34,7 +34,7 @@ fn balance_of_known_models() {
 
 #[test]
 fn the_step_reads_every_weight_and_every_cached_token_once() {
-    let spec = LlamaSpec::named("llama-3.2-1b").expect("known");
+    let spec = ModelSpec::named("llama-3.2-1b").expect("known");
     let context = 1000;
     let program = known("llama-3.2-1b", 1, 4096);
     let read: u64 = program.tasks.iter().map(|t| cost::bytes(&program, t, context).device).sum();

@@ -5,28 +5,16 @@ use std::sync::Arc;
 
 use half::bf16;
 use proptest::prelude::*;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
-use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, Rope};
+use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::weights::{RandomWeights, SharedBytes, WeightError, WeightTensor, Weights};
 
-fn spec() -> LlamaSpec {
-    LlamaSpec {
-        family: Family::Qwen2,
-        hidden: 96,
-        layers: 2,
-        heads: 6,
-        kv_heads: 2,
-        head_dim: 16,
-        intermediate: 200,
-        vocab: 1000,
-        max_positions: 64,
-        norm_eps: 1e-5,
-        rope: Rope { inv_freq: vec![1.0; 8], scale: 1.0 },
-        tied_embeddings: false,
+fn spec() -> Llama {
+    Llama {
         qkv_bias: true,
-        o_bias: false,
-        mlp_bias: false,
         qk_norm: true,
+        ..Llama::small().hidden(96).inner(200).vocab(1000).max_positions(64).tied(false)
     }
 }
 
@@ -134,19 +122,10 @@ fn random_weights_depend_on_name_and_seed_alone() {
 #[test]
 #[ignore = "2.5 GB of memory"]
 fn a_model_of_one_billion_is_made_in_seconds() {
-    let spec = LlamaSpec {
-        family: Family::Llama,
-        hidden: 2048,
-        layers: 16,
-        heads: 32,
-        kv_heads: 8,
-        head_dim: 64,
-        intermediate: 8192,
-        vocab: 128_256,
-        tied_embeddings: true,
+    let spec = Llama {
         qkv_bias: false,
         qk_norm: false,
-        ..spec()
+        ..spec().hidden(2048).layers(16).head_dim(64).inner(8192).vocab(128_256).tied(true).heads(32, 8)
     };
     let start = std::time::Instant::now();
     let weights = RandomWeights::new(&spec, DType::BF16, 1).unwrap();

@@ -1,7 +1,8 @@
 //! A row of results together with its run, and the names that a reader sees.
 
 use tilewright_codegen::target::Target;
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_graph::models::Llama;
+use tilewright_megakernel::model::ModelSpec;
 
 use super::{Call, ResultRow, Results};
 
@@ -68,15 +69,15 @@ impl<'r> ResultEntry<'r> {
     }
 
     /// The known model with the row's width and depth.
-    pub fn model(&self) -> Option<(&'static str, LlamaSpec)> {
+    pub fn model(&self) -> Option<(&'static str, ModelSpec)> {
         let hidden = self.extent("hidden")?;
         let layers = self.extent("layers")?;
-        let named = LlamaSpec::names().filter_map(|name| Some((name, LlamaSpec::named(name)?)));
+        let named = Llama::names().filter_map(|name| Some((name, ModelSpec::named(name)?)));
         let mut same = named.filter(|(_, spec)| (spec.hidden as u64, spec.layers as u64) == (hidden, layers));
         same.next()
     }
 
-    /// Whether it has the width and depth of Gemma 2 2B, whose sizes are not a [`LlamaSpec`].
+    /// Whether it has the width and depth of Gemma 2 2B, which is not a [`Llama`].
     fn is_gemma_2_2b(&self) -> bool {
         ["hidden", "layers"].map(|name| self.extent(name)) == [Some(2304), Some(26)]
     }

@@ -2,30 +2,27 @@
 
 use serde_json::Value;
 use tilewright::checkpoint::{Checkpoint, ModelConfig, Progress};
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
-use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, ModelSpec, Rope};
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::Weights;
 
 use crate::folder::{Folder, shipped};
-
-fn rope(head_dim: usize) -> Rope {
-    let inv_freq = (0..head_dim / 2).map(|i| 10_000f64.powf(-2.0 * i as f64 / head_dim as f64) as f32).collect();
-    Rope { inv_freq, scale: 1.0 }
-}
 
 fn open(model: &str) -> Checkpoint {
     Checkpoint::open(&shipped(model), &mut |_| {}).unwrap()
 }
 
 /// The frequencies are compared to the last bit but one, everything else exactly.
-fn assert_spec(found: &ModelSpec, expected: &LlamaSpec) {
-    let inv_freq = found.graph().parts().ropes[0].frequencies.clone();
-    assert_eq!(inv_freq.len(), expected.rope.inv_freq.len());
-    for (found, expected) in inv_freq.iter().zip(&expected.rope.inv_freq) {
+fn assert_spec(found: &ModelSpec, family: &str, mut expected: Llama) {
+    let frequencies = found.graph().parts().ropes[0].frequencies.clone();
+    assert_eq!(frequencies.len(), expected.decoder.rope.frequencies.len());
+    for (found, expected) in frequencies.iter().zip(&expected.decoder.rope.frequencies) {
         assert!((found / expected - 1.0).abs() < 3e-7, "{found} {expected}");
     }
-    let expected = LlamaSpec { rope: Rope { inv_freq, ..expected.rope }, ..expected.clone() };
-    assert_eq!(found, &*expected.model().unwrap());
+    expected.decoder.rope.frequencies = frequencies;
+    let graph = expected.graph(family).unwrap();
+    assert_eq!(found, &ModelSpec::new(graph, expected.decoder.max_positions).unwrap());
 }
 
 /// The quantised shapes are the dense one, and say how its linear layers are stored.
@@ -46,25 +43,8 @@ fn quantised_shapes_are_those_of_the_dense_model() {
 #[test]
 fn tiny_llama_is_what_it_was_saved_as() {
     let checkpoint = open("tiny-llama");
-    let expected = LlamaSpec {
-        family: Family::Llama,
-        hidden: 192,
-        layers: 4,
-        heads: 6,
-        kv_heads: 2,
-        head_dim: 32,
-        intermediate: 512,
-        vocab: 2048,
-        max_positions: 1024,
-        norm_eps: 1e-5,
-        rope: rope(32),
-        tied_embeddings: true,
-        qkv_bias: false,
-        o_bias: false,
-        mlp_bias: false,
-        qk_norm: false,
-    };
-    assert_spec(checkpoint.spec(), &expected);
+    let expected = Llama::small().hidden(192).layers(4).head_dim(32).inner(512).vocab(2048).max_positions(1024);
+    assert_spec(checkpoint.spec(), "llama", expected);
     assert_eq!(checkpoint.eos_ids(), [1]);
     assert_eq!(checkpoint.tensors().len(), 4 * 9 + 2);
 }
@@ -72,25 +52,10 @@ fn tiny_llama_is_what_it_was_saved_as() {
 #[test]
 fn tiny_qwen3_is_what_it_was_saved_as() {
     let checkpoint = open("tiny-qwen3");
-    let expected = LlamaSpec {
-        family: Family::Qwen3,
-        hidden: 128,
-        layers: 3,
-        heads: 5,
-        kv_heads: 1,
-        head_dim: 32,
-        intermediate: 352,
-        vocab: 1024,
-        max_positions: 1024,
-        norm_eps: 1e-6,
-        rope: rope(32),
-        tied_embeddings: false,
-        qkv_bias: false,
-        o_bias: false,
-        mlp_bias: false,
-        qk_norm: true,
-    };
-    assert_spec(checkpoint.spec(), &expected);
+    let mut expected = Llama::small().hidden(128).layers(3).heads(5, 1).head_dim(32).inner(352).vocab(1024);
+    expected = Llama { qk_norm: true, ..expected.max_positions(1024).tied(false) };
+    expected.decoder.eps = 1e-6;
+    assert_spec(checkpoint.spec(), "qwen3", expected);
     assert_eq!(checkpoint.tensors().len(), 3 * 11 + 3);
 }
 

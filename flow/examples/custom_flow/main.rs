@@ -13,9 +13,9 @@ use tilewright_codegen::target::Target;
 use tilewright_flow::memory::Budget;
 use tilewright_flow::program::{FlowSettings, Lowered, Phase};
 use tilewright_flow::trace;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{Indexer, LOGITS, LowerOptions, lower_indexed};
-use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
@@ -36,25 +36,8 @@ fn main() {
 }
 
 /// Two layers, GQA of two.
-fn spec() -> LlamaSpec {
-    LlamaSpec {
-        family: Family::Llama,
-        hidden: 32,
-        layers: 2,
-        heads: 4,
-        kv_heads: 2,
-        head_dim: 16,
-        intermediate: 32,
-        vocab: 40,
-        max_positions: CONTEXT,
-        norm_eps: 1e-5,
-        rope: Rope { inv_freq: (0..8).map(|i| 0.5f32.powi(i)).collect(), scale: 1.0 },
-        tied_embeddings: true,
-        qkv_bias: false,
-        o_bias: false,
-        mlp_bias: false,
-        qk_norm: false,
-    }
+fn spec() -> Llama {
+    Llama::small().hidden(32).inner(32).vocab(40).max_positions(CONTEXT).heads(4, 2)
 }
 
 /// The logits after the last of 60 tokens, fed one by one.

@@ -4,9 +4,9 @@
 use super::decoder::{self, Decoder, Defaults, QKV, Window};
 use super::keys::{Keys, Otherwise};
 use super::page::{Accept, Page};
-use crate::build::{Block, Builder, Value};
+use crate::build::{Block, Builder, Sizes, Value};
 use crate::error::GraphErrors;
-use crate::graph::{Graph, RopeId};
+use crate::graph::{Graph, RopeId, RopeTable};
 use crate::op::ActivationKind;
 
 /// A model of one of the families.
@@ -22,9 +22,17 @@ pub struct Llama {
     pub mlp_bias: bool,
     /// RMS norms over each head of q and k, before the rotation.
     pub qk_norm: bool,
-    /// The window of each layer.
+    /// The window of each layer; layers after the last entry have none.
     pub windows: Vec<Option<u32>>,
 }
+
+/// Published sizes: hidden, layers, heads, kv heads, head dim, inner, vocab; whether tied.
+const KNOWN: [(&str, [usize; 7], bool); 4] = [
+    ("llama-3.2-1b", [2048, 16, 32, 8, 64, 8192, 128_256], true),
+    ("llama-3.2-3b", [3072, 28, 24, 8, 128, 8192, 128_256], true),
+    ("llama-3.1-8b", [4096, 32, 32, 8, 128, 14_336, 128_256], false),
+    ("llama-3.1-70b", [8192, 80, 64, 8, 128, 28_672, 128_256], false),
+];
 
 /// Takes the keys of a family.
 pub(super) fn read(keys: &mut Keys, model_type: &'static str, accept: &Accept) -> Box<dyn Page> {
@@ -71,15 +79,10 @@ impl Llama {
     /// each row, and the token with the largest.
     ///
     /// ```
-    /// use tilewright_graph::models::{Accept, Model, keys::Keys};
-    /// let config = serde_json::json!({
-    ///     "model_type": "llama", "vocab_size": 32, "hidden_size": 8, "intermediate_size": 16,
-    ///     "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
-    /// });
-    /// let mut keys = Keys::new("", config.as_object().cloned().unwrap_or_default());
-    /// let model = Model::read(&mut keys, &Accept::ALL).expect("a known family");
-    /// let page = model.as_llama().expect("Llama's block");
-    /// assert_eq!(page.graph("llama")?, model.graph()?);
+    /// use tilewright_graph::axis::Axis;
+    /// use tilewright_graph::models::Llama;
+    /// let graph = Llama::small().vocab(32).graph("llama")?;
+    /// assert_eq!(graph.extent(&Axis::Vocab), Some(32));
     /// # Ok::<(), tilewright_graph::GraphErrors>(())
     /// ```
     ///
@@ -101,6 +104,99 @@ impl Llama {
         let h = b.rms_norm(x, "post_attention_layernorm");
         let m = decoder::gated_mlp(b, h, self.mlp_bias, ActivationKind::Silu);
         b.add(x, m)
+    }
+}
+
+/// Models for tests, plans and benchmarks without a checkpoint.
+impl Llama {
+    /// Two layers of 6 query heads on 2 key/value heads, with tied embeddings.
+    ///
+    /// ```
+    /// use tilewright_graph::models::Llama;
+    /// let model = Llama { qk_norm: true, ..Llama::small().hidden(96).heads(4, 1) };
+    /// assert_eq!((model.decoder.sizes.hidden, model.decoder.sizes.kv_heads), (96, 1));
+    /// ```
+    pub fn small() -> Llama {
+        let sizes = Sizes { hidden: 64, heads: 6, kv_heads: 2, head_dim: 0, inner: 96, vocab: 200 };
+        let rope = RopeTable { frequencies: Vec::new(), scale: 1.0 };
+        let decoder = Decoder { sizes, layers: 2, max_positions: 256, eps: 1e-5, rope, tied: true };
+        let windows = Vec::new();
+        Llama { decoder, qkv_bias: false, o_bias: false, mlp_bias: false, qk_norm: false, windows }.head_dim(16)
+    }
+
+    /// A known model with its published sizes. Its rotary table is unscaled with base 500,000; a
+    /// checkpoint's weights need their own configuration.
+    ///
+    /// ```
+    /// use tilewright_graph::models::Llama;
+    /// assert_eq!(Llama::named("llama-3.1-8b").unwrap().decoder.layers, 32);
+    /// ```
+    pub fn named(name: &str) -> Option<Llama> {
+        let &(_, [hidden, layers, heads, kv_heads, head_dim, inner, vocab], tied) =
+            KNOWN.iter().find(|row| row.0 == name)?;
+        let model = Llama::small().hidden(hidden).layers(layers).heads(heads, kv_heads).head_dim(head_dim);
+        Some(model.rope_base(500_000.0).inner(inner).vocab(vocab).max_positions(131_072).tied(tied))
+    }
+
+    /// The names of the known models.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        KNOWN.iter().map(|row| row.0)
+    }
+
+    /// Sets the width of the residual stream.
+    pub fn hidden(mut self, hidden: usize) -> Llama {
+        self.decoder.sizes.hidden = hidden as u64;
+        self
+    }
+
+    /// Sets the number of blocks.
+    pub fn layers(mut self, layers: usize) -> Llama {
+        self.decoder.layers = layers;
+        self
+    }
+
+    /// Sets the number of query heads and of key/value heads.
+    pub fn heads(mut self, heads: usize, kv_heads: usize) -> Llama {
+        (self.decoder.sizes.heads, self.decoder.sizes.kv_heads) = (heads as u64, kv_heads as u64);
+        self
+    }
+
+    /// Sets the dimensions of a head, with rotary frequencies of base 10,000.
+    pub fn head_dim(mut self, head_dim: usize) -> Llama {
+        self.decoder.sizes.head_dim = head_dim as u64;
+        self.rope_base(10_000.0)
+    }
+
+    /// Sets unscaled rotary frequencies: `base^(-2i/head_dim)` for pair `i`.
+    pub fn rope_base(mut self, base: f64) -> Llama {
+        let head_dim = self.decoder.sizes.head_dim;
+        let frequency = |pair: u64| base.powf(-((2 * pair) as f64) / head_dim as f64) as f32;
+        self.decoder.rope.frequencies = (0..head_dim / 2).map(frequency).collect();
+        self
+    }
+
+    /// Sets the width inside the MLP.
+    pub fn inner(mut self, inner: usize) -> Llama {
+        self.decoder.sizes.inner = inner as u64;
+        self
+    }
+
+    /// Sets the number of tokens of the vocabulary.
+    pub fn vocab(mut self, vocab: usize) -> Llama {
+        self.decoder.sizes.vocab = vocab as u64;
+        self
+    }
+
+    /// Sets the length of the longest sequence.
+    pub fn max_positions(mut self, max_positions: usize) -> Llama {
+        self.decoder.max_positions = max_positions;
+        self
+    }
+
+    /// Sets whether logits come from the embedding table.
+    pub fn tied(mut self, tied: bool) -> Llama {
+        self.decoder.tied = tied;
+        self
     }
 }
 

@@ -11,9 +11,10 @@ use std::error::Error;
 use soft_cap::SoftCap;
 use tilewright_codegen::device;
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
+use tilewright_megakernel::model::{Architecture, ModelSpec};
 use tilewright_megakernel::ops::{self, Argmax};
 use tilewright_megakernel::program::{BufferKind, Program, Span};
 use tilewright_megakernel::schedule::schedule;
@@ -43,30 +44,8 @@ fn main() {
     }
 }
 
-/// A model of one layer, with two query heads per kv head.
-fn spec() -> LlamaSpec {
-    LlamaSpec {
-        family: Family::Llama,
-        hidden: 32,
-        layers: 1,
-        heads: 2,
-        kv_heads: 1,
-        head_dim: 16,
-        intermediate: 32,
-        vocab: 40,
-        max_positions: 64,
-        norm_eps: 1e-5,
-        rope: Rope { inv_freq: vec![1.0; 8], scale: 1.0 },
-        tied_embeddings: true,
-        qkv_bias: false,
-        o_bias: false,
-        mlp_bias: false,
-        qk_norm: false,
-    }
-}
-
 /// The step of a model, and after its logits the caps, a tile of columns a task.
-fn program(spec: &LlamaSpec, sms: usize) -> Result<Program, Box<dyn Error>> {
+fn program(spec: &ModelSpec, sms: usize) -> Result<Program, Box<dyn Error>> {
     let target = Target { sms, ..Target::named("h100").ok_or("no such target")? };
     let options = LowerOptions { kv: DType::BF16, page_tokens: 16, ..LowerOptions::for_context(64) };
     let mut program = lower(spec, &|_| DType::BF16, target, &options)?;
@@ -85,7 +64,7 @@ fn program(spec: &LlamaSpec, sms: usize) -> Result<Program, Box<dyn Error>> {
 fn run(name: &str) -> Result<(), Box<dyn Error>> {
     ops::register::<SoftCap>()?;
     register_device_op::<SoftCap>();
-    let spec = spec();
+    let spec = Llama::small().layers(1).vocab(40).model()?.into_owned();
     let device = device::open(name)?;
     let placed = schedule(program(&spec, 3)?, 64)?;
     let weights = RandomWeights::new(&spec, DType::BF16, 7)?;

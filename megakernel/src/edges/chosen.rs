@@ -148,9 +148,9 @@ pub struct TaskGenerations {
 /// use tilewright_layout::DType;
 /// use tilewright_megakernel::edges::{ChosenEdges, EdgeRule, FlaggedUse};
 /// use tilewright_megakernel::lower::{LowerOptions, lower};
-/// use tilewright_megakernel::model::LlamaSpec;
+/// use tilewright_graph::models::Llama;
 /// use tilewright_megakernel::schedule::schedule;
-/// let spec = LlamaSpec { layers: 1, ..LlamaSpec::named("llama-3.2-1b").unwrap() };
+/// let spec = Llama::named("llama-3.2-1b").unwrap().layers(1);
 /// let target = Target::named("h100").unwrap();
 /// let program = lower(&spec, &|_| DType::BF16, target, &LowerOptions::for_context(64))?;
 /// let placed = schedule(program, 64)?;

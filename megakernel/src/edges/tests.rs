@@ -1,6 +1,7 @@
 //! Programs of a few tasks on one queue, and what is wrong with some of them.
 
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::gemv::activations::{Packing, ScaledForm};
 use tilewright_kernels::tile::Float;
 use tilewright_kernels::weights::Strip;
@@ -10,7 +11,6 @@ use super::flow::Flow;
 use super::partial::{are_apart, merges};
 use super::*;
 use crate::lower::{LowerOptions, lower};
-use crate::model::LlamaSpec;
 use crate::ops::{Access, AccessRole, Copy, Op, Partial, SplitAccess, SplitRead, Written};
 use crate::program::{BufferId, BufferKind, DeviceId, Program, Region, Span, Task, TaskId, Wait};
 use crate::schedule::schedule;
@@ -323,7 +323,7 @@ fn partial_results_with_a_fault_are_refused() {
 /// With one row almost everything is flagged words; the choice of tokens is released.
 #[test]
 fn edges_of_a_lowered_program_have_the_transports_of_their_rows() {
-    let spec = LlamaSpec { layers: 2, ..LlamaSpec::named("llama-3.2-1b").expect("a known model") };
+    let spec = Llama::named("llama-3.2-1b").expect("a known model").layers(2);
     let target = || Target::named("h100").expect("a known target");
     let chosen = |rows: usize, rule: &EdgeRule<'_>| {
         let options = LowerOptions { rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(64) };

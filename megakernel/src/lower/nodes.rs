@@ -331,20 +331,19 @@ impl<'g> NodeReader<'_, 'g> {
 #[cfg(test)]
 mod tests {
     use tilewright_graph::graph::Parts;
-    use tilewright_graph::models;
+    use tilewright_graph::models::{self, Llama};
     use tilewright_graph::op::RopePairs;
     use tilewright_graph::passes::{fuse, normalise};
 
     use super::*;
-    use crate::model::LlamaSpec;
 
-    fn least(qk_norm: bool) -> LlamaSpec {
-        let known = LlamaSpec::named("llama-3.2-1b").expect("a known model");
-        LlamaSpec { layers: 2, qk_norm, qkv_bias: !qk_norm, mlp_bias: qk_norm, ..known }
+    fn least(qk_norm: bool) -> Llama {
+        let known = Llama::named("llama-3.2-1b").expect("a known model");
+        Llama { qk_norm, qkv_bias: !qk_norm, mlp_bias: qk_norm, ..known.layers(2) }
     }
 
-    fn fused(spec: &LlamaSpec) -> Graph {
-        spec.graph().and_then(|graph| fuse(&graph)).expect("sizes that fit")
+    fn fused(spec: &Llama) -> Graph {
+        spec.graph("llama").and_then(|graph| fuse(&graph)).expect("sizes that fit")
     }
 
     #[test]

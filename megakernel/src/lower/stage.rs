@@ -82,13 +82,14 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tilewright_graph::models::Llama;
 
     use super::*;
-    use crate::model::{Architecture, LlamaSpec};
+    use crate::model::{Architecture, ModelSpec};
 
     fn spec(layers: usize, tied_embeddings: bool) -> ModelSpec {
-        let known = LlamaSpec::named("llama-3.1-8b").expect("a known model");
-        LlamaSpec { layers, tied_embeddings, ..known }.model().expect("sizes that fit").into_owned()
+        let known = Llama::named("llama-3.1-8b").expect("a known model");
+        known.layers(layers).tied(tied_embeddings).model().expect("sizes that fit").into_owned()
     }
 
     proptest! {

@@ -56,10 +56,10 @@ pub const TYPICAL_CONTEXT: usize = 1024;
 /// use tilewright_codegen::target::Target;
 /// use tilewright_layout::DType;
 /// use tilewright_megakernel::lower::{LowerOptions, lower};
-/// use tilewright_megakernel::model::LlamaSpec;
+/// use tilewright_graph::models::Llama;
 /// use tilewright_megakernel::schedule::{Balance, schedule};
 ///
-/// let spec = LlamaSpec { layers: 1, vocab: 1024, ..LlamaSpec::named("llama-3.2-1b").unwrap() };
+/// let spec = Llama::named("llama-3.2-1b").unwrap().layers(1).vocab(1024);
 /// let target = Target { sms: 8, ..Target::named("h100").unwrap() };
 /// let program = lower(&spec, &|_| DType::BF16, target, &LowerOptions::for_context(256))?;
 /// let tasks = program.tasks.len();

@@ -33,13 +33,9 @@ const WORDS_PER_CHUNK: usize = 1 << 14;
 ///
 /// ```
 /// use tilewright_layout::DType;
-/// use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
+/// use tilewright_graph::models::Llama;
 /// use tilewright_megakernel::weights::{RandomWeights, Weights};
-/// let spec = LlamaSpec {
-///     family: Family::Llama, hidden: 8, layers: 1, heads: 2, kv_heads: 1, head_dim: 4, intermediate: 16, vocab: 32,
-///     max_positions: 64, norm_eps: 1e-5, rope: Rope { inv_freq: vec![1.0, 0.01], scale: 1.0 }, tied_embeddings: true,
-///     qkv_bias: false, o_bias: false, mlp_bias: false, qk_norm: false,
-/// };
+/// let spec = Llama::small().hidden(8).inner(16);
 /// let weights = RandomWeights::new(&spec, DType::BF16, 1)?;
 /// let down = weights.tensor("model.layers.0.mlp.down_proj.weight").expect("a tensor of the model");
 /// assert_eq!(down.shape(), [8, 16]);

@@ -31,9 +31,9 @@ const TILE_BYTES: usize = 1 << 16;
 /// ```
 /// use tilewright_kernels::quant::Code;
 /// use tilewright_layout::DType;
-/// use tilewright_megakernel::model::LlamaSpec;
+/// use tilewright_graph::models::Llama;
 /// use tilewright_megakernel::weights::{RandomCodes, Weights};
-/// let spec = LlamaSpec { layers: 1, vocab: 32, intermediate: 256, ..LlamaSpec::named("llama-3.2-1b").expect("known") };
+/// let spec = Llama::named("llama-3.2-1b").expect("known").layers(1).vocab(32).inner(256);
 /// let weights = RandomCodes::new(&spec, DType::BF16, 7, Code::U4, Some(128))?;
 /// let down = weights.quantized("model.layers.0.mlp.down_proj.weight").expect("quantised");
 /// assert_eq!((down.k(), down.group(), down.has_zeros()), (256, 128, false));
@@ -70,10 +70,10 @@ impl RandomCodes {
     /// ```
     /// use tilewright_kernels::quant::Code;
     /// use tilewright_layout::DType;
-    /// use tilewright_megakernel::model::LlamaSpec;
+    /// use tilewright_graph::models::Llama;
     /// use tilewright_megakernel::program::Quantised;
     /// use tilewright_megakernel::weights::{RandomCodes, Weights};
-    /// let spec = LlamaSpec { layers: 1, vocab: 32, intermediate: 256, ..LlamaSpec::named("llama-3.2-1b").expect("known") };
+    /// let spec = Llama::named("llama-3.2-1b").expect("known").layers(1).vocab(32).inner(256);
     /// let form = Quantised { code: Code::U4, group: Some(64), zeros: true, scale: DType::F16, ordered: true };
     /// let weights = RandomCodes::of_forms(&spec, DType::BF16, 7, |name| name.ends_with("down_proj.weight").then_some(form))?;
     /// let down = weights.quantized("model.layers.0.mlp.down_proj.weight").expect("quantised");
@@ -197,12 +197,13 @@ fn random_codes(tensor: &TensorSpec, seed: u64, form: Quantised) -> Result<Quant
 
 #[cfg(test)]
 mod tests {
+    use tilewright_graph::models::Llama;
+
     use super::*;
-    use crate::model::LlamaSpec;
 
     #[test]
     fn a_matrix_has_the_form_that_is_asked_for() {
-        let spec = LlamaSpec { layers: 2, vocab: 32, ..LlamaSpec::named("llama-3.2-1b").expect("known") };
+        let spec = Llama::named("llama-3.2-1b").expect("known").layers(2).vocab(32);
         for (at, code) in Code::ALL.into_iter().enumerate() {
             let scale = [DType::BF16, DType::F16, DType::F32][at % 3];
             let form = Quantised {

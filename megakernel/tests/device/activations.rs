@@ -2,10 +2,10 @@
 
 use tilewright_codegen::sample::Sample;
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::gemv::activations::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
@@ -15,7 +15,7 @@ use tilewright_megakernel::vm::reference::{KvState, Machine};
 use super::lab::{Cells, PAGES, device, machine, options, relative, tiny, weights};
 
 /// A program whose MLP activations are bf16.
-fn narrow(spec: &LlamaSpec, rows: usize, sms: usize) -> Placed {
+fn narrow(spec: &Llama, rows: usize, sms: usize) -> Placed {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let kv = DType::BF16;
     let activation = DType::BF16;
@@ -25,7 +25,7 @@ fn narrow(spec: &LlamaSpec, rows: usize, sms: usize) -> Placed {
 }
 
 /// Three steps against the reference machine.
-fn agree(spec: &LlamaSpec, rows: usize, options: DeviceOptions, most: f64) {
+fn agree(spec: &Llama, rows: usize, options: DeviceOptions, most: f64) {
     let program = narrow(spec, rows, 3);
     let weights = weights(spec);
     let mut reference = Machine::new(program.clone(), &weights, 1).unwrap();
@@ -65,7 +65,7 @@ fn activations_held_in_registers_agree_with_the_reference() {
 #[test]
 fn activations_in_whole_chunks_agree_with_the_reference() {
     // Rows of eight stages, held as they lie.
-    let wide = LlamaSpec { intermediate: 8 * 4 * 32, ..tiny() };
+    let wide = tiny().inner(8 * 4 * 32);
     agree(&wide, 8, options(), 1e-2);
 }
 
@@ -78,7 +78,7 @@ fn streamed_activations_agree_with_the_reference() {
     }
     // Rows of nine stages, two of which end inside; more than registers hold of 9 rows, and of 5 in
     // two parts.
-    let wide = LlamaSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
+    let wide = tiny().inner(17 * 4 * 32 - 4);
     agree(&wide, 9, options(), 1e-2);
     agree(&wide, 2, DeviceOptions { packets: false, ..streamed }, 4e-3);
 }
@@ -88,7 +88,7 @@ fn streamed_activations_agree_with_the_reference() {
 #[test]
 fn activations_by_phases_agree_with_the_reference() {
     for (rows, hidden, activation_registers) in [(3, 256, 4), (9, 512, 16), (16, 512, 32)] {
-        let spec = LlamaSpec { hidden, ..tiny() };
+        let spec = tiny().hidden(hidden);
         let options = DeviceOptions { activation_registers, ..options() };
         let plan = Plan::new(&narrow(&spec, rows, 3), options).unwrap();
         let linear = plan.opcodes.iter().filter_map(|opcode| opcode.get::<LinearTile>().map(|linear| linear.tile));
@@ -136,7 +136,7 @@ fn releases_and_packets_and_registers_give_the_same_bits() {
 /// in: copied, held, and with rows that end inside a stage.
 #[test]
 fn the_size_of_stages_changes_no_bit() {
-    let wide = LlamaSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
+    let wide = tiny().inner(17 * 4 * 32 - 4);
     for (spec, rows, steps) in [(&tiny(), 1, 18), (&wide, 2, 2), (&tiny(), 5, 2)] {
         let bits = |stage_bytes: u32| {
             let mut machine = machine(spec, rows, 3, 23, DeviceOptions { stage_bytes, ..options() });
@@ -153,7 +153,7 @@ fn the_size_of_stages_changes_no_bit() {
 /// Nothing that a step computes depends on which block comes first.
 #[test]
 fn the_order_of_blocks_changes_no_bit() {
-    let wide = LlamaSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
+    let wide = tiny().inner(17 * 4 * 32 - 4);
     for (spec, rows) in [(&tiny(), 1), (&tiny(), 5), (&wide, 16)] {
         let bits = |seed: u64| {
             let mut machine =

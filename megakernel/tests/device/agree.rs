@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::model::{Architecture, LlamaSpec};
+use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::vm::device::DeviceMachine;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
@@ -57,7 +57,7 @@ fn rows_of_different_sequences_agree_with_the_reference() {
 #[test]
 fn groups_of_17_and_more_query_heads_agree_with_the_reference() {
     for (group, rows) in [(17, 1), (20, 2), (33, 1)] {
-        let spec = LlamaSpec { heads: group, kv_heads: 1, ..least() };
+        let spec = least().heads(group, 1);
         agree(&spec, rows, 3, group as u64, 2);
     }
 }

@@ -3,9 +3,9 @@
 use half::bf16;
 use tilewright_codegen::target::Target;
 use tilewright_codegen::trial::Draw;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{BufferKind, Program};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
@@ -22,13 +22,13 @@ pub const CONTEXT: usize = 256;
 pub const PAGES: usize = CONTEXT / 16;
 
 /// Rows over that many splits on that many SMs.
-pub fn lowered(spec: &LlamaSpec, rows: usize, splits: usize, sms: usize) -> Program {
+pub fn lowered(spec: &Llama, rows: usize, splits: usize, sms: usize) -> Program {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let options = LowerOptions { rows, kv: DType::BF16, page_tokens: 16, ..LowerOptions::for_context(CONTEXT) };
     lower(spec, &|_| DType::BF16, target, &LowerOptions { splits: Some(splits), ..options }).unwrap()
 }
 
-fn placed(spec: &LlamaSpec, rows: usize, splits: usize, sms: usize) -> Placed {
+fn placed(spec: &Llama, rows: usize, splits: usize, sms: usize) -> Placed {
     schedule(lowered(spec, rows, splits, sms), CONTEXT).unwrap()
 }
 
@@ -42,7 +42,7 @@ pub struct Both {
 
 impl Both {
     /// Machines whose pools hold the same random numbers.
-    pub fn new(spec: &LlamaSpec, [rows, splits, sms]: [usize; 3], draw: &mut Draw, options: DeviceOptions) -> Both {
+    pub fn new(spec: &Llama, [rows, splits, sms]: [usize; 3], draw: &mut Draw, options: DeviceOptions) -> Both {
         let program = placed(spec, rows, splits, sms);
         Both::of(program, &weights(spec), draw, options)
     }

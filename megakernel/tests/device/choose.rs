@@ -1,10 +1,10 @@
 //! Choices at random in the kernel: the oracle's on the same logits, the reference machine's on the
 //! same model.
 
+use tilewright_graph::models::Llama;
 use tilewright_kernels::naive::{self, Sampling};
 use tilewright_kernels::sample::Request;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::vm::CellError;
 use tilewright_megakernel::vm::LaunchError;
 use tilewright_megakernel::vm::device::DeviceMachine;
@@ -48,7 +48,7 @@ fn by_steps(machine: &mut DeviceMachine, cells: &mut Cells, steps: usize) -> Vec
 }
 
 /// Tokens by the reference machine.
-fn by_reference(spec: &LlamaSpec, rows: usize, sms: usize, steps: usize) -> Vec<u32> {
+fn by_reference(spec: &Llama, rows: usize, sms: usize, steps: usize) -> Vec<u32> {
     let mut machine = Machine::new(sampling(spec, rows, sms), &weights(spec), 1).unwrap();
     let mut kv = KvState::new(machine.program()).unwrap();
     let mut cells = Cells::at(rows, 0);

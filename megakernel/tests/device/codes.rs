@@ -3,9 +3,9 @@
 
 use tilewright_codegen::target::Target;
 use tilewright_codegen::trial::Draw;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{BufferKind, Program};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::Unsupported;
@@ -15,7 +15,7 @@ use super::both::{Both, CONTEXT};
 use super::lab::{least, normed, options, tiny, weights};
 
 /// A program whose pools have scales of their own, keys others than values.
-fn lowered(spec: &LlamaSpec, [rows, splits, sms]: [usize; 3], target: &str) -> Program {
+fn lowered(spec: &Llama, [rows, splits, sms]: [usize; 3], target: &str) -> Program {
     let target = Target { sms, ..Target::named(target).unwrap() };
     let options = LowerOptions { rows, kv: DType::F8E4M3, page_tokens: 16, ..LowerOptions::for_context(CONTEXT) };
     let options = LowerOptions { splits: Some(splits), ..options };
@@ -25,7 +25,7 @@ fn lowered(spec: &LlamaSpec, [rows, splits, sms]: [usize; 3], target: &str) -> P
     program
 }
 
-fn agree(spec: &LlamaSpec, shape @ [rows, ..]: [usize; 3], options: DeviceOptions, seed: u64) {
+fn agree(spec: &Llama, shape @ [rows, ..]: [usize; 3], options: DeviceOptions, seed: u64) {
     let mut draw = Draw::new(seed);
     let program = schedule(lowered(spec, shape, "h100"), CONTEXT).unwrap();
     let mut both = Both::of(program, &weights(spec), &mut draw, options);
@@ -39,11 +39,7 @@ fn agree(spec: &LlamaSpec, shape @ [rows, ..]: [usize; 3], options: DeviceOption
 #[test]
 fn heads_of_every_width_agree() {
     for (head_dim, seed) in [(16, 1), (64, 2), (128, 3), (40, 4)] {
-        let rope = |spec: LlamaSpec| {
-            let inv_freq = (0..head_dim / 2).map(|i| 10000f32.powf(-2.0 * i as f32 / head_dim as f32)).collect();
-            LlamaSpec { head_dim, rope: tilewright_megakernel::model::Rope { inv_freq, scale: 1.0 }, ..spec }
-        };
-        agree(&rope(least()), [2, 2, 3], options(), seed);
+        agree(&least().head_dim(head_dim), [2, 2, 3], options(), seed);
     }
 }
 

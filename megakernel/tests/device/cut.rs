@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use tilewright_codegen::target::Target;
 use tilewright_codegen::trial::Draw;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::ops::{LinearPart, Reduce};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
@@ -26,8 +26,8 @@ fn cutting(part_registers: u32) -> DeviceOptions {
 }
 
 /// Rows of down that end within a stage of 128.
-fn wide() -> LlamaSpec {
-    LlamaSpec { intermediate: 9 * 128 - 40, ..tiny() }
+fn wide() -> Llama {
+    tiny().inner(9 * 128 - 40)
 }
 
 fn cut(program: Program, options: &DeviceOptions) -> Placed {
@@ -60,7 +60,7 @@ fn cut_sums_agree_with_the_reference() {
 
 #[test]
 fn cut_sums_of_codes_agree_with_the_reference() {
-    let spec = LlamaSpec { hidden: 160, intermediate: 1600, vocab: 120, ..tiny() };
+    let spec = tiny().hidden(160).inner(1600).vocab(120);
     for (rows, code, group) in [(4, Code::U4, Some(32)), (8, Code::E4m3, None), (16, Code::U4, Some(64))] {
         let options = DeviceOptions { activation_registers: 48, ..cutting(16) };
         let weights = RandomCodes::new(&spec, DType::BF16, 7, code, group).unwrap();

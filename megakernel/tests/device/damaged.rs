@@ -1,8 +1,8 @@
 //! Random weights of which some are changed, so that a model has no token to choose.
 
 use half::bf16;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::weights::{RandomWeights, SharedBytes, WeightTensor, Weights};
 
 /// Random weights whose tensors are changed when they are asked for.
@@ -21,8 +21,8 @@ pub enum Damage {
 }
 
 impl Damaged {
-    pub fn new(spec: &LlamaSpec, damage: Damage) -> Damaged {
-        assert!(!spec.tied_embeddings, "what an embedding is must not be a logit");
+    pub fn new(spec: &Llama, damage: Damage) -> Damaged {
+        assert!(!spec.decoder.tied, "what an embedding is must not be a logit");
         Damaged { weights: RandomWeights::new(spec, DType::BF16, 7).unwrap(), damage }
     }
 

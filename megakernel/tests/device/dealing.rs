@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, TaskRecord};
@@ -20,7 +21,7 @@ fn no_bit_of_a_step_depends_on_where_stages_lie() {
     let streamed =
         DeviceOptions { activation_registers: 0, ..options() }.with_thresholds(|limits| limits.activation_rows = 1);
     let small = DeviceOptions { stage_bytes: 2048, warps: 2, ..options() };
-    let untied = LlamaSpec { tied_embeddings: false, ..tiny() };
+    let untied = tiny().tied(false);
     for (spec, rows, sms, options) in [
         (tiny(), 1, 3, options()),
         (tiny(), 2, 5, streamed),
@@ -60,7 +61,7 @@ fn programs_of_any_rows_find_the_same_dealt_image() {
 #[test]
 fn what_the_tasks_of_known_models_read_together_is_contiguous() {
     for (name, rows) in [("llama-3.2-1b", 1), ("llama-3.2-1b", 8), ("llama-3.1-8b", 1)] {
-        let spec = LlamaSpec { layers: 1, ..LlamaSpec::named(name).unwrap() };
+        let spec = Llama::named(name).unwrap().layers(1).model().unwrap().into_owned();
         let target = Target::named("h100").unwrap();
         let lowering = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(1024) };
         let lowering = lowering.splits_for_gpu(spec.kv_heads, target.sms);

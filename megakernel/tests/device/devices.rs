@@ -7,10 +7,11 @@ use std::ops::ControlFlow;
 use tilewright_codegen::device::Device;
 use tilewright_codegen::device::sim::{self, Options};
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::{Architecture, LlamaSpec};
+use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions};
@@ -72,8 +73,8 @@ fn agrees(spec: &impl Architecture, rows: usize, devices: usize, seeds: std::ops
 }
 
 /// Four heads, of which each pair shares a kv head: with four devices a kv head is on two.
-pub fn wide_enough() -> LlamaSpec {
-    LlamaSpec { heads: 4, ..tiny() }
+pub fn wide_enough() -> Llama {
+    tiny().heads(4, 2)
 }
 
 #[test]

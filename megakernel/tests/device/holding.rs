@@ -1,7 +1,6 @@
 //! A task's first stages in registers while the team waits, and copied activations: the same bits,
 //! and no launch hangs.
 
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::ops::{Linear, Qkv};
 use tilewright_megakernel::program::Op;
 use tilewright_megakernel::vm::LaunchError;
@@ -14,7 +13,7 @@ use super::lab::{Cells, bits, chain, least, machine, normed, options, tiny};
 /// than are held.
 #[test]
 fn no_bit_of_a_step_depends_on_what_is_held() {
-    let wide = LlamaSpec { intermediate: 288, ..tiny() };
+    let wide = tiny().inner(288);
     let small =
         DeviceOptions { warps: 2, stage_bytes: 2048, ..options() }.with_thresholds(|limits| limits.sums_bytes = 128);
     let least_of = DeviceOptions { warps: 1, stage_bytes: 512, ..options() }.with_thresholds(|limits| {

@@ -7,9 +7,10 @@ use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::sim::Checks;
 use tilewright_codegen::target::Target;
 use tilewright_graph::models;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, ModelSpec, Rope};
+use tilewright_megakernel::model::{Architecture, ModelSpec};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::StepCells;
@@ -20,35 +21,18 @@ use tilewright_megakernel::weights::RandomWeights;
 pub const PAGES: usize = 4;
 
 /// Two layers, GQA groups of three.
-pub fn tiny() -> LlamaSpec {
-    LlamaSpec {
-        family: Family::Llama,
-        hidden: 64,
-        layers: 2,
-        heads: 6,
-        kv_heads: 2,
-        head_dim: 16,
-        intermediate: 96,
-        vocab: 200,
-        max_positions: 256,
-        norm_eps: 1e-5,
-        rope: Rope { inv_freq: (0..8).map(|i| 10000f32.powf(-(i as f32) / 8.0)).collect(), scale: 1.0 },
-        tied_embeddings: true,
-        qkv_bias: false,
-        o_bias: false,
-        mlp_bias: false,
-        qk_norm: false,
-    }
+pub fn tiny() -> Llama {
+    Llama::small()
 }
 
 /// The least that has every level: one layer, two heads.
-pub fn least() -> LlamaSpec {
-    LlamaSpec { hidden: 32, layers: 1, heads: 2, kv_heads: 1, intermediate: 32, vocab: 40, ..tiny() }
+pub fn least() -> Llama {
+    tiny().hidden(32).layers(1).inner(32).vocab(40).heads(2, 1)
 }
 
 /// A model with norms of q and k and biases, whose rotation is a level of its own.
-pub fn normed(spec: LlamaSpec) -> LlamaSpec {
-    LlamaSpec { family: Family::Qwen3, qk_norm: true, qkv_bias: true, ..spec }
+pub fn normed(spec: Llama) -> Llama {
+    Llama { qk_norm: true, qkv_bias: true, ..spec }
 }
 
 /// Two layers of Gemma 2: caps that bite, and a window of 5 tokens on the first.

@@ -7,7 +7,7 @@ use tilewright_codegen::target::Target;
 use tilewright_codegen::verify::verify;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::{Architecture, ModelSpec};
 use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::vm::Lengths;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
@@ -24,7 +24,7 @@ struct Step {
 }
 
 /// The plan of a model for sequences of `context` tokens, with `spare` pages more than they need.
-fn plan(spec: &LlamaSpec, target: &Target, step: Step, context: usize, spare: usize) -> Plan {
+fn plan(spec: &ModelSpec, target: &Target, step: Step, context: usize, spare: usize) -> Plan {
     let Step { rows, sampling } = step;
     let base = LowerOptions { rows, sampling, kv: DType::BF16, ..LowerOptions::for_context(context) };
     let pages = Some(rows * base.pages_per_sequence() + spare);
@@ -39,12 +39,16 @@ fn text(plan: &Plan) -> String {
 }
 
 /// Models that are quick to lower, for devices of few SMs.
-fn small() -> impl Strategy<Value = (LlamaSpec, Target)> {
-    let long = LlamaSpec { max_positions: 1 << 20, ..tiny() };
+fn small() -> impl Strategy<Value = (ModelSpec, Target)> {
+    let long = tiny().max_positions(1 << 20);
     let models = prop::sample::select(vec![long.clone(), normed(long)]);
     let targets = prop::sample::select(vec![("a100", 3), ("h100", 3), ("h100", 19), ("rtx5090", 5)]);
-    (models, targets)
-        .prop_map(|(spec, (name, sms))| (spec, Target { sms, ..Target::named(name).expect("it is known") }))
+    (models, targets).prop_map(|(spec, (name, sms))| {
+        (
+            spec.model().expect("sizes that fit").into_owned(),
+            Target { sms, ..Target::named(name).expect("it is known") },
+        )
+    })
 }
 
 proptest! {
@@ -71,7 +75,7 @@ fn known_models_have_one_kernel_for_each_width() {
     for (target, model, rows) in
         [("h100", "llama-3.2-1b", 1), ("h100", "llama-3.1-8b", 16), ("a100", "llama-3.2-1b", 8)]
     {
-        let spec = LlamaSpec::named(model).expect("it is known");
+        let spec = ModelSpec::named(model).expect("it is known");
         let target = Target::named(target).expect("it is known");
         let [short, long] = [8, 10_000].map(|context| plan(&spec, &target, Step { rows, sampling: false }, context, 0));
         assert_eq!(short.lengths, Lengths { pages: rows as u32, table_width: 1 });

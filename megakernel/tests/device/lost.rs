@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tilewright_codegen::device::sim::{self, Options};
 use tilewright_codegen::device::{Device, DeviceError};
 use tilewright_codegen::sim::{HostOrder, Loss, OnLoss};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_graph::models::Llama;
 use tilewright_megakernel::ops::{Embed, Linear, LinearOutput};
 use tilewright_megakernel::program::{Task, TaskId};
 use tilewright_megakernel::testing::Rng;
@@ -29,13 +29,13 @@ const PATIENCE: u64 = 4_000_000_000;
 /// Looks of a wait before it is reported: more than a launch of that number of devices takes
 /// without a failure, under the seeds of these tests. With fewer a device that is slow is reported
 /// as late, and the launch is over before another is lost.
-fn polls(spec: &LlamaSpec, devices: usize) -> u32 {
-    if devices == 2 && spec.layers == 1 { 1 << 11 } else { 1 << 13 }
+fn polls(spec: &Llama, devices: usize) -> u32 {
+    if devices == 2 && spec.decoder.layers == 1 { 1 << 11 } else { 1 << 13 }
 }
 
 /// A program whose devices are lost.
 struct Subject {
-    spec: LlamaSpec,
+    spec: Llama,
     placed: Placed,
     rows: usize,
     options: DeviceOptions,
@@ -48,7 +48,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn new(spec: LlamaSpec, rows: usize, devices: usize, options: DeviceOptions) -> Subject {
+    fn new(spec: Llama, rows: usize, devices: usize, options: DeviceOptions) -> Subject {
         let placed = shared(&spec, rows, devices, 2, false);
         let options = DeviceOptions { polls: polls(&spec, devices), ..options };
         let mut subject = Subject { spec, placed, rows, options, right: Vec::new(), host: None, longest: 1 << 15 };
@@ -156,8 +156,8 @@ impl Subject {
 }
 
 /// A model whose blocks have tasks of two sections and more.
-fn of_two_layers() -> LlamaSpec {
-    LlamaSpec { layers: 2, ..least() }
+fn of_two_layers() -> Llama {
+    least().layers(2)
 }
 
 fn by_sections() -> DeviceOptions {
@@ -165,13 +165,13 @@ fn by_sections() -> DeviceOptions {
 }
 
 /// A model that three devices can share.
-fn of_three() -> LlamaSpec {
-    LlamaSpec { heads: 3, intermediate: 48, vocab: 48, ..least() }
+fn of_three() -> Llama {
+    least().inner(48).vocab(48).heads(3, 1)
 }
 
 /// A model that eight devices can share: a kv head is on four of them.
-fn of_eight() -> LlamaSpec {
-    LlamaSpec { heads: 8, kv_heads: 2, intermediate: 128, vocab: 64, ..least() }
+fn of_eight() -> Llama {
+    least().inner(128).vocab(64).heads(8, 2)
 }
 
 #[test]

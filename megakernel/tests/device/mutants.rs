@@ -22,7 +22,6 @@ use tilewright_codegen::ir::Kernel;
 use tilewright_codegen::sample::Sample;
 use tilewright_codegen::sim::mutate::{Equivalent, Mutant, Survey, mutants};
 use tilewright_codegen::verify::{Verified, verify};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::ops::{self, Argmax, Embed};
 use tilewright_megakernel::program::{Op, Task, TaskId};
 use tilewright_megakernel::validate::Placed;
@@ -117,7 +116,7 @@ fn counted() -> DeviceOptions {
 /// end of the step, while its producer runs ahead. The second split of attention has no tokens in
 /// the ring, and comes last in its block.
 fn early() -> Recording {
-    let spec = LlamaSpec { hidden: 16, intermediate: 16, heads: 4, vocab: 16, ..least() };
+    let spec = least().hidden(16).inner(16).vocab(16).heads(4, 1);
     let program = splitting(&spec, 1, 12, SPLITS);
     let opcodes = program.queues()[0].iter().map(|task| program.tasks[task.index()].op.name());
     assert_eq!(opcodes.collect::<Vec<_>>(), ["embed", "qkv"]);
@@ -134,7 +133,7 @@ fn early() -> Recording {
 /// queries of the second: nothing but what the packets say orders what the layers read and write.
 /// Of the numbers of blocks the least that keeps them apart.
 fn wide(rows: usize, options: DeviceOptions, launches: fn(&Placed) -> Vec<Launch>) -> Recording {
-    let spec = LlamaSpec { layers: 2, vocab: 16 * rows, ..least() };
+    let spec = least().layers(2).vocab(16 * rows);
     let apart = |program: &Placed| {
         let has =
             |queue: &[TaskId], label: &str| queue.iter().any(|id| program.tasks[id.index()].label.starts_with(label));
@@ -175,7 +174,7 @@ fn looking(program: &Placed) -> Vec<Launch> {
 
 /// No packets, no tokens in the ring, and tasks of more strips than a group of sums has.
 fn plain() -> Recording {
-    let spec = LlamaSpec { hidden: 64, intermediate: 64, ..least() };
+    let spec = least().hidden(64).inner(64);
     let program = splitting(&spec, ROWS, SMS, SPLITS);
     let options = DeviceOptions { packets: false, stream_tokens: false, ..counted() };
     Recording::new("plain", &spec, program, options, vec![Launch::WELL])
@@ -208,7 +207,7 @@ fn mutants_of_the_megakernel_are_found_out() {
 /// A block that looks for packets of the other device times out only after more polls.
 fn two_devices(options: DeviceOptions) -> Recording {
     let options = DeviceOptions { polls: 1 << 12, ..options };
-    let spec = LlamaSpec { hidden: 16, intermediate: 16, ..least() };
+    let spec = least().hidden(16).inner(16);
     let program = shared(&spec, ROWS, 2, SMS, false);
     let embed = task(&program, |op| op.is::<Embed>());
     let silent = Launch::fault(DeviceFault::Silent { task: embed });
@@ -221,7 +220,7 @@ fn two_devices(options: DeviceOptions) -> Recording {
 /// host aborts.
 fn packets_missing() -> Recording {
     let options = DeviceOptions { polls: 1 << 10, ..options() };
-    let spec = LlamaSpec { hidden: 16, intermediate: 16, ..least() };
+    let spec = least().hidden(16).inner(16);
     let program = shared(&spec, ROWS, 2, SMS, false);
     let of = |label: &str| {
         let is = |task: &&Task| task.label.starts_with(label) && !task.label.contains("sum");
@@ -279,7 +278,7 @@ fn take(entries: &mut Vec<&str>, text: &str) -> bool {
 /// other.
 #[test]
 fn mutants_of_sections_are_found_out() {
-    let spec = LlamaSpec { layers: 7, ..least() };
+    let spec = least().layers(7);
     let program = splitting(&spec, 1, SMS, 1);
     let options = DeviceOptions { table_bytes: 0, polls: 1 << 14, ..options() };
     // A block that stops at the task that begins a section has asked for the next.

@@ -3,10 +3,10 @@
 
 use std::ops::ControlFlow;
 
+use tilewright_graph::models::Llama;
 use tilewright_kernels::naive::Sampling;
 use tilewright_kernels::sample::Request;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{Accepted, DeviceMachine, DeviceOptions, Text};
 use tilewright_megakernel::vm::{MAX_ENDS, NO_TOKEN};
@@ -18,8 +18,8 @@ use super::lab::{Cells, device, least, options, placed, sampling, weights};
 const STEPS: usize = 5;
 
 /// The least model with an output projection of its own.
-fn spec() -> LlamaSpec {
-    LlamaSpec { tied_embeddings: false, ..least() }
+fn spec() -> Llama {
+    least().tied(false)
 }
 
 fn damaged(program: &Placed, damage: Damage, seed: u64, options: DeviceOptions) -> DeviceMachine {

@@ -2,9 +2,9 @@
 //! ordered on the device, or refused.
 
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::ops::{Attention, KeyOutput, Linear, LinearInput, LinearOutput, Qkv};
 use tilewright_megakernel::program::{BufferId, BufferKind, Footprint, Op, Operands, Program, TaskId, Wait};
 use tilewright_megakernel::schedule::schedule;
@@ -17,8 +17,8 @@ use super::devices::shared;
 use super::lab::{Cells, PAGES, bits, chain, device, least, normed, options, placed, tiny, weights};
 
 /// Two layers of the least model.
-fn spec() -> LlamaSpec {
-    LlamaSpec { layers: 2, heads: 4, kv_heads: 2, ..least() }
+fn spec() -> Llama {
+    least().layers(2).heads(4, 2)
 }
 
 /// The lowering options of a program.
@@ -97,7 +97,7 @@ fn a_pool_that_is_overwritten_later_in_the_step_is_ordered() {
 fn the_stored_program_whose_pool_is_overwritten_runs_without_a_race() {
     let program = Program::from_json(include_str!("../corpus/programs/pool-write-after-read.json")).unwrap();
     let placed = Placed::new(program).expect("the validator accepts it");
-    let weights = weights(&LlamaSpec { intermediate: 48, ..spec() });
+    let weights = weights(&spec().inner(48));
     for seed in 0..4 {
         let device = device(seed, placed.target.sms);
         let mut machine = DeviceMachine::load(placed.clone(), &weights, &device, options(), &mut |_, _| ()).unwrap();
@@ -150,8 +150,9 @@ fn lowered_programs_keep_their_packets() {
     };
     for rows in [1, 2, 3, 8] {
         for spec in [tiny(), normed(tiny())] {
-            keeps(&placed(&spec, rows, 5), &format!("{rows} rows of {}", spec.family));
-            keeps(&shared(&spec, rows, 2, 3, false), &format!("{rows} rows of {} on two devices", spec.family));
+            let of = format!("{rows} rows, norms of heads {}", spec.qk_norm);
+            keeps(&placed(&spec, rows, 5), &of);
+            keeps(&shared(&spec, rows, 2, 3, false), &format!("{of}, two devices"));
         }
     }
 }

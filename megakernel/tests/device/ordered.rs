@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tilewright_codegen::trial::Draw;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::quant::{Code, QuantMatrix};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Opcode, Plan};
@@ -55,16 +55,11 @@ fn together(name: &str) -> Option<u64> {
     Some(4 * layer + stream as u64)
 }
 
-fn shuffled<'a>(
-    spec: &LlamaSpec,
-    code: Code,
-    group: Option<usize>,
-    seed: &'a dyn Fn(&str) -> Option<u64>,
-) -> Shuffled<'a> {
+fn shuffled<'a>(spec: &Llama, code: Code, group: Option<usize>, seed: &'a dyn Fn(&str) -> Option<u64>) -> Shuffled<'a> {
     Shuffled { codes: RandomCodes::new(spec, DType::BF16, 7, code, group).unwrap(), seed }
 }
 
-fn placed(spec: &LlamaSpec, rows: usize, activation: DType, weights: &dyn Weights) -> Placed {
+fn placed(spec: &Llama, rows: usize, activation: DType, weights: &dyn Weights) -> Placed {
     let target = Target { sms: 3, ..Target::named("h100").unwrap() };
     let base = LowerOptions::for_context(CONTEXT);
     let lowering = LowerOptions { rows, kv: DType::BF16, page_tokens: 16, splits: Some(1), activation, ..base };
@@ -73,7 +68,7 @@ fn placed(spec: &LlamaSpec, rows: usize, activation: DType, weights: &dyn Weight
 }
 
 /// Steps at growing positions agree with the reference machine.
-fn agrees(spec: &LlamaSpec, rows: usize, activation: DType, weights: &dyn Weights, options: DeviceOptions) {
+fn agrees(spec: &Llama, rows: usize, activation: DType, weights: &dyn Weights, options: DeviceOptions) {
     let mut draw = Draw::new(rows as u64);
     let mut both = Both::of(placed(spec, rows, activation, weights), weights, &mut draw, options);
     for position in [0, 17] {
@@ -82,8 +77,8 @@ fn agrees(spec: &LlamaSpec, rows: usize, activation: DType, weights: &dyn Weight
 }
 
 /// A model whose rows take several stages, some of them padded.
-fn wider() -> LlamaSpec {
-    LlamaSpec { hidden: 160, intermediate: 416, vocab: 120, ..least() }
+fn wider() -> Llama {
+    least().hidden(160).inner(416).vocab(120)
 }
 
 /// Copied as packets and without, in registers, stage by stage; activations of both types.
@@ -135,7 +130,7 @@ fn from_three_rows_on_writers_store_terms_in_the_order() {
 /// A layer's matrix may have an act-order and another layer's none.
 #[test]
 fn every_stream_has_its_own_order() {
-    let spec = LlamaSpec { layers: 2, ..wider() };
+    let spec = wider().layers(2);
     for which in ["0.self_attn.o_proj", "1.mlp.down_proj"] {
         for rows in [1, 5] {
             let seed = |name: &str| together(name).filter(|_| name.contains(which));
@@ -153,7 +148,7 @@ proptest! {
         hidden in 3usize..40, intermediate in 3usize..80, rows in 1usize..=9, group in 1usize..5, seed: u64, which in 0usize..3,
         held in any::<bool>(),
     ) {
-        let spec = LlamaSpec { hidden: 8 * hidden, intermediate: 8 * intermediate, vocab: 120, ..least() };
+        let spec = least().hidden(8 * hidden).inner(8 * intermediate).vocab(120);
         let code = [Code::U4, Code::I8, Code::E4m3][which];
         let seed = |name: &str| together(name).map(|stream| stream ^ seed);
         let weights = shuffled(&spec, code, Some(32 * group), &seed);

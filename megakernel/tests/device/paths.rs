@@ -6,7 +6,7 @@ use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::activations::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
 use tilewright_megakernel::vm::device::{InputCode, LinearTile, PartTile, QkvTile, TileCode};
@@ -35,7 +35,7 @@ fn every_batch_of_known_models_is_planned() {
     let target = Target::named("h100").unwrap();
     let mut table = String::new();
     for model in ["llama-3.2-1b", "llama-3.1-8b"] {
-        let spec = LlamaSpec::named(model).unwrap();
+        let spec = ModelSpec::named(model).unwrap();
         for rows in [1, 2, 4, 8, 16] {
             let options = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(4096) };
             let options = LowerOptions { activation: DType::BF16, ..options }.splits_for_gpu(spec.kv_heads, target.sms);

@@ -2,10 +2,10 @@
 
 use half::bf16;
 use tilewright_codegen::trial::Draw;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::quant::{Code, QuantMatrix, Zeros};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::LOGITS;
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::Quantised;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
@@ -39,23 +39,23 @@ impl<F: Fn(&str, QuantMatrix) -> QuantMatrix> Weights for Changed<F> {
     }
 }
 
-pub fn codes(spec: &LlamaSpec, code: Code, group: Option<usize>) -> RandomCodes {
+pub fn codes(spec: &Llama, code: Code, group: Option<usize>) -> RandomCodes {
     RandomCodes::new(spec, DType::BF16, 7, code, group).unwrap()
 }
 
 /// Codes of blocks with an `e4m3` each, as NVFP4 has them.
-pub fn blocks(spec: &LlamaSpec) -> RandomCodes {
+pub fn blocks(spec: &Llama) -> RandomCodes {
     let scale = DType::F8E4M3;
     let form = Quantised { code: Code::E2m1, group: Some(16), zeros: false, scale, ordered: false };
     RandomCodes::of_forms(spec, DType::BF16, 7, |name| name.ends_with("_proj.weight").then_some(form)).unwrap()
 }
 
-fn placed(spec: &LlamaSpec, rows: usize, weights: &dyn Weights) -> Placed {
+fn placed(spec: &Llama, rows: usize, weights: &dyn Weights) -> Placed {
     schedule(lowered(spec, rows, 1, 3).stored_as(weights), CONTEXT).unwrap()
 }
 
 /// Steps at growing positions agree with the reference machine.
-fn agrees(spec: &LlamaSpec, rows: usize, weights: &dyn Weights, options: DeviceOptions) {
+fn agrees(spec: &Llama, rows: usize, weights: &dyn Weights, options: DeviceOptions) {
     let mut draw = Draw::new(rows as u64);
     let mut both = Both::of(placed(spec, rows, weights), weights, &mut draw, options);
     for position in [0, 17] {
@@ -64,8 +64,8 @@ fn agrees(spec: &LlamaSpec, rows: usize, weights: &dyn Weights, options: DeviceO
 }
 
 /// A model whose rows take several stages, some of them padded.
-fn wider() -> LlamaSpec {
-    LlamaSpec { hidden: 160, intermediate: 416, vocab: 120, ..least() }
+fn wider() -> Llama {
+    least().hidden(160).inner(416).vocab(120)
 }
 
 /// Adds a zero point for each group.
@@ -159,7 +159,7 @@ fn blocks_of_codes_meet_every_way_of_activations() {
     for (rows, activation_registers) in [(1, 128), (2, 128), (3, 128), (8, 128), (16, 128), (4, 0), (16, 0)] {
         agrees(&spec, rows, &blocks(&spec), DeviceOptions { activation_registers, ..options() });
     }
-    let odd = LlamaSpec { hidden: 88, ..wider() };
+    let odd = wider().hidden(88);
     agrees(&odd, 1, &blocks(&odd), options());
     let change = |name: &str, matrix: QuantMatrix| {
         let large = codes(&wider(), Code::E2m1, Some(32));
@@ -190,8 +190,8 @@ impl Weights for Tied {
 }
 
 /// A tied embedding of random codes, as large as the table.
-fn tied(spec: &LlamaSpec, code: Code, group: Option<usize>) -> Tied {
-    let shape = LlamaSpec { intermediate: spec.vocab, ..spec.clone() };
+fn tied(spec: &Llama, code: Code, group: Option<usize>) -> Tied {
+    let shape = spec.clone().inner(spec.decoder.sizes.vocab as usize);
     let table = codes(&shape, code, group).quantized("model.layers.0.mlp.up_proj.weight").unwrap();
     Tied { codes: codes(spec, code, group), table }
 }
@@ -211,7 +211,7 @@ fn tables_of_codes_are_embedded_and_are_heads() {
         agrees(&spec, rows, &tied(&spec, code, group), options);
         agrees(&spec, rows, &tied(&spec, code, group), DeviceOptions { dealing: Dealing::InOrder, ..options });
     }
-    let shape = LlamaSpec { intermediate: spec.vocab, ..spec.clone() };
+    let shape = spec.clone().inner(spec.decoder.sizes.vocab as usize);
     let table = blocks(&shape).quantized("model.layers.0.mlp.up_proj.weight").unwrap();
     agrees(&spec, 2, &Tied { codes: blocks(&spec), table }, options());
     let mut ordered = tied(&spec, Code::U4, Some(32));
@@ -226,7 +226,7 @@ fn tables_of_codes_are_embedded_and_are_heads() {
 /// Rows that end within a step cannot have groups of half a step.
 #[test]
 fn half_steps_are_of_whole_steps() {
-    let spec = LlamaSpec { hidden: 80, ..wider() };
+    let spec = wider().hidden(80);
     let error = Plan::new(&placed(&spec, 1, &codes(&spec, Code::E2m1, Some(16))), options()).unwrap_err();
     let Unsupported::Task { source, .. } = error else { panic!("{error}") };
     insta::assert_snapshot!(source, @"rows of 80 weights in groups of 16 cannot be streamed: rows that are multiples of 32 are supported");
@@ -264,7 +264,7 @@ fn activations_that_no_f16_holds_are_an_error() {
         (160, 1, 128, Code::E4m3),
         (160, 4, 128, Code::E4m3),
     ] {
-        let spec = LlamaSpec { hidden, layers: 2, ..wider() };
+        let spec = wider().hidden(hidden).layers(2);
         let program = placed(&spec, rows, &codes(&spec, code, Some(32)));
         let device = device(3, program.target.sms);
         let options = DeviceOptions { activation_registers, ..options() };
@@ -303,7 +303,7 @@ fn two_steps(program: Placed, rows: usize, weights: &dyn Weights, options: Devic
 /// Codes and factors that are held give the same bits, and so do words that come ahead.
 #[test]
 fn no_bit_depends_on_what_is_held() {
-    let spec = LlamaSpec { intermediate: 832, ..wider() };
+    let spec = wider().inner(832);
     for (code, group, change) in [
         (Code::U4, Some(128), false),
         (Code::U4, Some(128), true),
@@ -336,7 +336,7 @@ fn no_bit_depends_on_what_is_held() {
 /// device: of an odd number of strips, too.
 #[test]
 fn no_bit_depends_on_pairs_of_strips() {
-    let spec = LlamaSpec { vocab: 136, ..wider() };
+    let spec = wider().vocab(136);
     for (rows, code, group) in [
         (1, Code::U4, Some(128)),
         (2, Code::U4, Some(32)),
@@ -383,7 +383,7 @@ fn forms_of_a_stream_are_joined() {
 
 #[test]
 fn a_weight_is_a_fourth_of_its_bytes() {
-    let spec = LlamaSpec { vocab: 32, ..LlamaSpec { layers: 1, ..LlamaSpec::named("llama-3.1-8b").unwrap() } };
+    let spec = Llama::named("llama-3.1-8b").unwrap().layers(1).vocab(32);
     // They have no codes, and the plan asks for nothing else.
     let none = RandomWeights::new(&tiny(), DType::BF16, 7).unwrap();
     let bytes = |weights: &dyn Weights| {

@@ -10,13 +10,13 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::{Architecture, LlamaSpec};
+use tilewright_megakernel::model::{Architecture, ModelSpec};
 use tilewright_megakernel::program::{Program, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
 
 /// The linear layers of the decoder in a form, the head as it is.
-fn quantised(program: Program, spec: &LlamaSpec, form: Quantised) -> Program {
+fn quantised(program: Program, spec: &ModelSpec, form: Quantised) -> Program {
     let tensors = spec.model().unwrap().tensors();
     let columns = |name: &str| tensors.iter().find(|tensor| tensor.name == name).and_then(|t| t.shape.last().copied());
     program.with_forms(&|name| Some((form, columns(name).filter(|_| name.ends_with("_proj.weight"))?)))
@@ -79,7 +79,7 @@ fn kernels_of_quantised_models_assemble_to_what_the_page_says() {
         if !table.takes_next() {
             continue;
         }
-        let spec = LlamaSpec::named(model).unwrap();
+        let spec = ModelSpec::named(model).unwrap();
         let target = Target::named(target).unwrap();
         let devices = [2, 4].into_iter().find(|n| note.ends_with(&format!("{n} devices"))).unwrap_or(1);
         let lowering = LowerOptions { rows, devices, kv: DType::BF16, ..LowerOptions::for_context(4096) };

@@ -4,9 +4,10 @@
 use std::fmt::Write;
 
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::{LlamaSpec, Rope};
+use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::program::{Region, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan};
@@ -18,7 +19,7 @@ use super::lab::{least, machine, options, tiny};
 /// The difference from a program that runs.
 struct Variant {
     what: &'static str,
-    spec: LlamaSpec,
+    spec: Llama,
     lowering: LowerOptions,
     target: &'static str,
     options: DeviceOptions,
@@ -38,8 +39,8 @@ impl Variant {
     }
 }
 
-fn heads_of(dim: usize) -> LlamaSpec {
-    LlamaSpec { head_dim: dim, rope: Rope { inv_freq: vec![1.0; dim / 2], scale: 1.0 }, ..tiny() }
+fn heads_of(dim: usize) -> Llama {
+    tiny().head_dim(dim)
 }
 
 #[test]
@@ -53,16 +54,16 @@ fn each_refusal_says_what_is_in_the_way_and_what_to_do() {
         Variant { lowering: LowerOptions { kv: DType::F32, ..lowering.clone() }, ..new("pools of f32") },
         Variant { lowering: LowerOptions { page_tokens: 24, ..lowering.clone() }, ..new("pages of 24 tokens") },
         Variant { spec: heads_of(20), ..new("heads of 20 dimensions") },
-        Variant { spec: LlamaSpec { intermediate: 98, ..tiny() }, ..new("weight rows of 98 elements") },
+        Variant { spec: tiny().inner(98), ..new("weight rows of 98 elements") },
         Variant { options: DeviceOptions { stage_bytes: 1024, ..options() }, ..new("stages of 1 KB") },
         Variant {
             lowering: LowerOptions { sampling: true, ..lowering.clone() },
-            spec: LlamaSpec { vocab: (1 << 18) + 8, ..tiny() },
+            spec: tiny().vocab((1 << 18) + 8),
             ..new("choices at random among 2^18 + 8 tokens")
         },
         Variant {
             lowering: LowerOptions { context: 1 << 28, pages: Some(4), splits: Some(1), ..lowering },
-            spec: LlamaSpec { max_positions: 1 << 28, ..tiny() },
+            spec: tiny().max_positions(1 << 28),
             ..new("cosines and sines of 2^28 positions")
         },
     ];
@@ -77,8 +78,7 @@ fn each_refusal_says_what_is_in_the_way_and_what_to_do() {
 #[test]
 fn what_no_block_can_hold_is_refused() {
     let whole = DeviceOptions { table_bytes: u32::MAX, ..options() };
-    let deep =
-        |options| Variant { spec: LlamaSpec { layers: 600, ..tiny() }, options, ..Variant::new("600 layers on 3 SMs") };
+    let deep = |options| Variant { spec: tiny().layers(600), options, ..Variant::new("600 layers on 3 SMs") };
     let Some(Unsupported::Shared { needed, limit }) = deep(whole).refusal() else { panic!("it is planned") };
     assert!(needed > limit);
     // Sections have room.
@@ -90,7 +90,7 @@ fn activations_of_any_length_are_planned() {
     for rows in [1, 2, 8, 16] {
         let new = Variant::new("rows of 60000 activations");
         let lowering = LowerOptions { rows, ..new.lowering.clone() };
-        let wide = Variant { spec: LlamaSpec { intermediate: 60_000, ..tiny() }, lowering, ..new };
+        let wide = Variant { spec: tiny().inner(60_000), lowering, ..new };
         assert_eq!(wide.refusal(), None, "{rows} rows");
     }
 }
@@ -98,7 +98,7 @@ fn activations_of_any_length_are_planned() {
 /// A launch of many steps would feed tokens to an embedding that has no rows for them.
 #[test]
 fn tokens_are_not_fed_back_to_an_embedding_of_fewer_rows() {
-    let spec = LlamaSpec { tied_embeddings: false, ..tiny() };
+    let spec = tiny().tied(false).model().unwrap().into_owned();
     for sampling in [false, true] {
         let lowering = LowerOptions { kv: DType::BF16, page_tokens: 16, sampling, ..LowerOptions::for_context(64) };
         let target = Target { sms: 3, ..Target::named("h100").unwrap() };

@@ -9,7 +9,7 @@ use tilewright_codegen::target::Target;
 use tilewright_codegen::verify::verify;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
 use tilewright_megakernel::vm::resident::Dealing;
@@ -50,7 +50,7 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         if !table.takes_next() {
             continue;
         }
-        let spec = LlamaSpec::named(model).unwrap();
+        let spec = ModelSpec::named(model).unwrap();
         let sampling = note.contains("random");
         let devices = [2, 4].into_iter().find(|n| note == format!(", {n} devices")).unwrap_or(1);
         let lowering = LowerOptions { rows, sampling, devices, kv: DType::BF16, ..LowerOptions::for_context(4096) };

@@ -3,9 +3,10 @@
 
 use proptest::prelude::*;
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::program::TaskId;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::LaunchError;
@@ -18,8 +19,8 @@ use super::lab::{Cells, bits, least, load, options, splitting, tiny};
 const TASKS: u32 = 16;
 
 /// The least model with `layers` layers.
-fn deep(layers: usize) -> LlamaSpec {
-    LlamaSpec { layers, ..least() }
+fn deep(layers: usize) -> Llama {
+    least().layers(layers)
 }
 
 fn apart() -> DeviceOptions {
@@ -108,7 +109,7 @@ fn whatever_is_wrong_in_a_section_is_named() {
 #[test]
 fn depth_takes_no_room_from_the_ring() {
     let ring = |layers| {
-        let spec = LlamaSpec { layers, ..LlamaSpec::named("llama-3.1-8b").unwrap() };
+        let spec = Llama::named("llama-3.1-8b").unwrap().layers(layers).model().unwrap().into_owned();
         let target = Target::named("h100").unwrap();
         let lowering = LowerOptions { kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(1024) };
         let lowering = lowering.splits_for_gpu(spec.kv_heads, target.sms);

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
@@ -24,13 +24,13 @@ use super::quantised::{Changed, blocks, codes};
 const MOST: f64 = 2e-2;
 
 /// Four devices have a kv head on two of them each, 32 columns of o and 64 of down.
-fn wide() -> LlamaSpec {
-    LlamaSpec { heads: 8, intermediate: 256, vocab: 120, tied_embeddings: false, ..tiny() }
+fn wide() -> Llama {
+    tiny().inner(256).vocab(120).tied(false).heads(8, 2)
 }
 
 /// Random codes, whose parts are changed by name.
 fn drawn(
-    spec: &LlamaSpec,
+    spec: &Llama,
     code: Code,
     group: Option<usize>,
     change: impl Fn(&str, QuantParts) -> QuantParts,
@@ -71,7 +71,7 @@ fn shuffled(parts: QuantParts) -> QuantParts {
     QuantParts { order: Some((0..k).map(|place| (place * 37 + 11) % k).collect()), ..parts }
 }
 
-fn placed(spec: &LlamaSpec, rows: usize, devices: usize, weights: &dyn Weights) -> Placed {
+fn placed(spec: &Llama, rows: usize, devices: usize, weights: &dyn Weights) -> Placed {
     let target = Target { sms: 2, ..Target::named("h100").unwrap() };
     let base = LowerOptions::for_context(64);
     let options = LowerOptions { rows, kv: DType::BF16, page_tokens: 16, pages: Some(PAGES * 16), devices, ..base };
@@ -84,7 +84,7 @@ fn load(placed: Placed, weights: &dyn Weights, seed: u64, options: DeviceOptions
 }
 
 /// Three steps on several devices are close to those of the reference machine on one.
-fn agrees(spec: &LlamaSpec, [rows, devices]: [usize; 2], weights: &dyn Weights, seed: u64) {
+fn agrees(spec: &Llama, [rows, devices]: [usize; 2], weights: &dyn Weights, seed: u64) {
     let alone = placed(spec, rows, 1, weights);
     let mut kv = KvState::new(&alone).unwrap();
     let mut reference = Machine::new(alone, weights, 1).unwrap();
@@ -169,7 +169,7 @@ fn tables_and_heads_of_codes_are_shared() {
         }
     }
     let spec = wide();
-    let tables = LlamaSpec { intermediate: spec.vocab, layers: 1, ..spec.clone() };
+    let tables = spec.clone().inner(spec.decoder.sizes.vocab as usize).layers(1);
     let of = |spec| RandomCodes::new(spec, DType::BF16, 7, Code::U4, Some(32)).unwrap();
     for devices in [2, 4] {
         agrees(&spec, [2, devices], &Tables(of(&spec), of(&tables)), devices as u64);
@@ -203,7 +203,7 @@ fn what_cannot_be_shared_is_named() {
     // On the reference machine, too.
     let error = Machine::new(placed(&spec, 1, 2, &ordered), &ordered, 1).map(drop).unwrap_err();
     insta::assert_snapshot!(error, @"weight `model.layers.0.self_attn.o_proj.weight` cannot be shared by 2 devices, run it on one: columns 0..64 have 17 of the 32 places of group 0, which an act-order spreads over all columns");
-    let uneven = LlamaSpec { intermediate: 144, ..wide() };
+    let uneven = wide().inner(144);
     let weights = drawn(&uneven, Code::U4, Some(48), as_they_are);
     let error = Plan::new(&placed(&uneven, 1, 2, &weights), options()).unwrap_err();
     let Unsupported::Task { source, .. } = error else { panic!("{error}") };

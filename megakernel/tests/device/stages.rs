@@ -2,9 +2,9 @@
 //! machine, whatever the order of the blocks.
 
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LOGITS, LowerOptions, NEXT_TOKEN, lower};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
@@ -18,7 +18,7 @@ use super::lab::{Cells, PAGES, normed, options, relative, tiny, weights};
 
 const STEPS: i32 = 3;
 
-fn stage(spec: &LlamaSpec, rows: usize, devices: usize, layers: Option<Span>) -> Placed {
+fn stage(spec: &Llama, rows: usize, devices: usize, layers: Option<Span>) -> Placed {
     let target = Target { sms: 2, ..Target::named("h100").unwrap() };
     let base = LowerOptions::for_context(64);
     let pages = Some(PAGES * 16);
@@ -27,7 +27,7 @@ fn stage(spec: &LlamaSpec, rows: usize, devices: usize, layers: Option<Span>) ->
 }
 
 /// Logits and next tokens of steps on the reference machine, by the whole program.
-fn expected(spec: &LlamaSpec, rows: usize) -> Vec<(Vec<f32>, Vec<i32>)> {
+fn expected(spec: &Llama, rows: usize) -> Vec<(Vec<f32>, Vec<i32>)> {
     let placed = stage(spec, rows, 1, None);
     let mut kv = KvState::new(&placed).unwrap();
     let mut machine = Machine::new(placed, &weights(spec), 1).unwrap();
@@ -38,9 +38,9 @@ fn expected(spec: &LlamaSpec, rows: usize) -> Vec<(Vec<f32>, Vec<i32>)> {
     (0..STEPS).map(step).collect()
 }
 
-fn agrees(spec: &LlamaSpec, rows: usize, devices: usize, seed: u64, options: DeviceOptions) {
-    let cut = spec.layers / 2;
-    let mut machines = [Span::new(0, cut), Span::new(cut, spec.layers)].map(|layers| {
+fn agrees(spec: &Llama, rows: usize, devices: usize, seed: u64, options: DeviceOptions) {
+    let cut = spec.decoder.layers / 2;
+    let mut machines = [Span::new(0, cut), Span::new(cut, spec.decoder.layers)].map(|layers| {
         let placed = stage(spec, rows, devices, Some(layers));
         let devices = peers(seed, devices, placed.target.sms);
         DeviceMachine::load_on(placed, &weights(spec), &devices, options, &mut |_, _| ()).unwrap()
@@ -69,7 +69,7 @@ fn stages_on_devices_give_the_logits_of_the_reference() {
 #[test]
 fn an_input_that_does_not_fit_is_refused() {
     let spec = tiny();
-    let placed = stage(&spec, 2, 1, Some(Span::new(1, spec.layers)));
+    let placed = stage(&spec, 2, 1, Some(Span::new(1, spec.decoder.layers)));
     let devices = peers(0, 1, placed.target.sms);
     let mut machine = DeviceMachine::load_on(placed, &weights(&spec), &devices, options(), &mut |_, _| ()).unwrap();
     let short = machine.set_input(HIDDEN_IN, &[0.0; 3]);

@@ -2,8 +2,8 @@
 //! step writes does not.
 
 use tilewright_codegen::trial::Draw;
+use tilewright_graph::models::Llama;
 use tilewright_megakernel::lower::LOGITS;
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
 
@@ -46,7 +46,7 @@ fn a_launch_of_many_steps_reads_what_its_own_steps_wrote() {
 }
 
 /// Device functions that fill stages, and those whose tokens are read from their pages.
-fn streams(spec: &LlamaSpec, options: DeviceOptions) -> [usize; 2] {
+fn streams(spec: &Llama, options: DeviceOptions) -> [usize; 2] {
     let plan = Plan::new(&schedule(lowered(spec, 2, 2, 3), CONTEXT).unwrap(), options).unwrap();
     let count = |is: &dyn Fn(&Opcode) -> bool| plan.opcodes.iter().filter(|opcode| is(opcode)).count();
     [count(&|opcode| opcode.fills()), count(&|opcode| opcode.tokens().is_some())]
@@ -57,10 +57,6 @@ fn tokens_are_streamed_where_stages_hold_them_and_one_pass_serves_a_group() {
     assert_eq!(streams(&least(), options()), [1, 0]);
     assert_eq!(streams(&least(), DeviceOptions { stream_tokens: false, ..options() }), [0, 1]);
     // A stage of 2 KB holds 8 tokens of 64 dimensions, and a block has 16.
-    assert_eq!(streams(&LlamaSpec { head_dim: 64, rope: rope(32), ..least() }, options()), [0, 1]);
-    assert_eq!(streams(&LlamaSpec { heads: 9, ..least() }, options()), [0, 1]);
-}
-
-fn rope(pairs: usize) -> tilewright_megakernel::model::Rope {
-    tilewright_megakernel::model::Rope { inv_freq: vec![1.0; pairs], scale: 1.0 }
+    assert_eq!(streams(&least().head_dim(64), options()), [0, 1]);
+    assert_eq!(streams(&least().heads(9, 1), options()), [0, 1]);
 }

@@ -12,9 +12,10 @@ use tilewright_codegen::sample::Sample;
 use tilewright_codegen::target::Target;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::BufferKind;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
@@ -25,14 +26,14 @@ use super::lab::{Cells, PAGES, least, options, weights};
 /// A GPU of each architecture; the other tests are placed for the first.
 const TARGETS: [&str; 5] = ["h100", "a100", "l4", "b200", "rtx5090"];
 
-fn placed(target: Target, spec: &LlamaSpec, rows: usize) -> Placed {
+fn placed(target: Target, spec: &Llama, rows: usize) -> Placed {
     let pages = Some(PAGES * 16);
     let lowering = LowerOptions { rows, kv: DType::BF16, page_tokens: 16, pages, ..LowerOptions::for_context(64) };
     schedule(lower(spec, &|_| DType::BF16, target, &lowering).unwrap(), 64).unwrap()
 }
 
 /// A machine on the simulator of a target's architecture.
-fn machine(target: &str, spec: &LlamaSpec, rows: usize, seed: u64, options: DeviceOptions) -> DeviceMachine {
+fn machine(target: &str, spec: &Llama, rows: usize, seed: u64, options: DeviceOptions) -> DeviceMachine {
     let target = Target { sms: 3, ..Target::named(target).unwrap() };
     let arch = Arch::from_name(&target.arch).unwrap();
     let device = Simulator::new(Options { arch, seed, sms: 3, ..Options::default() }).device();
@@ -42,7 +43,7 @@ fn machine(target: &str, spec: &LlamaSpec, rows: usize, seed: u64, options: Devi
 
 /// The logits' bits of steps at these positions, after a history of random numbers; then the tokens
 /// of one launch of some steps, and those of one that ends with the first of them.
-fn seen(target: &str, spec: &LlamaSpec, rows: usize, seed: u64) -> (Vec<u32>, [Vec<u32>; 2]) {
+fn seen(target: &str, spec: &Llama, rows: usize, seed: u64) -> (Vec<u32>, [Vec<u32>; 2]) {
     // By some seeds tables come by sections.
     let table_bytes = if seed.is_multiple_of(3) { 0 } else { options().table_bytes };
     let options = DeviceOptions { timeline: seed % 2 == 1, table_bytes, ..options() };
@@ -89,7 +90,7 @@ fn every_target_computes_the_same_bits() {
 
 /// The plan of a known model for a GPU.
 fn plan(target: &str, model: &str, rows: usize) -> Plan {
-    let spec = LlamaSpec::named(model).unwrap();
+    let spec = ModelSpec::named(model).unwrap();
     let target = Target::named(target).unwrap();
     let lowering = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(4096) };
     let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(spec.kv_heads, target.sms);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tilewright_codegen::ir::Arch;
 use tilewright_megakernel::lower::LOGITS;
-use tilewright_megakernel::model::{Architecture, LlamaSpec};
+use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights};
@@ -81,7 +81,7 @@ fn a_modifier_of_gemma_2_that_is_left_out_shows() {
 
 #[test]
 fn depths_whose_rows_are_swizzled_by_lines_agree_with_the_reference() {
-    let spec = LlamaSpec { heads: 2, kv_heads: 1, layers: 1, ..tiny(128) };
+    let spec = tiny(128).layers(1).heads(2, 1);
     agrees(&spec, Arch::Sm90a, 45, &[32], 2);
 }
 
@@ -95,14 +95,14 @@ fn norms_of_heads_and_biases_agree_with_the_reference() {
 #[test]
 fn groups_of_17_and_more_query_heads_agree_with_the_reference() {
     for (group, arch) in [(16, Arch::Sm80), (17, Arch::Sm90a)] {
-        let spec = LlamaSpec { heads: group, kv_heads: 1, layers: 1, ..tiny(64) };
+        let spec = tiny(64).layers(1).heads(group, 1);
         agrees(&spec, arch, 5, &[4, 1], 6);
     }
 }
 
 #[test]
 fn other_architectures_agree_with_the_reference() {
-    agrees(&LlamaSpec { layers: 1, ..tiny(64) }, Arch::Sm80, 40, &[32], 4);
+    agrees(&tiny(64).layers(1), Arch::Sm80, 40, &[32], 4);
     agrees(&normed(tiny(32)), Arch::Sm89, 33, &[20], 5);
 }
 
@@ -115,7 +115,7 @@ proptest! {
         chunks in prop::collection::vec(1usize..=32, 1..=3),
         seed in 0u64..1000,
     ) {
-        agrees(&LlamaSpec { layers: 1, ..tiny(64) }, Arch::Sm90a, tokens, &chunks, seed);
+        agrees(&tiny(64).layers(1), Arch::Sm90a, tokens, &chunks, seed);
     }
 }
 
@@ -126,11 +126,7 @@ fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
     let shares = GraphTuning::SHARES;
     let small = GraphTuning { tile: 16, stages: 3, ..shares };
     let staying = GraphTuning { staying: 2, ..shares };
-    let specs = [
-        (tiny(64), 10, small),
-        (normed(tiny(32)), 11, shares),
-        (LlamaSpec { intermediate: 160, ..tiny(32) }, 12, staying),
-    ];
+    let specs = [(tiny(64), 10, small), (normed(tiny(32)), 11, shares), (tiny(32).inner(160), 12, staying)];
     for (spec, seed, tuning) in specs {
         let prompt = prompt(40, seed as i32);
         let mut shared = weights(&spec, Arch::Sm90a, seed);
@@ -142,7 +138,7 @@ fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
         let mut rows = Rows::default();
         rows.add(&prompt, 0, &PAGES_OF[0]);
         let error = worst(&found, &Reference::new(&spec, 40).step(&rows));
-        println!("packed, head dim {}: {error:.1e}", spec.head_dim);
+        println!("packed, head dim {}: {error:.1e}", spec.decoder.sizes.head_dim);
         assert!(error < BOUND, "seed {seed}: {error}");
     }
 }
@@ -151,7 +147,7 @@ fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
 /// on, in another order.
 #[test]
 fn rows_of_several_sequences_agree_with_the_reference() {
-    let spec = LlamaSpec { layers: 1, ..tiny(64) };
+    let spec = tiny(64).layers(1);
     let mut machine = machine(&mut weights(&spec, Arch::Sm90a, 6), &spec, 32);
     let mut reference = Reference::new(&spec, 32);
     let [a, b] = [prompt(30, 1), prompt(30, 2)];
@@ -172,7 +168,7 @@ fn rows_of_several_sequences_agree_with_the_reference() {
 /// single row.
 #[test]
 fn kernels_are_compiled_when_they_are_needed() {
-    let spec = LlamaSpec { layers: 1, ..tiny(64) };
+    let spec = tiny(64).layers(1);
     let mut shared = weights(&spec, Arch::Sm90a, 1);
     let mut machine = machine(&mut shared, &spec, 32);
     let compiled = |shared: &GraphWeights, name: &str| {
@@ -187,7 +183,7 @@ fn kernels_are_compiled_when_they_are_needed() {
 /// Of a chunk's rows one is asked for, or none.
 #[test]
 fn the_logits_of_the_last_row_are_those_of_all_rows() {
-    let spec = LlamaSpec { layers: 1, ..tiny(32) };
+    let spec = tiny(32).layers(1);
     let mut machine = machine(&mut weights(&spec, Arch::Sm90a, 7), &spec, 32);
     let mut rows = Rows::default();
     rows.add(&prompt(21, 3), 0, &PAGES_OF[1]);
@@ -250,7 +246,7 @@ fn decoding_goes_on_after_a_prompt() {
 /// Kernels and matrices are made once, whatever rows, pages and contexts the programs have.
 #[test]
 fn machines_share_matrices_and_kernels() {
-    let spec = LlamaSpec { layers: 1, ..tiny(32) };
+    let spec = tiny(32).layers(1);
     let mut shared = weights(&spec, Arch::Sm90a, 1);
     let first = machine(&mut shared, &spec, 32);
     let bytes = shared.bytes();

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use tilewright_codegen::ir::Arch;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{Buffer, BufferKind, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::DeviceOptions;
@@ -26,7 +26,7 @@ use super::lab::{
 const BOUND: f64 = 2e-2;
 
 /// A prompt in two chunks, against the exact meaning of the codes.
-fn agrees(spec: &LlamaSpec, code: Code, group: Option<usize>) {
+fn agrees(spec: &Llama, code: Code, group: Option<usize>) {
     agree(spec, form(code, group), 32, false);
 }
 
@@ -36,11 +36,11 @@ fn form(code: Code, group: Option<usize>) -> Quantised {
 }
 
 /// Logits of a prompt in chunks of `rows` rows, by products that read packed codes.
-fn agrees_packed(spec: &LlamaSpec, code: Code, group: Option<usize>, chunk: usize) {
+fn agrees_packed(spec: &Llama, code: Code, group: Option<usize>, chunk: usize) {
     agree(spec, form(code, group), chunk, true);
 }
 
-fn agree(spec: &LlamaSpec, form: Quantised, chunk: usize, is_packed: bool) {
+fn agree(spec: &Llama, form: Quantised, chunk: usize, is_packed: bool) {
     let of = |name: &str| name.ends_with("_proj.weight").then_some(form);
     let weights = RandomCodes::of_forms(spec, DType::BF16, 7, of).unwrap();
     let mut graph = GraphWeights::new(device(Arch::Sm90a, 3), Arc::new(weights.clone()));
@@ -80,15 +80,15 @@ fn agree(spec: &LlamaSpec, form: Quantised, chunk: usize, is_packed: bool) {
 #[test]
 fn prompts_of_quantised_weights_agree_with_the_reference() {
     agrees(&tiny(64), Code::I4, Some(32));
-    agrees(&LlamaSpec { layers: 1, ..tiny(64) }, Code::E4m3, None);
-    agrees(&normed(LlamaSpec { layers: 1, ..tiny(32) }), Code::U8, Some(16));
+    agrees(&tiny(64).layers(1), Code::E4m3, None);
+    agrees(&normed(tiny(32).layers(1)), Code::U8, Some(16));
 }
 
 /// Few rows, whose norms begin and end in products and whose heads are appended by them, and more
 /// than a tile of vectors.
 #[test]
 fn products_read_packed_codes() {
-    let spec = |head_dim| LlamaSpec { layers: 1, ..tiny(head_dim) };
+    let spec = |head_dim| tiny(head_dim).layers(1);
     agrees_packed(&tiny(64), Code::I4, Some(32), 32);
     agrees_packed(&spec(64), Code::E4m3, None, 64);
     agrees_packed(&normed(spec(32)), Code::U8, Some(32), 80);
@@ -99,7 +99,7 @@ fn products_read_packed_codes() {
 /// next token by that machine, on the same pools, against the reference machine on one device.
 #[test]
 fn prompts_of_quantised_weights_are_computed_by_several_devices() {
-    let spec = LlamaSpec { layers: 1, intermediate: 256, ..wide(32) };
+    let spec = wide(32).layers(1).inner(256);
     for (count, code, group) in
         [(2, Code::U4, Some(32)), (4, Code::U4, Some(96)), (2, Code::E4m3, Some(128)), (4, Code::I8, None)]
     {
@@ -138,7 +138,7 @@ fn prompts_of_quantised_weights_are_computed_by_several_devices() {
 
 #[test]
 fn forms_that_decoding_lacks_are_taken() {
-    let spec = LlamaSpec { layers: 1, ..tiny(64) };
+    let spec = tiny(64).layers(1);
     agrees(&spec, Code::E2m1, Some(16));
     agree(&spec, Quantised { scale: DType::F8E4M3, ..form(Code::E2m1, Some(16)) }, 32, false);
 }
@@ -147,7 +147,7 @@ fn forms_that_decoding_lacks_are_taken() {
 #[test]
 fn prompts_whose_keys_and_values_are_codes_agree_with_the_reference() {
     for (head_dim, seed) in [(64, 1), (128, 2)] {
-        let spec = LlamaSpec { heads: 2, kv_heads: 1, layers: 1, ..tiny(head_dim) };
+        let spec = tiny(head_dim).layers(1).heads(2, 1);
         let options = |rows| LowerOptions { kv: DType::F8E4M3, ..options(rows) };
         let scaled = |buffers: &mut [Buffer]| {
             let pools = buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::KvPool);

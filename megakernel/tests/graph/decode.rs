@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::naive::{self, Sampling};
 use tilewright_kernels::sample::Request;
-use tilewright_megakernel::model::{Architecture, LlamaSpec};
+use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::vm::NO_TOKEN;
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights, MOST_QUEUED, Scratch};
 
@@ -54,24 +55,24 @@ fn agrees_as(spec: &impl Architecture, arch: Arch, sms: u32, tuning: Option<Grap
 
 #[test]
 fn decoding_rows_beside_a_chunk_agree_with_the_reference() {
-    let spec = LlamaSpec { layers: 1, ..tiny(64) };
+    let spec = tiny(64).layers(1);
     agrees(&spec, Arch::Sm90a, 4);
     // Blocks that do not stay.
     agrees_as(&spec, Arch::Sm90a, 4, Some(GraphTuning::SHARES));
     // More blocks than shares.
     agrees(&spec, Arch::Sm90a, 132);
     agrees(&spec, Arch::Sm80, 48);
-    agrees(&LlamaSpec { heads: 2, kv_heads: 1, ..tiny(128) }, Arch::Sm90a, 4);
+    agrees(&tiny(128).heads(2, 1), Arch::Sm90a, 4);
     // Decode attention with a soft cap and a window.
     agrees(&gemma2(64), Arch::Sm90a, 4);
     // No decode attention has such heads.
-    agrees(&LlamaSpec { layers: 1, ..tiny(32) }, Arch::Sm90a, 4);
+    agrees(&tiny(32).layers(1), Arch::Sm90a, 4);
 }
 
 /// The result of a row does not depend on the other rows, bit for bit.
 #[test]
 fn a_decoding_row_has_the_same_bits_in_any_company() {
-    let spec = LlamaSpec { layers: 1, ..tiny(64) };
+    let spec = tiny(64).layers(1);
     let mut machine = machine(&mut weights(&spec, Arch::Sm90a, 4), &spec, 32);
     let [first, second, both, _] = steps();
     step(&mut machine, &first);
@@ -89,7 +90,7 @@ fn a_decoding_row_has_the_same_bits_in_any_company() {
 /// If all rows attend together, a generated token has the bits of a prompt token.
 #[test]
 fn rows_that_attend_together_have_the_bits_of_a_prompt() {
-    let spec = LlamaSpec { layers: 1, ..tiny(64) };
+    let spec = tiny(64).layers(1);
     let mut machine = machine(&mut weights(&spec, Arch::Sm90a, 4), &spec, 32);
     machine.attend_together();
     let tokens = prompt(23, 1);
@@ -127,7 +128,7 @@ fn machine_logits(machine: &mut GraphMachine, rows: &Rows, row: usize) -> Vec<f3
 }
 
 /// Three sequences after their prompts, and a machine that holds them.
-fn decoding(spec: &LlamaSpec, sampling: bool) -> (GraphMachine, Rows) {
+fn decoding(spec: &Llama, sampling: bool) -> (GraphMachine, Rows) {
     let mut weights = weights(spec, Arch::Sm90a, 5);
     if !sampling {
         // Then the product keeps the likeliest, and no logits.
@@ -154,7 +155,7 @@ fn draws() -> Vec<Request> {
 #[test]
 fn the_device_chooses_what_the_host_would() {
     for sampling in [false, true] {
-        let (mut machine, rows) = decoding(&LlamaSpec { layers: 1, ..tiny(64) }, sampling);
+        let (mut machine, rows) = decoding(&tiny(64).layers(1), sampling);
         let keeps = |kept: Scratch| machine.plan().scratch.iter().any(|(scratch, _)| *scratch == kept);
         assert_eq!([Scratch::WantedLogits, Scratch::WantedBests].map(keeps), [sampling, !sampling]);
         let draws = if sampling { draws() } else { Vec::new() };
@@ -192,7 +193,7 @@ fn steps_that_feed_themselves_are_those_that_the_host_feeds() {
     // More steps than there is room for tokens of; the host feeds where no decode attention has
     // such heads.
     for (head_dim, sampling, steps) in [(64, true, 2 * MOST_QUEUED + 1), (32, true, 4), (64, false, 4)] {
-        let spec = LlamaSpec { layers: 1, heads: 2, kv_heads: 1, intermediate: 32, ..tiny(head_dim) };
+        let spec = tiny(head_dim).layers(1).inner(32).heads(2, 1);
         let (mut machine, start) = decoding(&spec, sampling);
         let mut rows = start.clone();
         let mut draws = if sampling { draws() } else { Vec::new() };
@@ -228,7 +229,7 @@ fn steps_that_feed_themselves_are_those_that_the_host_feeds() {
 
 #[test]
 fn what_the_device_cannot_choose_is_refused() {
-    let (mut machine, rows) = decoding(&LlamaSpec { layers: 1, ..tiny(64) }, false);
+    let (mut machine, rows) = decoding(&tiny(64).layers(1), false);
     let error = machine.choose(&rows.view(), &[32], &[]).unwrap_err().to_string();
     assert!(error.contains("32"), "{error}");
     let error = machine.choose(&rows.view(), &[0], &draws()[..1]).unwrap_err().to_string();

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use tilewright_codegen::device::Device;
 use tilewright_codegen::device::sim::{self, Options};
+use tilewright_graph::models::Llama;
 use tilewright_kernels::sample::Request;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, StepPlan};
-use tilewright_megakernel::model::{Architecture, Family, LlamaSpec};
+use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
@@ -67,13 +68,13 @@ pub fn peers_by(
 }
 
 /// A model that two devices can share.
-pub fn small(head_dim: usize) -> LlamaSpec {
-    LlamaSpec { vocab: 160, ..tiny(head_dim) }
+pub fn small(head_dim: usize) -> Llama {
+    tiny(head_dim).vocab(160)
 }
 
 /// A model that four devices can share: a kv head is on two of them.
-pub fn wide(head_dim: usize) -> LlamaSpec {
-    LlamaSpec { heads: 8, ..small(head_dim) }
+pub fn wide(head_dim: usize) -> Llama {
+    small(head_dim).heads(8, 2)
 }
 
 pub fn step(machine: &mut GraphPeers, rows: &Rows) -> Vec<Vec<f32>> {
@@ -104,27 +105,25 @@ fn agrees_by(exchange: Exchange, spec: &impl Architecture, count: usize, tokens:
 }
 
 /// A small model of a family that `devices` devices can share.
-fn drawn(rng: &mut Rng, devices: usize) -> LlamaSpec {
-    let family = [Family::Llama, Family::Mistral, Family::Qwen2, Family::Qwen3][rng.below(4)];
+fn drawn(rng: &mut Rng, devices: usize) -> Llama {
+    let family = ["llama", "mistral", "qwen2", "qwen3"][rng.below(4)];
     let kv_heads = [1, 2, 3, devices, 2 * devices][rng.below(5)];
     let kv_heads =
         if kv_heads.is_multiple_of(devices) || devices.is_multiple_of(kv_heads) { kv_heads } else { devices };
     // As many heads as both divide.
     let group = rng.within(1, 3) * (devices / kv_heads).max(1);
-    LlamaSpec {
-        family,
-        hidden: [64, 96, 128][rng.below(3)],
-        layers: rng.within(1, 2),
-        heads: kv_heads * group,
-        kv_heads,
-        intermediate: devices * [16, 24, 40][rng.below(3)],
-        vocab: 136usize.next_multiple_of(8 * devices),
-        tied_embeddings: rng.below(2) == 0,
-        qkv_bias: family == Family::Qwen2,
-        o_bias: family == Family::Mistral,
-        mlp_bias: family == Family::Mistral,
-        qk_norm: family == Family::Qwen3,
+    Llama {
+        qkv_bias: family == "qwen2",
+        o_bias: family == "mistral",
+        mlp_bias: family == "mistral",
+        qk_norm: family == "qwen3",
         ..tiny([32, 64][rng.below(2)])
+            .hidden([64, 96, 128][rng.below(3)])
+            .layers(rng.within(1, 2))
+            .inner(devices * [16, 24, 40][rng.below(3)])
+            .vocab(136usize.next_multiple_of(8 * devices))
+            .tied(rng.below(2) == 0)
+            .heads(kv_heads * group, kv_heads)
     }
 }
 
@@ -177,7 +176,7 @@ fn random_models_have_the_logits_of_one_device() {
         let what =
             format!("{count} devices, {exchange:?}, {rows} rows, {tokens} tokens by {chunk}, seed {seed}, {spec:?}");
         assert!(errors.iter().all(|&error| error < limit), "{errors:?}, {limit} allowed: {what}");
-        println!("{:?} {errors:.4?} of {count} devices, {rows} rows, {tokens} tokens by {chunk}", spec.family);
+        println!("{errors:.4?} of {count} devices, {rows} rows, {tokens} tokens by {chunk}");
         most = [0, 1].map(|at| most[at].max(errors[at]));
     }
     println!("{models} models: at most {:.1e} from the reference, {:.1e} from one device", most[0], most[1]);
@@ -187,7 +186,7 @@ fn random_models_have_the_logits_of_one_device() {
 #[test]
 fn a_prompt_on_several_devices_agrees_with_the_reference() {
     agrees(&small(64), 2, 40, 32, 0);
-    agrees(&LlamaSpec { layers: 1, ..wide(32) }, 4, 33, 20, 1);
+    agrees(&wide(32).layers(1), 4, 33, 20, 1);
     // A bias of a sum is the first device's, and kv heads are normalised.
     agrees(&normed(small(32)), 2, 20, 20, 2);
 }
@@ -204,7 +203,7 @@ fn gemma_2_on_several_devices_agrees_with_the_reference() {
 /// and feed them back.
 #[test]
 fn tokens_are_chosen_as_on_one_device() {
-    let spec = LlamaSpec { layers: 1, ..small(64) };
+    let spec = small(64).layers(1);
     let mut rows = Rows::default();
     rows.add(&[3], 0, &PAGES_OF[0]);
     rows.add(&[90], 0, &PAGES_OF[1]);
@@ -235,7 +234,7 @@ fn tokens_are_chosen_as_on_one_device() {
 /// A prompt by graphs, the next token by the decode machine of the same devices, on the same pools.
 #[test]
 fn decoding_goes_on_after_a_prompt_on_two_devices() {
-    let spec = LlamaSpec { layers: 1, ..small(64) };
+    let spec = small(64).layers(1);
     let on = devices(3, 2);
     let mut graphs = peers(&on, &spec, 32, false);
     let placed = schedule(program(&spec, [1, 2, 4], false), 64).unwrap();

@@ -3,7 +3,6 @@
 
 use tilewright_codegen::device::{Collective, DeviceError, open_peers};
 use tilewright_kernels::tile::Float;
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::vm::LaunchError;
 use tilewright_megakernel::vm::graph::{
     AllReduce, Exchange, GraphFault, GraphPlan, Launch, LaunchArg, LaunchMemory, Scratch,
@@ -16,7 +15,7 @@ use super::lab::{Reference, Rows, prompt, worst};
 /// has one.
 #[test]
 fn sums_by_nccl_take_the_place_of_meetings() {
-    let spec = LlamaSpec { layers: 1, ..small(32) };
+    let spec = small(32).layers(1);
     let step = planned(&spec, [17, 2], true);
     let of = |exchange| exchanging(&step, 1, exchange).unwrap();
     let names = |plan: &GraphPlan| -> Vec<String> {
@@ -48,11 +47,7 @@ fn sums_by_nccl_take_the_place_of_meetings() {
 /// devices.
 #[test]
 fn logits_by_every_exchange_are_those_of_the_reference() {
-    let cases = [
-        (small(64), 2, 33),
-        (LlamaSpec { layers: 1, ..wide(32) }, 4, 66),
-        (LlamaSpec { layers: 1, ..wide(32) }, 4, 18),
-    ];
+    let cases = [(small(64), 2, 33), (wide(32).layers(1), 4, 66), (wide(32).layers(1), 4, 18)];
     for (seed, (spec, count, tokens)) in (0..).zip(cases) {
         let mut rows = Rows::default();
         rows.add(&prompt(tokens.min(60), seed), 0, &PAGES_OF[0]);
@@ -72,7 +67,7 @@ fn logits_by_every_exchange_are_those_of_the_reference() {
 #[test]
 fn parts_of_one_shot_take_turns() {
     for (layers, shared) in [(1, 2), (2, 4)] {
-        let spec = LlamaSpec { layers, ..wide(32) };
+        let spec = wide(32).layers(layers);
         let step = planned(&spec, [33, shared], false);
         let plan = exchanging(&step, 1, Exchange::OneShot).unwrap();
         let name = |launch: &Launch| plan.kernels[launch.kernel].name.as_str();
@@ -102,7 +97,7 @@ fn two_devices_and_few_rows_add_up_in_one_shot() {
         (4, 4096, Exchange::OneShot),
         (8, 4096, Exchange::TwoShot),
     ] {
-        let spec = LlamaSpec { heads: 16, layers: 1, hidden: 128, ..wide(32) };
+        let spec = wide(32).layers(1).hidden(128).heads(16, 2);
         let step = planned(&spec, [rows, devices], false);
         let of = |exchange| exchanging(&step, 0, exchange).unwrap().launches;
         assert_eq!(of(Exchange::Own), of(exchange), "{rows} rows of {devices} devices");
@@ -112,7 +107,7 @@ fn two_devices_and_few_rows_add_up_in_one_shot() {
 
 #[test]
 fn a_device_that_launches_nothing_is_named_and_the_next_step_is_well() {
-    let spec = LlamaSpec { layers: 1, ..small(32) };
+    let spec = small(32).layers(1);
     let mut machine = peers_by(Exchange::Nccl, &devices(0, 2), &spec, 17, true);
     let mut rows = Rows::default();
     rows.add(&prompt(17, 1), 0, &PAGES_OF[0]);
@@ -133,7 +128,7 @@ fn a_device_that_launches_nothing_is_named_and_the_next_step_is_well() {
 fn gpus_add_up_by_nccl() {
     let Ok(name) = std::env::var("TILEWRIGHT_PEERS") else { return };
     let on = open_peers(&name).unwrap_or_else(|error| panic!("{error}"));
-    let spec = LlamaSpec { layers: 2, ..wide(64) };
+    let spec = wide(64).layers(2);
     let mut rows = Rows::default();
     rows.add(&prompt(60, 3), 0, &PAGES_OF[0]);
     let reference = Reference::new(&spec, 60).step(&rows);

@@ -8,9 +8,10 @@ use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_graph::models;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, StepPlan, lower, plan};
-use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, ModelSpec, Rope};
+use tilewright_megakernel::model::{Architecture, ModelSpec};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
@@ -28,32 +29,13 @@ pub const PAGES: usize = 8;
 const POOL: usize = 24;
 
 /// Two layers, GQA groups of three.
-pub fn tiny(head_dim: usize) -> LlamaSpec {
-    let inv_freq = (0..head_dim / 2).map(|i| 10000f32.powf(-(i as f32) / (head_dim / 2) as f32)).collect();
-    LlamaSpec {
-        family: Family::Llama,
-        hidden: 64,
-        layers: 2,
-        heads: 6,
-        kv_heads: 2,
-        head_dim,
-        intermediate: 96,
-        vocab: 136,
-        max_positions: 256,
-        norm_eps: 1e-5,
-        rope: Rope { inv_freq, scale: 1.0 },
-        tied_embeddings: true,
-        qkv_bias: false,
-        o_bias: false,
-        mlp_bias: false,
-        qk_norm: false,
-    }
+pub fn tiny(head_dim: usize) -> Llama {
+    Llama::small().head_dim(head_dim).vocab(136)
 }
 
 /// A model with norms of q and k, biases, and an output projection of its own.
-pub fn normed(spec: LlamaSpec) -> LlamaSpec {
-    let biases = LlamaSpec { qkv_bias: true, o_bias: true, mlp_bias: true, ..spec };
-    LlamaSpec { family: Family::Qwen3, qk_norm: true, tied_embeddings: false, layers: 1, ..biases }
+pub fn normed(spec: Llama) -> Llama {
+    Llama { qkv_bias: true, o_bias: true, mlp_bias: true, qk_norm: true, ..spec.tied(false).layers(1) }
 }
 
 /// Two layers of Gemma 2: caps that bite, and a window of 20 tokens on the first.

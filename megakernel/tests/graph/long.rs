@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tilewright_codegen::ir::Arch;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions};
-use tilewright_megakernel::model::{LlamaSpec, Rope};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::vm::StepCells;
@@ -24,10 +24,8 @@ const BOUND: f64 = 2e-2;
 const PAGE: usize = 64;
 
 /// A model of one layer, with heads of 64 and positions for the longest prompt.
-fn spec() -> LlamaSpec {
-    let inv_freq = (0..32).map(|i| 500_000f32.powf(-(i as f32) / 32.0)).collect();
-    let rope = Rope { inv_freq, scale: 1.0 };
-    LlamaSpec { layers: 1, heads: 2, kv_heads: 1, max_positions: 16_384, rope, ..tiny(64) }
+fn spec() -> Llama {
+    tiny(64).layers(1).max_positions(16_384).heads(2, 1).rope_base(500_000.0)
 }
 
 fn options(rows: usize, pages: usize) -> LowerOptions {
@@ -76,7 +74,7 @@ fn cuts(tokens: usize, chunks: &[usize]) -> Vec<(usize, usize)> {
 }
 
 /// The logits of every token by the reference machine, which feeds chunks of its own.
-fn expected(spec: &LlamaSpec, prompt: &[i32], pages: &[i32]) -> Vec<Vec<f32>> {
+fn expected(spec: &Llama, prompt: &[i32], pages: &[i32]) -> Vec<Vec<f32>> {
     let rows = prompt.len().min(256);
     let placed = schedule(program_with(spec, 1, &options(rows, pages.len())), PAGE * pages.len()).unwrap();
     let mut machine = Machine::new(placed, &random(spec), 1).unwrap();

@@ -6,7 +6,7 @@ use std::ops::Range;
 use tilewright_codegen::device::sim::{self, Options};
 use tilewright_codegen::device::{Device, DeviceError};
 use tilewright_codegen::sim::Loss;
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_graph::models::Llama;
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::vm::LaunchError;
 use tilewright_megakernel::vm::graph::{Exchange, GraphFault, GraphPeers, Launch, LaunchArg, LaunchMemory, Scratch};
@@ -17,8 +17,9 @@ use super::lab::{Rows, prompt};
 const ROWS: usize = 17;
 
 /// A model that two devices share, and one for four.
-fn spec(devices: usize) -> LlamaSpec {
-    LlamaSpec { layers: 1, ..if devices == 2 { small(32) } else { wide(32) } }
+fn spec(devices: usize) -> Llama {
+    let spec = if devices == 2 { small(32) } else { wide(32) };
+    spec.layers(1)
 }
 
 /// A prompt of rows of every device's share.

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tilewright_codegen::ir::Arch;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::naive::Sampling;
 use tilewright_kernels::sample::Request;
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::vm::graph::{AnyGraph, GraphWeights, PeerWeights, Scratch};
 use tilewright_megakernel::vm::{MAX_ENDS, NO_TOKEN};
 use tilewright_megakernel::weights::Weights;
@@ -41,11 +41,11 @@ enum Chooser {
 const CHOOSERS: [Chooser; 5] = [Chooser::Argmax, Chooser::Best, Chooser::Sample, Chooser::ByHost, Chooser::OnTwo];
 
 impl Chooser {
-    fn spec(self) -> LlamaSpec {
+    fn spec(self) -> Llama {
         // No decode attention has heads of 32.
         let spec = if self == Chooser::ByHost { tiny(32) } else { tiny(64) };
         let spec = if self == Chooser::OnTwo { small(64) } else { spec };
-        LlamaSpec { layers: 1, intermediate: 32, tied_embeddings: false, ..spec }
+        spec.layers(1).inner(32).tied(false)
     }
 
     fn machine(self, weights: SharedWeights) -> AnyGraph {

@@ -2,7 +2,6 @@
 
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, StepPlan};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::vm::graph::GraphPlan;
 
 use super::devices::{self, small};
@@ -29,7 +28,7 @@ fn heads_and_pools_of_other_sizes_and_types_are_named() {
 /// row of position 0.
 #[test]
 fn positions_whose_cosines_are_beyond_32_bits_are_refused() {
-    let spec = LlamaSpec { max_positions: 1 << 28, ..tiny(32) };
+    let spec = tiny(32).max_positions(1 << 28);
     let step = |context| planned_with(&spec, &LowerOptions { context, ..options(1) });
     refused(
         &step(1 << 27),

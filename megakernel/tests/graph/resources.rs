@@ -6,10 +6,10 @@ use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::sample::Sample;
 use tilewright_codegen::verify::verify;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, StepPlan};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{Buffer, BufferKind, Program, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan};
@@ -29,11 +29,11 @@ fn options(rows: usize) -> LowerOptions {
 
 /// The program by which an H100 decodes one row.
 fn decoding(model: &str) -> Program {
-    program_with(&LlamaSpec::named(model).unwrap(), 132, &options(1))
+    program_with(&Llama::named(model).unwrap(), 132, &options(1))
 }
 
 fn planned(model: &str, rows: usize) -> StepPlan {
-    planned_with(&LlamaSpec::named(model).unwrap(), &options(rows))
+    planned_with(&Llama::named(model).unwrap(), &options(rows))
 }
 
 fn plan(model: &str, rows: usize) -> GraphPlan {

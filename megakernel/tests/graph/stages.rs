@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use tilewright_codegen::ir::Arch;
+use tilewright_graph::models::Llama;
 use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LowerOptions, StepPlan};
-use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
@@ -22,7 +22,7 @@ const BOUND: f64 = 2e-2;
 const ROWS: usize = 32;
 const TABLE: [i32; PAGES] = [5, 17, 2, 9, 23, 0, 11, 14];
 
-fn stage(spec: &LlamaSpec, devices: usize, layers: Span) -> StepPlan {
+fn stage(spec: &Llama, devices: usize, layers: Span) -> StepPlan {
     planned_with(spec, &LowerOptions { devices, layers: Some(layers), ..options(ROWS) })
 }
 
@@ -38,7 +38,7 @@ fn step([first, last]: &mut [GraphMachine; 2], rows: &Rows) -> Vec<Vec<f32>> {
 }
 
 /// The weights of a stage as a decode machine of one row streams them.
-fn packed(spec: &LlamaSpec, weights: &GraphWeights, layers: Span) -> DeviceWeights {
+fn packed(spec: &Llama, weights: &GraphWeights, layers: Span) -> DeviceWeights {
     let program = program_with(spec, 3, &LowerOptions { layers: Some(layers), ..options(1) });
     let placed = schedule(program, 64).unwrap();
     let cut = DeviceOptions { stage_bytes: 2048, ..DeviceOptions::for_simulator() };
@@ -47,10 +47,10 @@ fn packed(spec: &LlamaSpec, weights: &GraphWeights, layers: Span) -> DeviceWeigh
     packed
 }
 
-fn agrees(spec: &LlamaSpec, arch: Arch, is_packed: bool, chunks: &[usize], seed: u64) {
+fn agrees(spec: &Llama, arch: Arch, is_packed: bool, chunks: &[usize], seed: u64) {
     let tokens = prompt(40, seed as i32);
-    let cut = spec.layers / 2;
-    let mut machines = [Span::new(0, cut), Span::new(cut, spec.layers)].map(|layers| {
+    let cut = spec.decoder.layers / 2;
+    let mut machines = [Span::new(0, cut), Span::new(cut, spec.decoder.layers)].map(|layers| {
         let mut weights = weights(spec, arch, seed);
         if is_packed {
             weights.share(&packed(spec, &weights, layers));
@@ -78,7 +78,7 @@ fn agrees(spec: &LlamaSpec, arch: Arch, is_packed: bool, chunks: &[usize], seed:
 fn a_prompt_by_stages_agrees_with_the_reference() {
     agrees(&tiny(32), Arch::Sm90a, false, &[32, 7, 1], 0);
     agrees(&tiny(64), Arch::Sm90a, true, &[32, 7, 1], 2);
-    agrees(&LlamaSpec { layers: 2, ..normed(tiny(32)) }, Arch::Sm80, false, &[20, 20], 1);
+    agrees(&normed(tiny(32)).layers(2), Arch::Sm80, false, &[20, 20], 1);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 
 use insta::assert_snapshot;
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::ops::{Attention, Embed, Op, Operands, Sample};
 use tilewright_megakernel::program::{BufferKind, Program, Source};
 use tilewright_megakernel::validate::{Kind, validate};
@@ -14,23 +14,9 @@ use crate::twins::text;
 
 /// A step of two rows that samples: every role of a cell, and every op that reads one.
 fn step(qk_norm: bool) -> Program {
-    let spec = LlamaSpec {
-        family: if qk_norm { Family::Qwen3 } else { Family::Llama },
-        hidden: 16,
-        layers: 1,
-        heads: 2,
-        kv_heads: 1,
-        head_dim: 8,
-        intermediate: 16,
-        vocab: 24,
-        max_positions: 64,
-        norm_eps: 1e-5,
-        rope: Rope { inv_freq: vec![1.0; 4], scale: 1.0 },
-        tied_embeddings: true,
-        qkv_bias: false,
-        o_bias: false,
-        mlp_bias: false,
+    let spec = Llama {
         qk_norm,
+        ..Llama::small().hidden(16).layers(1).head_dim(8).inner(16).vocab(24).max_positions(64).heads(2, 1)
     };
     let options = LowerOptions { rows: 2, sampling: true, ..LowerOptions::for_context(32) };
     lower(&spec, &|_| DType::BF16, Target::host(2), &options).expect("the model lowers")

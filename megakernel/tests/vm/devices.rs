@@ -3,10 +3,11 @@
 
 use proptest::prelude::*;
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerError, LowerOptions, NEXT_TOKEN, lower};
-use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::{BufferKind, DeviceId, Program};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::validate;
@@ -21,29 +22,26 @@ const STEPS: usize = 20;
 const TOKENS: [[i32; ROWS]; 5] = [[3, 0], [90, 7], [11, 95], [64, 2], [5, 41]];
 
 /// A small model of a family whose parts `devices` can share.
-fn spec(family: Family, devices: usize, heads: [usize; 2], layers: usize) -> LlamaSpec {
+fn spec(family: &str, devices: usize, heads: [usize; 2], layers: usize) -> Llama {
     let [kv_heads, group] = heads;
     let kv_heads =
         if kv_heads.is_multiple_of(devices) || devices.is_multiple_of(kv_heads) { kv_heads } else { devices };
     let heads = (kv_heads * group).next_multiple_of(num_lcm(devices, kv_heads));
-    let head_dim = if family == Family::Qwen3 { 20 } else { 16 };
-    LlamaSpec {
-        family,
-        hidden: 48,
-        layers,
-        heads,
-        kv_heads,
-        head_dim,
-        intermediate: 24 * devices,
-        vocab: 96_usize.next_multiple_of(devices),
-        max_positions: 128,
-        norm_eps: 1e-5,
-        rope: Rope { inv_freq: (0..head_dim / 2).map(|i| 0.5f32.powi(i as i32)).collect(), scale: 1.0 },
-        tied_embeddings: family == Family::Llama,
-        qkv_bias: family == Family::Qwen2,
-        o_bias: family == Family::Mistral,
-        mlp_bias: family == Family::Mistral,
-        qk_norm: family == Family::Qwen3,
+    let head_dim = if family == "qwen3" { 20 } else { 16 };
+    Llama {
+        qkv_bias: family == "qwen2",
+        o_bias: family == "mistral",
+        mlp_bias: family == "mistral",
+        qk_norm: family == "qwen3",
+        ..Llama::small()
+            .hidden(48)
+            .layers(layers)
+            .head_dim(head_dim)
+            .inner(24 * devices)
+            .vocab(96_usize.next_multiple_of(devices))
+            .max_positions(128)
+            .tied(family == "llama")
+            .heads(heads, kv_heads)
     }
 }
 
@@ -51,19 +49,19 @@ fn num_lcm(a: usize, b: usize) -> usize {
     (a..).step_by(a).find(|n| n.is_multiple_of(b)).expect("a multiple of both")
 }
 
-fn program(spec: &LlamaSpec, devices: usize, sms: usize) -> Program {
+fn program(spec: &Llama, devices: usize, sms: usize) -> Program {
     let options =
         LowerOptions { rows: ROWS, page_tokens: 16, splits: Some(2), devices, ..LowerOptions::for_context(32) };
     lower(spec, &|_| DType::BF16, Target::host(sms), &options).unwrap()
 }
 
 /// The logits of all steps, and the tokens chosen.
-fn run(spec: &LlamaSpec, devices: usize, sms: usize, workers: usize) -> (Vec<f32>, Vec<i32>) {
+fn run(spec: &Llama, devices: usize, sms: usize, workers: usize) -> (Vec<f32>, Vec<i32>) {
     run_with(&RandomWeights::new(spec, DType::BF16, 11).unwrap(), spec, [devices, sms, workers])
 }
 
 /// Runs the program with these weights.
-fn run_with(weights: &dyn Weights, spec: &LlamaSpec, [devices, sms, workers]: [usize; 3]) -> (Vec<f32>, Vec<i32>) {
+fn run_with(weights: &dyn Weights, spec: &Llama, [devices, sms, workers]: [usize; 3]) -> (Vec<f32>, Vec<i32>) {
     let placed = schedule(program(spec, devices, sms).stored_as(weights), 32).unwrap();
     let mut kv = KvState::new(&placed).unwrap();
     kv.poison();
@@ -88,7 +86,7 @@ fn relative(found: &[f32], expected: &[f32]) -> f64 {
     (error / square(&mut expected.iter().map(|&x| f64::from(x)))).sqrt()
 }
 
-const FAMILIES: [Family; 4] = [Family::Llama, Family::Mistral, Family::Qwen2, Family::Qwen3];
+const FAMILIES: [&str; 4] = ["llama", "mistral", "qwen2", "qwen3"];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
@@ -139,7 +137,7 @@ proptest! {
 
 #[test]
 fn every_element_of_a_weight_lies_on_as_many_devices_as_need_it() {
-    let spec = LlamaSpec::named("llama-3.1-8b").unwrap();
+    let spec = ModelSpec::named("llama-3.1-8b").unwrap();
     let bytes = |devices| {
         let program = lower(
             &spec,
@@ -158,7 +156,7 @@ fn every_element_of_a_weight_lies_on_as_many_devices_as_need_it() {
 #[test]
 fn known_models_are_shared_by_2_4_and_8_devices_and_are_valid() {
     for (name, devices) in [("llama-3.2-1b", 2), ("llama-3.1-8b", 4), ("llama-3.1-70b", 8)] {
-        let spec = LlamaSpec { layers: 2, ..LlamaSpec::named(name).unwrap() };
+        let spec = Llama::named(name).unwrap().layers(2);
         let options = LowerOptions { devices, kv: DType::BF16, ..LowerOptions::for_context(4096) };
         let program = lower(&spec, &|_| DType::BF16, Target::named("h200").unwrap(), &options).unwrap();
         assert!(validate(&program).is_valid(), "{}", validate(&program));
@@ -178,7 +176,7 @@ fn known_models_are_shared_by_2_4_and_8_devices_and_are_valid() {
 
 /// A program of two devices, and what is wrong with it after a change.
 fn wrong(change: impl FnOnce(&mut Program)) -> Vec<String> {
-    let mut program = schedule(program(&spec(Family::Llama, 2, [2, 1], 1), 2, 2), 32).unwrap().into_program();
+    let mut program = schedule(program(&spec("llama", 2, [2, 1], 1), 2, 2), 32).unwrap().into_program();
     change(&mut program);
     validate(&program).errors.iter().map(ToString::to_string).collect()
 }
@@ -202,7 +200,7 @@ task t16 `layers.0.qkv.h0.dev1[0]`: the write of b39 on dev0 by a task on dev1; 
 #[test]
 fn a_sum_waits_for_the_parts_of_all_devices() {
     let sums: Vec<usize> = {
-        let program = program(&spec(Family::Llama, 2, [2, 1], 1), 2, 2);
+        let program = program(&spec("llama", 2, [2, 1], 1), 2, 2);
         let sum = |label: &str| label.contains(".sum");
         (0..program.tasks.len()).filter(|&task| sum(&program.tasks[task].label)).collect()
     };
@@ -224,7 +222,7 @@ fn a_sum_waits_for_the_parts_of_all_devices() {
 
 #[test]
 fn what_devices_cannot_share_is_named() {
-    let spec = spec(Family::Llama, 2, [2, 1], 1);
+    let spec = spec("llama", 2, [2, 1], 1);
     let refused = |devices| {
         let options = LowerOptions { devices, ..LowerOptions::for_context(32) };
         lower(&spec, &|_| DType::BF16, Target::host(1), &options).unwrap_err()

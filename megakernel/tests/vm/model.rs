@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use tilewright_codegen::target::Target;
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, NEXT_TOKEN, lower};
-use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::StepCells;
@@ -17,30 +17,17 @@ const CONTEXT: usize = 64;
 const PAGES: usize = 12;
 
 /// A small model with the odd parts that a family may have.
-pub fn spec(family: Family) -> LlamaSpec {
-    let qwen3 = family == Family::Qwen3;
+pub fn spec(family: &str) -> Llama {
+    let qwen3 = family == "qwen3";
     let head_dim = if qwen3 { 20 } else { 16 };
-    LlamaSpec {
-        family,
-        hidden: 48,
-        layers: 2,
-        heads: 6,
-        kv_heads: 2,
-        head_dim,
-        intermediate: 72,
-        vocab: 101,
-        max_positions: 128,
-        norm_eps: 1e-5,
-        rope: Rope { inv_freq: (0..head_dim / 2).map(|i| 0.5f32.powi(i as i32)).collect(), scale: 1.0 },
-        tied_embeddings: family == Family::Llama,
-        qkv_bias: family == Family::Qwen2,
-        o_bias: false,
-        mlp_bias: false,
+    Llama {
+        qkv_bias: family == "qwen2",
         qk_norm: qwen3,
+        ..Llama::small().hidden(48).head_dim(head_dim).inner(72).vocab(101).max_positions(128).tied(family == "llama")
     }
 }
 
-fn program(spec: &LlamaSpec, rows: usize, sms: usize, kv: DType, splits: usize) -> Program {
+fn program(spec: &Llama, rows: usize, sms: usize, kv: DType, splits: usize) -> Program {
     let options = LowerOptions {
         rows,
         page_tokens: 16,
@@ -60,7 +47,7 @@ fn machine(program: Program, weights: &RandomWeights, workers: usize, placement:
 
 /// The feeding of a token sequence.
 struct Feeding {
-    family: Family,
+    family: &'static str,
     kv: DType,
     splits: usize,
     workers: usize,
@@ -106,11 +93,11 @@ fn feed(feeding: &Feeding) -> Vec<(Vec<u32>, i32)> {
     out
 }
 
-fn plain(family: Family, kv: DType, splits: usize) -> Feeding {
+fn plain(family: &'static str, kv: DType, splits: usize) -> Feeding {
     Feeding { family, kv, splits, workers: 1, sms: 1, placement: 0, chunks: vec![1], table: vec![0, 1, 2, 3] }
 }
 
-const FAMILIES: [Family; 3] = [Family::Llama, Family::Qwen2, Family::Qwen3];
+const FAMILIES: [&str; 3] = ["llama", "qwen2", "qwen3"];
 
 #[test]
 fn worker_counts_do_not_change_a_bit() {
@@ -147,7 +134,7 @@ proptest! {
 
 #[test]
 fn three_sequences_in_a_batch_are_three_single_runs() {
-    let spec = spec(Family::Llama);
+    let spec = spec("llama");
     let weights = RandomWeights::new(&spec, DType::BF16, 11).unwrap();
     let single = program(&spec, 1, 2, DType::F32, 2);
     let sequences: [&[i32]; 3] = [&TOKENS[..20], &TOKENS[4..9], &TOKENS[7..19]];

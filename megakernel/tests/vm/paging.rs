@@ -3,7 +3,6 @@
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::Family;
 use tilewright_megakernel::ops::{Copy, Embed};
 use tilewright_megakernel::program::{BufferKind, Op, Program, Region, Span};
 use tilewright_megakernel::schedule::schedule;
@@ -17,12 +16,12 @@ use super::model::spec;
 
 fn placed(rows: usize, context: usize, kv: DType) -> Placed {
     let options = LowerOptions { rows, page_tokens: 16, pages: Some(6), kv, ..LowerOptions::for_context(context) };
-    let program = lower(&spec(Family::Llama), &|_| DType::BF16, Target::host(2), &options).unwrap();
+    let program = lower(&spec("llama"), &|_| DType::BF16, Target::host(2), &options).unwrap();
     schedule(program, 16).unwrap()
 }
 
 fn weights(dtype: DType) -> RandomWeights {
-    RandomWeights::new(&spec(Family::Llama), dtype, 1).unwrap()
+    RandomWeights::new(&spec("llama"), dtype, 1).unwrap()
 }
 
 #[test]

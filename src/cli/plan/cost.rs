@@ -159,7 +159,8 @@ fn bandwidth(target: &Target) -> Bandwidth {
 mod tests {
     use std::path::Path;
 
-    use tilewright_megakernel::model::LlamaSpec;
+    use tilewright_graph::models::Llama;
+    use tilewright_megakernel::model::ModelSpec;
 
     use super::*;
     use crate::results::Results;
@@ -180,7 +181,7 @@ mod tests {
             let device = call.device.to_ascii_lowercase();
             let target = Target::names().find(|name| device.contains(name)).and_then(Target::named).expect("a target");
             let extent = |name: &str| row.shape[name] as usize;
-            let mut specs = LlamaSpec::names().filter_map(ModelSpec::named);
+            let mut specs = Llama::names().filter_map(ModelSpec::named);
             let spec = specs.find(|s| (s.hidden, s.layers) == (extent("hidden"), extent("layers"))).expect("a model");
             found.push((target, spec, extent("batch"), extent("context") - 100, row.median_us.expect("a time")));
         }

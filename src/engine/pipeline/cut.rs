@@ -45,13 +45,14 @@ pub(super) fn cut(spec: &ModelSpec, world: usize) -> Result<Vec<Span>, PipelineE
 mod tests {
     use proptest::prelude::*;
 
-    use tilewright_megakernel::model::{Architecture, LlamaSpec};
+    use tilewright_graph::models::Llama;
+    use tilewright_megakernel::model::{Architecture, ModelSpec};
 
     use super::*;
 
     fn spec(layers: usize, vocab: usize) -> ModelSpec {
-        let known = LlamaSpec::named("llama-3.2-1b").expect("a known model");
-        LlamaSpec { layers, vocab, ..known }.model().expect("sizes that fit").into_owned()
+        let known = Llama::named("llama-3.2-1b").expect("a known model");
+        known.layers(layers).vocab(vocab).model().expect("sizes that fit").into_owned()
     }
 
     proptest! {

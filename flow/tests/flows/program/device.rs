@@ -11,9 +11,9 @@ use tilewright_flow::memory::{Budget, top_k};
 use tilewright_flow::prelude::*;
 use tilewright_flow::program::{FlowSettings, Lowered, Phase, observed_names, scores_name};
 use tilewright_flow::{ModelShape, Parameters, Traced, algorithms, trace};
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower_indexed};
-use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::BufferKind;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
@@ -23,25 +23,8 @@ use tilewright_megakernel::vm::reference::{KvState, Machine, StepOutput};
 use tilewright_megakernel::weights::RandomWeights;
 
 /// Two layers of two key heads.
-pub(super) fn spec(Cut { group, head_dim, .. }: Cut) -> LlamaSpec {
-    LlamaSpec {
-        family: Family::Llama,
-        hidden: 64,
-        layers: 2,
-        heads: 2 * group,
-        kv_heads: 2,
-        head_dim,
-        intermediate: 64,
-        vocab: 40,
-        max_positions: 1 << 17,
-        norm_eps: 1e-5,
-        rope: Rope { inv_freq: (0..head_dim / 2).map(|i| 0.7f32.powi(i as i32)).collect(), scale: 1.0 },
-        tied_embeddings: true,
-        qkv_bias: false,
-        o_bias: false,
-        mlp_bias: false,
-        qk_norm: false,
-    }
+pub(super) fn spec(Cut { group, head_dim, .. }: Cut) -> Llama {
+    Llama::small().head_dim(head_dim).inner(64).vocab(40).max_positions(1 << 17).heads(2 * group, 2)
 }
 
 /// The sizes and options of a case.

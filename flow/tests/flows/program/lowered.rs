@@ -5,31 +5,14 @@ use tilewright_codegen::target::Target;
 use tilewright_flow::memory::Budget;
 use tilewright_flow::program::{FlowSettings, Lowered, Phase, observed_names};
 use tilewright_flow::{FlowExtents, ModelShape, Parameters, Traced, algorithms};
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower_indexed};
-use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::{BufferKind, Program};
 use tilewright_megakernel::validate::validate;
 
-fn spec(qk_norm: bool) -> LlamaSpec {
-    LlamaSpec {
-        family: if qk_norm { Family::Qwen3 } else { Family::Llama },
-        hidden: 32,
-        layers: 2,
-        heads: 6,
-        kv_heads: 2,
-        head_dim: 16,
-        intermediate: 32,
-        vocab: 40,
-        max_positions: 4096,
-        norm_eps: 1e-5,
-        rope: Rope { inv_freq: vec![1.0; 8], scale: 1.0 },
-        tied_embeddings: true,
-        qkv_bias: false,
-        o_bias: false,
-        mlp_bias: false,
-        qk_norm,
-    }
+fn spec(qk_norm: bool) -> Llama {
+    Llama { qk_norm, ..Llama::small().hidden(32).inner(32).vocab(40).max_positions(4096) }
 }
 
 fn settings(traced: Traced, block_tokens: usize) -> FlowSettings {
@@ -41,7 +24,7 @@ fn settings(traced: Traced, block_tokens: usize) -> FlowSettings {
     FlowSettings::new(traced, block_tokens, budget).expect("a flow").with_parameters(vec![layer; 2])
 }
 
-fn lowered(flow: &FlowSettings, phase: Phase, spec: &LlamaSpec, context: usize) -> Program {
+fn lowered(flow: &FlowSettings, phase: Phase, spec: &Llama, context: usize) -> Program {
     let target = Target::host(13);
     let mut indexer = Lowered::new(flow, phase, 3);
     let options = LowerOptions { rows: 2, page_tokens: 16, ..LowerOptions::for_context(context) };

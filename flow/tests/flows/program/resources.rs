@@ -11,7 +11,7 @@ use tilewright_flow::memory::Budget;
 use tilewright_flow::program::{FlowSettings, Lowered, Phase};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower_indexed};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
 
@@ -26,7 +26,7 @@ fn kernels_with_flows_assemble_to_what_the_page_says() {
         ("llama-3.1-8b", 1, "gqa-block-sparse"),
         ("llama-3.1-8b", 8, "quest"),
     ] {
-        let spec = LlamaSpec::named(model).expect("a model");
+        let spec = ModelSpec::named(model).expect("a model");
         let budget = Budget::new(64, 0.0, 1, 1).expect("a budget");
         let traced = algorithms::named(flow).expect("a flow").trace().expect("a flow without errors");
         let settings = FlowSettings::new(traced, 16, budget).expect("a flow");

@@ -9,9 +9,9 @@ use tilewright_codegen::target::Target;
 use tilewright_flow::algorithms;
 use tilewright_flow::memory::Budget;
 use tilewright_flow::program::{FlowSettings, Lowered, Phase, summaries};
+use tilewright_graph::models::Llama;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower_indexed};
-use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::{BufferKind, Program};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
@@ -20,25 +20,8 @@ use tilewright_megakernel::vm::resident::DeviceWeights;
 use tilewright_megakernel::weights::RandomWeights;
 
 /// Two layers of two key heads.
-fn spec() -> LlamaSpec {
-    LlamaSpec {
-        family: Family::Llama,
-        hidden: 64,
-        layers: 2,
-        heads: 4,
-        kv_heads: 2,
-        head_dim: 16,
-        intermediate: 64,
-        vocab: 40,
-        max_positions: 256,
-        norm_eps: 1e-5,
-        rope: Rope { inv_freq: (0..8).map(|i| 0.7f32.powi(i)).collect(), scale: 1.0 },
-        tied_embeddings: true,
-        qkv_bias: false,
-        o_bias: false,
-        mlp_bias: false,
-        qk_norm: false,
-    }
+fn spec() -> Llama {
+    Llama::small().inner(64).vocab(40).heads(4, 2)
 }
 
 const PAGE: usize = 32;

@@ -40,23 +40,13 @@ use crate::weights::Weights;
 /// use tilewright_codegen::target::Target;
 /// use tilewright_layout::DType;
 /// use tilewright_megakernel::lower::{LowerOptions, lower};
-/// use tilewright_megakernel::model::{LlamaSpec, Rope};
+/// use tilewright_graph::models::Llama;
 /// use tilewright_megakernel::schedule::schedule;
 /// use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
 /// use tilewright_megakernel::vm::StepCells;
 /// use tilewright_megakernel::weights::RandomWeights;
 ///
-/// let spec = LlamaSpec {
-///     hidden: 32,
-///     layers: 1,
-///     heads: 2,
-///     kv_heads: 1,
-///     head_dim: 16,
-///     intermediate: 32,
-///     vocab: 40,
-///     rope: Rope { inv_freq: vec![1.0; 8], scale: 1.0 },
-///     ..LlamaSpec::named("llama-3.2-1b").unwrap()
-/// };
+/// let spec = Llama::small().hidden(32).layers(1).heads(2, 1);
 /// let target = Target { sms: 2, ..Target::named("h100").unwrap() };
 /// let options = LowerOptions { kv: DType::BF16, page_tokens: 16, ..LowerOptions::for_context(16) };
 /// let placed = schedule(lower(&spec, &|_| DType::BF16, target, &options)?, 16)?;

@@ -23,15 +23,11 @@ use crate::weights::Weights;
 /// ```
 /// use tilewright_codegen::target::Target;
 /// use tilewright_layout::DType;
-/// use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
+/// use tilewright_graph::models::Llama;
 /// use tilewright_megakernel::{lower, schedule::schedule, weights::RandomWeights};
 /// use tilewright_megakernel::vm::StepCells;
 /// use tilewright_megakernel::vm::reference::{KvState, Machine};
-/// let spec = LlamaSpec {
-///     family: Family::Llama, hidden: 8, layers: 1, heads: 2, kv_heads: 1, head_dim: 4, intermediate: 16, vocab: 32,
-///     max_positions: 64, norm_eps: 1e-5, rope: Rope { inv_freq: vec![1.0, 0.01], scale: 1.0 }, tied_embeddings: true,
-///     qkv_bias: false, o_bias: false, mlp_bias: false, qk_norm: false,
-/// };
+/// let spec = Llama::small().vocab(32);
 /// let weights = RandomWeights::new(&spec, DType::BF16, 1)?;
 /// let options = lower::LowerOptions::for_context(64);
 /// let program = lower::lower(&spec, &|_| DType::BF16, Target::host(2), &options)?;

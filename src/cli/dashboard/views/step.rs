@@ -2,7 +2,7 @@
 //! beyond reading them.
 
 use maud::{Markup, html};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::ModelSizes;
 
 use super::super::board::Board;
 use super::super::chart::{Chart, Mark, WIDE, round_up};
@@ -135,7 +135,7 @@ fn shown(value: Option<f64>, digits: usize) -> String {
 /// Bytes of device memory that one level of a known model reads, 16-bit weights, keys and values.
 fn level_bytes(level: &ResultEntry<'_>) -> Option<f64> {
     let (_, spec) = level.model()?;
-    let LlamaSpec { hidden, heads, kv_heads, head_dim, intermediate, vocab, .. } = spec;
+    let ModelSizes { hidden, heads, kv_heads, head_dim, intermediate, vocab, .. } = *spec;
     let rows = level.extent("batch")? as f64;
     let context = level.extent("context")? as f64;
     let [hidden, heads, kv_heads, head_dim, intermediate, vocab] =
