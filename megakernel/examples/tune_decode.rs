@@ -8,7 +8,7 @@
 //!
 //! Keys: the names of `DeviceOptions::NUMBERS` and of `Thresholds` (`stage flight registers least`
 //! for short), `splits page` (numbers), `activation` (`f32`, `bf16`), `deal` (`order`, `strips`,
-//! `stages`), `packets`, `early`, `at_once`, `merge_packets`, `stream`, `pages`, `take`, `times` (0
+//! `stages`), `packets`, `early`, `skip_semaphores`, `merge_packets`, `stream`, `pages`, `take`, `times` (0
 //! or 1; `times` prints where the time of each level goes). `tilewright bench decode` times the
 //! shipped settings and compares them with peers.
 
@@ -94,7 +94,7 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
             "packets" => device.packets = number()? != 0,
             "stream" => device.stream_tokens = number()? != 0,
             "early" => device.early = number()? != 0,
-            "at_once" => device.at_once = number()? != 0,
+            "skip_semaphores" => device.skip_semaphores = number()? != 0,
             "merge_packets" => device.merge_packets = number()? != 0,
             "pages" => device.pages_ahead = number()? != 0,
             "deal" => {

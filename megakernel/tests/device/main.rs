@@ -7,7 +7,6 @@
 
 mod activations;
 mod agree;
-mod at_once;
 mod both;
 mod choose;
 mod codes;
@@ -36,6 +35,7 @@ mod resources;
 mod sections;
 mod selected;
 mod shared_codes;
+mod skip_semaphores;
 mod stages;
 mod streams;
 mod targets;

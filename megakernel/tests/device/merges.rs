@@ -86,8 +86,8 @@ fn parts_that_do_not_come_are_an_error() {
     let program = splitting(&least(), 1, 8, 3);
     let part = |op: &Op| op.get::<Attention>().is_some_and(|op| op.split == 1);
     let task = program.tasks.iter().find(|task| part(&task.op)).expect("it attends").id;
-    for at_once in [false, true] {
-        let options = DeviceOptions { merge_packets: true, at_once, polls: 1 << 11, ..options() };
+    for skip_semaphores in [false, true] {
+        let options = DeviceOptions { merge_packets: true, skip_semaphores, polls: 1 << 11, ..options() };
         let mut machine = load(program.clone(), &least(), 5, options);
         let right = machine.run(&Cells::at(1, 40).view(), 2).unwrap();
         machine.inject(DeviceFault::Stale { task }).unwrap();

@@ -86,7 +86,7 @@ fn options() -> DeviceOptions {
 
 /// The least model on two blocks. The last row has tokens of two splits, the others of one, and
 /// fills a page that later steps stream. All wait for signals, whose failures the launches have;
-/// those who look for packets at once are in surveys of their own.
+/// tasks that poll without a semaphore are in surveys of their own.
 fn least_one() -> Recording {
     let program = splitting(&least(), ROWS, SMS, SPLITS);
     let chooses = task(&program, chooses);
@@ -103,11 +103,11 @@ fn least_one() -> Recording {
     // Rows that are idle from a step on, in more than one order.
     let ends = [Launch::WELL, Launch::ENDS, Launch::ENDS, Launch::ENDS];
     let launches = [&[Launch::WELL; 5], &[Launch::ENDS][..], &failing, &ends].concat();
-    Recording::new("least", &least(), program, DeviceOptions { at_once: false, ..counted() }, launches)
+    Recording::new("least", &least(), program, DeviceOptions { skip_semaphores: false, ..counted() }, launches)
 }
 
 /// Options by which splits are released and counted. Those that are packets are in the survey of
-/// tasks that look at once.
+/// tasks that poll without a semaphore.
 fn counted() -> DeviceOptions {
     DeviceOptions { merge_packets: false, ..options() }
 }
@@ -123,10 +123,10 @@ fn early() -> Recording {
     let chooses = task(&program, chooses);
     // In more than one order, as block 0 may see the other's report before it waits.
     let opcode = Launch::fault(DeviceFault::Opcode { task: chooses, opcode: 99 });
-    let at_once = Launch::WELL.aborted(0);
+    let at_start = Launch::WELL.aborted(0);
     let later = Launch::WELL.aborted(1);
-    let launches = vec![Launch::WELL, later, at_once, later, opcode, opcode, opcode, opcode];
-    Recording::new("early", &spec, program, DeviceOptions { at_once: false, ..counted() }, launches)
+    let launches = vec![Launch::WELL, later, at_start, later, opcode, opcode, opcode, opcode];
+    Recording::new("early", &spec, program, DeviceOptions { skip_semaphores: false, ..counted() }, launches)
 }
 
 /// Two layers whose splits of attention are on blocks of their own, which have no part in the
@@ -150,7 +150,7 @@ fn wide(rows: usize, options: DeviceOptions, launches: fn(&Placed) -> Vec<Launch
 
 /// The wide program of one row, whose tasks poll all packets, in a ring of two stages, full of
 /// weights where keys and values are to come.
-fn at_once() -> Recording {
+fn polling() -> Recording {
     wide(1, options().with_thresholds(|limits| limits.stages = 2), looking)
 }
 
@@ -306,7 +306,7 @@ fn mutants_of_the_newest_token_are_found_out() {
         let file = mutant.src.file();
         file.ends_with("task/qkv.rs") && mutant.inst.contains("global") || file.ends_with("tile/array.rs")
     };
-    only_these_survive(&at_once(), packets, &[]);
+    only_these_survive(&polling(), packets, &[]);
 }
 
 /// Mutants of a block's abort polling while it waits for flagged words that do not arrive: the
@@ -317,7 +317,7 @@ fn mutants_of_leaving_are_found_out() {
     // The host's word, which block 0 alone looks at: it attends to nothing here, and never waits
     // for cells or with tokens to come.
     only_these_survive(
-        &at_once(),
+        &polling(),
         leaves,
         &["leave.rs: ld.relaxed.sys.u32 global: weak", "leave.rs: ld.relaxed.sys.u32 global: weak"],
     );

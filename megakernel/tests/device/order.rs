@@ -80,11 +80,11 @@ fn a_pool_that_is_overwritten_later_in_the_step_is_ordered() {
         for (rows, splits) in [(1, 2), (2, 1)] {
             let mut program = program(Shape { rows, sms: 3, splits, kv });
             let plain = Plan::new(&Placed::new(program.clone()).unwrap(), options()).unwrap();
-            assert!(plain.options.packets && plain.looks_at_once, "the program as it is lowered needs no releases");
+            assert!(plain.options.packets && plain.skips_semaphores, "the program as it is lowered needs no releases");
             reading_keys_of(&mut program, "layers.0.attention", "layers.1.v");
             let placed = Placed::new(program).expect("the counters order the read and the write");
             let plan = Plan::new(&placed, options()).unwrap();
-            assert!(!plan.options.packets && !plan.looks_at_once, "{kv}, {rows} rows: every signal releases");
+            assert!(!plan.options.packets && !plan.skips_semaphores, "{kv}, {rows} rows: every signal releases");
             for seed in 0..3 {
                 assert!(runs_without_a_race(&placed, seed, "a pool"), "it is ordered, not refused");
             }

@@ -138,10 +138,9 @@ pub trait DeviceFunction: FunctionValue {
         false
     }
 
-    /// Columns of the activations that it reads as packets, if it may begin before these are
-    /// signalled: it looks for all of them, and goes on without them when it is told to
-    /// ([`Call::left`]).
-    fn looks_at_once(&self) -> Option<u32> {
+    /// Columns of the activations that it reads as packets, if it can poll all of them without
+    /// waiting for a semaphore. Polling ends when the launch is aborted ([`Call::left`]).
+    fn polled_columns(&self) -> Option<u32> {
         None
     }
 }

@@ -58,7 +58,7 @@ pub struct DeviceOptions {
     pub early: bool,
     /// Whether tasks poll flagged words without waiting for a semaphore. It applies if all their
     /// inputs are flagged words of few columns.
-    pub at_once: bool,
+    pub skip_semaphores: bool,
     /// The order of a stream's stages among the packed weights.
     pub dealing: Dealing,
     /// Stages of a task that the consumer warps prefetch into registers while they wait, where
@@ -228,7 +228,7 @@ impl Default for DeviceOptions {
             polls: 1 << 24,
             packets: true,
             early: true,
-            at_once: true,
+            skip_semaphores: true,
             dealing: Dealing::Stages,
             prefetch_stages: 4,
             activation_registers: 128,

@@ -68,8 +68,8 @@ pub struct Plan {
     pub cells: Option<CellsPlan>,
     /// Whether some tasks take a part of each of their strips, or part by part.
     pub parts: bool,
-    /// Whether some tasks look for their activations without waiting for signals.
-    pub looks_at_once: bool,
+    /// Whether some tasks poll for their activations without waiting for a semaphore.
+    pub skips_semaphores: bool,
     /// The lengths that a launch takes as parameters: the code does not depend on them.
     pub lengths: Lengths,
     /// The cells that a launch of many steps feeds back, or why it feeds none.
@@ -133,8 +133,8 @@ impl Plan {
             has_pairs: opcodes.iter().any(|opcode| opcode.takes_pairs().is_some()),
             has_small_stages: codes().any(|(stream, _)| stream.strip.stage_bytes() <= small_bytes),
             has_halves: codes().any(|(_, codes)| self.rows > 4 || !codes.code.is_integer()),
-            polls_early: self.looks_at_once,
-            leaves: self.looks_at_once || opcodes.iter().any(|opcode| opcode.polls_peers()),
+            polls_early: self.skips_semaphores,
+            leaves: self.skips_semaphores || opcodes.iter().any(|opcode| opcode.polls_peers()),
         }
     }
 }

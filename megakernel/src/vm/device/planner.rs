@@ -158,7 +158,7 @@ impl<'p> Planner<'p> {
             rows: self.rows,
             cells: self.cells,
             parts,
-            looks_at_once: self.edges.polls().contains(&true),
+            skips_semaphores: self.edges.polls().contains(&true),
             edges: self.edges,
             lengths: self.lengths.unwrap_or_default(),
             feedback,
@@ -168,12 +168,12 @@ impl<'p> Planner<'p> {
     /// Lets tasks poll flagged words without waiting for a semaphore, where these are few.
     fn drop_semaphores(&mut self, records: &[TaskRecord]) {
         let opcodes = &self.opcodes;
-        let columns = opcodes.iter().filter_map(|opcode| opcode.looks_at_once()).max();
-        if !self.options.at_once || columns.is_none_or(|columns| columns > MOST_POLLED_COLUMNS) {
+        let columns = opcodes.iter().filter_map(|opcode| opcode.polled_columns()).max();
+        if !self.options.skip_semaphores || columns.is_none_or(|columns| columns > MOST_POLLED_COLUMNS) {
             return;
         }
         let opcode = |task: &Task| opcodes.get(records.get(task.id.index())?.opcode as usize);
-        let can_poll = |task: &Task| opcode(task).is_some_and(|opcode| opcode.looks_at_once().is_some());
+        let can_poll = |task: &Task| opcode(task).is_some_and(|opcode| opcode.polled_columns().is_some());
         self.edges.drop_semaphores(self.placed, can_poll);
     }
 

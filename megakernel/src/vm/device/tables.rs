@@ -39,8 +39,8 @@ impl Tables {
 }
 
 /// Fills in waits and signals, and lays out each block's tables, with `record_bytes` of each
-/// record: whole, where they have at most `most` bytes in all. Tasks that look `at_once` wait for
-/// nothing; counters without a waiter are not signalled.
+/// record: whole, where they have at most `most` bytes in all. Tasks for which `skips_semaphore` is
+/// true wait for nothing; counters without a waiter are not signalled.
 ///
 /// Each device has counters of its own: a task signals those of the devices on which tasks wait.
 pub(super) fn tables(
@@ -48,14 +48,14 @@ pub(super) fn tables(
     records: &mut [TaskRecord],
     record_bytes: u32,
     most: u32,
-    at_once: &[bool],
+    skips_semaphore: &[bool],
 ) -> Result<Tables, Unsupported> {
     let mut periods = vec![0u32; placed.counters.len()];
     for counter in placed.tasks.iter().flat_map(|task| &task.signals) {
         periods[counter.index()] += 1;
     }
-    let reach = Reach::of(placed, at_once)?;
-    let mut writer = Writer { placed, records, record_bytes: record_bytes as usize, at_once, reach, periods };
+    let reach = Reach::of(placed, skips_semaphore)?;
+    let mut writer = Writer { placed, records, record_bytes: record_bytes as usize, skips_semaphore, reach, periods };
     let mut blocks = writer.blocks(usize::MAX);
     let mut section_bytes = None;
     if longest(&blocks) > most as usize {
@@ -89,7 +89,7 @@ struct Writer<'p> {
     placed: &'p Placed,
     records: &'p mut [TaskRecord],
     record_bytes: usize,
-    at_once: &'p [bool],
+    skips_semaphore: &'p [bool],
     reach: Reach,
     /// Signals of a step, by counter.
     periods: Vec<u32>,
@@ -112,8 +112,8 @@ impl Writer<'_> {
         let mut wait_records = Vec::new();
         let mut signals = Vec::<u32>::new();
         let placed = self.placed;
-        let at_once = self.at_once;
-        let waits = |id: TaskId| waits(&placed.tasks[id.index()], at_once);
+        let skips_semaphore = self.skips_semaphore;
+        let waits = |id: TaskId| waits(&placed.tasks[id.index()], skips_semaphore);
         let all: usize = tasks.iter().map(|&id| waits(id).len()).sum();
         let waits_at = tasks.len() * self.record_bytes;
         let signals_at = waits_at + all * size_of::<WaitRecord>();
@@ -143,8 +143,8 @@ impl Writer<'_> {
 }
 
 /// The waits of a task on the device: none if it polls without waiting for signals.
-fn waits<'p>(task: &'p Task, at_once: &[bool]) -> &'p [Wait] {
-    if at_once[task.id.index()] { &[] } else { &task.waits }
+fn waits<'p>(task: &'p Task, skips_semaphore: &[bool]) -> &'p [Wait] {
+    if skips_semaphore[task.id.index()] { &[] } else { &task.waits }
 }
 
 /// The devices that signal a counter and those that wait for it, as bit masks by counter.
@@ -154,7 +154,7 @@ struct Reach {
 }
 
 impl Reach {
-    fn of(placed: &Placed, at_once: &[bool]) -> Result<Reach, Unsupported> {
+    fn of(placed: &Placed, skips_semaphore: &[bool]) -> Result<Reach, Unsupported> {
         let counters = placed.counters.len();
         if placed.devices > 1 && counters > SIGNAL_COUNTERS as usize {
             return Err(Unsupported::Number { what: "the counters", found: counters, expected: "2^24 at most" });
@@ -163,7 +163,7 @@ impl Reach {
         for task in &placed.tasks {
             let bit = 1 << task.device.index();
             task.signals.iter().for_each(|counter| reach.signalled[counter.index()] |= bit);
-            waits(task, at_once).iter().for_each(|wait| reach.waited[wait.counter.index()] |= bit);
+            waits(task, skips_semaphore).iter().for_each(|wait| reach.waited[wait.counter.index()] |= bit);
         }
         Ok(reach)
     }

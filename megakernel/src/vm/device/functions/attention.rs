@@ -276,7 +276,7 @@ impl DeviceFunction for SplitOfTokens {
         self.meets
     }
 
-    fn looks_at_once(&self) -> Option<u32> {
+    fn polled_columns(&self) -> Option<u32> {
         (self.q.period > 0).then_some(self.heads.heads / self.heads.kv_heads * self.heads.dim)
     }
 

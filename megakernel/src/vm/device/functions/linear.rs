@@ -289,8 +289,8 @@ impl DeviceFunction for LinearTile {
         self.early.is_some()
     }
 
-    fn looks_at_once(&self) -> Option<u32> {
-        self.tile.looks_at_once()
+    fn polled_columns(&self) -> Option<u32> {
+        self.tile.polled_columns()
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {

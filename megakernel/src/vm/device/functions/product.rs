@@ -29,8 +29,8 @@ impl TileCode {
         TileCode { product: self.product.of_part(&limits(plan)), ..self }
     }
 
-    /// Columns of its activations, if the tile can look for them without waiting for signals.
-    pub(super) fn looks_at_once(&self) -> Option<u32> {
+    /// Columns of its activations, if the tile can poll them without waiting for a semaphore.
+    pub(super) fn polled_columns(&self) -> Option<u32> {
         let is_copied = self.product.a_operand == AOperand::Shared;
         (is_copied && self.input.is_packets()).then_some(self.product.strip.k())
     }

@@ -1,5 +1,5 @@
-//! Tasks that look for their activations at once: which ones, that it changes no bit, and what they
-//! do where packets do not come.
+//! Tasks that poll for their activations without a semaphore: which ones, that it changes no bit,
+//! and what they do if packets do not arrive.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn sets<const N: usize>(names: [&'static str; N]) -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn all_that_read_packets_of_all_that_they_wait_for_look_at_once() {
+fn tasks_whose_inputs_are_all_packets_skip_semaphores() {
     for sms in [3, 8, 40] {
         // Of one row queries, keys and values are packets too: what is left chooses the next token.
         let [wait, signal] = heard(&placed(&tiny(), 1, sms), options());
@@ -40,7 +40,7 @@ fn all_that_read_packets_of_all_that_they_wait_for_look_at_once() {
         // Of three rows there are no packets.
         let every = [sets(["argmax", "attention", "linear", "qkv"]), sets(["attention", "embed", "linear", "qkv"])];
         assert_eq!(heard(&placed(&tiny(), 3, sms), options()), every, "{sms} SMs");
-        let asked = DeviceOptions { at_once: false, ..options() };
+        let asked = DeviceOptions { skip_semaphores: false, ..options() };
         assert_eq!(heard(&placed(&tiny(), 1, sms), asked), every, "{sms} SMs");
         // A rotation on a level of its own writes what is no packet.
         let [wait, _] = heard(&placed(&normed(tiny()), 1, sms), options());
@@ -54,8 +54,8 @@ fn all_that_read_packets_of_all_that_they_wait_for_look_at_once() {
 #[test]
 fn no_bit_depends_on_who_waits() {
     for (seed, (rows, sms, splits)) in (0..).zip([(1, 3, 1), (1, 7, 2), (2, 5, 2), (1, 14, 4)]) {
-        let with = |at_once, seed| {
-            let options = DeviceOptions { at_once, ..options() };
+        let with = |skip_semaphores, seed| {
+            let options = DeviceOptions { skip_semaphores, ..options() };
             bits(&mut load(splitting(&tiny(), rows, sms, splits), &tiny(), seed, options), rows)
         };
         let waited = with(false, seed);
@@ -117,7 +117,7 @@ fn packets_that_do_not_come_are_named_by_who_looks_for_them() {
 }
 
 #[test]
-fn who_looks_at_once_hears_the_host() {
+fn tasks_that_skip_semaphores_end_when_the_host_aborts() {
     // No poll times out here: only the host's word ends the launch.
     let mut machine = machine(&tiny(), 1, 5, 3, DeviceOptions { polls: 1 << 30, ..options() });
     let run = |machine: &mut DeviceMachine| machine.run(&Cells::at(1, 20).view(), 3);
