@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared};
 
-use crate::gemv::activations::Beyond;
+use crate::gemv::activations::F16Overflow;
 use crate::weights::Strip;
 
 /// Shared memory of the team that functions use while they run.
@@ -28,8 +28,8 @@ pub struct LinearScratch<'k> {
     /// Most stages of a strip of 4-bit codes of which the words of one come into registers under
     /// the products of the one before.
     pub words_ahead: u32,
-    /// Where it is said that activations are beyond what an f16 holds, if it is.
-    pub beyond: Option<Beyond<'k>>,
+    /// The report of activations that overflow f16, if it is needed.
+    pub overflow: Option<F16Overflow<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.
     pub loaded: Option<Ptr<'k, Shared, u64>>,
 }

@@ -134,7 +134,7 @@ pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u
         paired_rows: 16,
         copied_registers: 16,
         words_ahead: 0,
-        beyond: None,
+        overflow: None,
         loaded: None,
     }
 }

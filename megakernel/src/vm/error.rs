@@ -71,7 +71,7 @@ pub enum LaunchError {
         "activations of task {task} `{label}` overflow f16 or are NaN: quantised weights of 5 to 16 rows meet at most 65504, \
          those of e4m3 at 1 to 4 rows f32 below 2^22 and bf16 to 65504; decode integer codes by at most 4 rows in a step, or weights of bf16"
     )]
-    Beyond { task: TaskId, label: String },
+    F16Overflow { task: TaskId, label: String },
     #[error(
         "dev{device} of {devices} devices failed: {source}{}",
         if *ended { "" } else { "; another device still waits for it and did not react to the abort" }

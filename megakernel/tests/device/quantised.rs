@@ -277,7 +277,7 @@ fn activations_that_no_f16_holds_are_an_error() {
         for _ in 0..2 {
             match step() {
                 Ok(()) => assert_eq!((rows, code), (4, Code::U4), "of {hidden}"),
-                Err(LaunchError::Beyond { label, .. }) => {
+                Err(LaunchError::F16Overflow { label, .. }) => {
                     assert!((rows > 4 || code == Code::E4m3) && label.contains("1."), "{label}");
                 }
                 Err(error) => panic!("{error}"),

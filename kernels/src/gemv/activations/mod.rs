@@ -7,25 +7,25 @@
 //! | `a_operand` | the memory that holds the A operand: [`AOperand`] |
 //! | `ordered` | activations in the act-order of codes: [`Ordered`], [`Reordering`] |
 //! | `scaled` | split activations, stored as the operand's terms: [`Scaled`], [`ScaledOutput`] |
-//! | `beyond` | reports of activations that overflow f16: [`Beyond`] |
+//! | `overflow` | reports of activations that overflow f16: [`F16Overflow`] |
 //! | `input` | the activations of a product: [`Input`] |
 //! | `parts` | sums of the parts that a contraction was cut into: [`PartSums`] |
 //!
 //! May import: `norm`, `quant`, `tile`, `warps`, `weights`, and of `gemv` `product`.
 
 mod a_operand;
-mod beyond;
 mod input;
 mod ordered;
+mod overflow;
 mod packing;
 mod parts;
 mod scaled;
 
 pub use a_operand::AOperand;
-pub use beyond::Beyond;
-pub(super) use beyond::{Infinite, size};
 pub use input::Input;
 pub use ordered::{Ordered, Reordering, columns};
+pub use overflow::F16Overflow;
+pub(super) use overflow::{Infinite, size};
 pub use packing::Packing;
 pub(super) use packing::{Half, Quads};
 pub use parts::{PartSums, PostNorm};

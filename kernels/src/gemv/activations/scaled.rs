@@ -9,7 +9,7 @@
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 
-use super::beyond::Beyond;
+use super::overflow::F16Overflow;
 use super::packing::Packing;
 use crate::norm::{add_squares, rms_factor};
 use crate::quant::Code;
@@ -258,13 +258,13 @@ pub struct ScaledOutput<'k> {
     /// The place of every column, `[k]`, if terms are in an act-order.
     pub places: Option<Ptr<'k, Global, u32>>,
     /// The destination of reports of f16 overflow, if they are made.
-    pub beyond: Option<Beyond<'k>>,
+    pub overflow: Option<F16Overflow<'k>>,
 }
 
 impl<'k> ScaledOutput<'k> {
     /// Stores two neighbouring elements of a row, from an even column on.
     fn store2(self, [row, column]: [Val<'k, u32>; 2], scaled: [Val<'k, f32>; 2]) {
-        let ScaledOutput { to, places, beyond, .. } = self;
+        let ScaledOutput { to, places, overflow, .. } = self;
         if let Some(places) = places {
             let places: [Val<u32>; 2] = places.at(column).load_vec();
             return places.into_iter().zip(scaled).for_each(|(place, x)| self.store_at([row, place], x));
@@ -274,8 +274,8 @@ impl<'k> ScaledOutput<'k> {
         // Two terms that lie together have one factor.
         let lift = to.lift(column);
         let [a, b] = scaled.map(|x| lift.map_or(x, |lift| x * lift));
-        if let Some(beyond) = beyond.filter(|_| terms != Terms::Bf16) {
-            beyond.look(&[a, b]);
+        if let Some(overflow) = overflow.filter(|_| terms != Terms::Bf16) {
+            overflow.check(&[a, b]);
         }
         let column = if to.form.halves { place_of(column) } else { column };
         let store = |part: u32, pair| to.terms.store_run(to.place(k.lit(part), row, column), pair);
@@ -289,8 +289,8 @@ impl<'k> ScaledOutput<'k> {
     fn store_at(self, [row, place]: [Val<'k, u32>; 2], x: Val<'k, f32>) {
         let (k, to, ScaledForm { terms, parts, .. }) = (row.builder(), self.to, self.to.form);
         let x = to.lift(place).map_or(x, |lift| x * lift);
-        if let Some(beyond) = self.beyond.filter(|_| terms != Terms::Bf16) {
-            beyond.look(&[x]);
+        if let Some(overflow) = self.overflow.filter(|_| terms != Terms::Bf16) {
+            overflow.check(&[x]);
         }
         // Weak accesses, since 16-bit accesses have no order: the thread that signals the task
         // releases them.

@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use crate::gemv::activations::{Beyond, Infinite, Packing, Quads};
+use crate::gemv::activations::{F16Overflow, Infinite, Packing, Quads};
 use crate::gemv::product::Fragment;
 use crate::tile::store_lanes;
 use crate::warps::ConsumerWarps;
@@ -15,7 +15,7 @@ pub struct SharedActivations<'k> {
     at: Ptr<'k, Shared, bf16>,
     strip: Strip,
     packing: Packing,
-    beyond: Option<(Beyond<'k>, Infinite<'k>)>,
+    overflow: Option<(F16Overflow<'k>, Infinite<'k>)>,
 }
 
 /// The addresses from which a lane reads each of its quads of a tile.
@@ -37,10 +37,15 @@ impl<'k> SharedActivations<'k> {
         at: Ptr<'k, Shared, bf16>,
         strip: Strip,
         packing: Packing,
-        beyond: Option<Beyond<'k>>,
+        overflow: Option<F16Overflow<'k>>,
     ) -> SharedActivations<'k> {
-        let beyond = beyond.filter(|_| packing.terms() != Terms::Bf16);
-        SharedActivations { at, strip, packing, beyond: beyond.map(|beyond| (beyond, Infinite::new(at.builder()))) }
+        let overflow = overflow.filter(|_| packing.terms() != Terms::Bf16);
+        SharedActivations {
+            at,
+            strip,
+            packing,
+            overflow: overflow.map(|overflow| (overflow, Infinite::new(at.builder()))),
+        }
     }
 
     /// Rows of the batch.
@@ -85,7 +90,7 @@ impl<'k> SharedActivations<'k> {
         let terms = self.packing.terms();
         let parts: Vec<(Val<u32>, [Val<f32>; 2])> = pairs.into_iter().map(|[a, b]| terms.narrow(a, b)).collect();
         let high: Vec<Val<u32>> = parts.iter().map(|&(high, _)| high).collect();
-        self.beyond.into_iter().for_each(|(_, infinite)| high.iter().for_each(|&word| infinite.add(word)));
+        self.overflow.into_iter().for_each(|(_, infinite)| high.iter().for_each(|&word| infinite.add(word)));
         store_lanes(place(0), &high);
         if self.packing.parts() == 2 {
             store_lanes(place(1), &parts.iter().map(|&(_, [a, b])| terms.narrow(a, b).0).collect::<Vec<_>>());
@@ -110,7 +115,7 @@ impl<'k> SharedActivations<'k> {
                 self.row(part, row).at(places[first + 1]).cast::<u16>().store(next);
             };
             let (high, [a, b]) = terms.narrow(lifted(first), lifted(first + 1));
-            self.beyond.into_iter().for_each(|(_, infinite)| infinite.add(high));
+            self.overflow.into_iter().for_each(|(_, infinite)| infinite.add(high));
             store(0, high);
             if self.packing.parts() == 2 {
                 store(1, terms.narrow(a, b).0);
@@ -120,8 +125,8 @@ impl<'k> SharedActivations<'k> {
 
     /// Reports the overflow if this thread stored a value that no f16 holds.
     #[track_caller]
-    pub(super) fn look(self) {
-        self.beyond.into_iter().for_each(|(beyond, infinite)| beyond.say(infinite.has()));
+    pub(super) fn check_overflow(self) {
+        self.overflow.into_iter().for_each(|(overflow, infinite)| overflow.report(infinite.has()));
     }
 
     /// Zeros beyond the rows, where weights are zeros too: what lay there could be a NaN.

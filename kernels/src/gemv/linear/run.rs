@@ -120,7 +120,7 @@ impl<'k> StripPass<'k> {
                         None => reloaded::products(work),
                     }
                     source.store_squares(scratch.squares, None);
-                    source.look(scratch.beyond);
+                    source.check_overflow(scratch.overflow);
                 }
             }
             announce(Early::Sums);
@@ -202,10 +202,10 @@ impl<'k> StripPass<'k> {
     /// them are there.
     fn copy(self, input: Input<'k>, first_row: Val<'k, u32>, there: &dyn Fn()) {
         let StripPass { team, scratch, strip, .. } = self;
-        let x = SharedActivations::new(scratch.operand, strip, self.packing(input), scratch.beyond);
+        let x = SharedActivations::new(scratch.operand, strip, self.packing(input), scratch.overflow);
         let factors = self.load_squares(input, first_row);
         let squares = input.fill(team, strip, self.pitch, first_row, x);
-        x.look();
+        x.check_overflow();
         team.sync();
         there();
         // They are read after the products, so that no activations wait for them.
@@ -217,7 +217,7 @@ impl<'k> StripPass<'k> {
     /// The activations that were copied.
     fn copied(self, packing: Packing) -> ActivationFragments<'k> {
         let StripPass { team, scratch, strip, .. } = self;
-        let x = SharedActivations::new(scratch.operand, strip, packing, scratch.beyond);
+        let x = SharedActivations::new(scratch.operand, strip, packing, scratch.overflow);
         match self.side(packing) {
             WeightSide::A => self.two_steps(x.two_steps(team)),
             WeightSide::B | WeightSide::Half | WeightSide::Pair => {
@@ -249,7 +249,7 @@ impl<'k> StripPass<'k> {
             let stages = (0..strip.stages()).map(|stage| team.k.lit(stage));
             let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
             source.store_squares(scratch.squares, self.accumulates_squares);
-            source.look(scratch.beyond);
+            source.check_overflow(scratch.overflow);
             ActivationFragments::Registers(held)
         };
         self.store_squares(input, first_row, factors);

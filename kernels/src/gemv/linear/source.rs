@@ -10,7 +10,7 @@ use tilewright_codegen::build::{Bf16x2, Val, Var};
 
 use super::operand::lift;
 use super::shared_bytes::is_wide;
-use crate::gemv::activations::{Beyond, Half, Input, Packing, Quads, Scaled, Squares, size};
+use crate::gemv::activations::{F16Overflow, Half, Input, Packing, Quads, Scaled, Squares, size};
 use crate::gemv::product::Fragment;
 use crate::norm::add_squares;
 use crate::tile::Array;
@@ -100,9 +100,9 @@ impl<'k> ActivationSource<'k> {
     }
 
     /// Reports the overflow if values that were converted to f16 exceed its range.
-    pub fn look(&self, beyond: Option<Beyond<'k>>) {
-        if let (Some(most), Some(beyond)) = (self.most, beyond) {
-            beyond.look_at(most.get());
+    pub fn check_overflow(&self, overflow: Option<F16Overflow<'k>>) {
+        if let (Some(most), Some(overflow)) = (self.most, overflow) {
+            overflow.check_size(most.get());
         }
     }
 

@@ -467,7 +467,7 @@ impl DeviceMachine {
             }
             status::PARTS => LaunchError::Parts { task: id, label: label(), block },
             status::OPCODE => LaunchError::Opcode { task: id, label: label(), block, opcode: what, classes },
-            status::BEYOND => LaunchError::Beyond { task: id, label: label() },
+            status::F16_OVERFLOW => LaunchError::F16Overflow { task: id, label: label() },
             status::TABLES => LaunchError::Tables { block, expected: wanted, found: seen },
             _ => LaunchError::Aborted { steps: word(status::STEPS)? },
         })

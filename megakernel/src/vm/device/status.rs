@@ -29,7 +29,7 @@ pub(super) const ABORTED: u32 = 3;
 pub(super) const TABLES: u32 = 4;
 /// No error: every row has ended.
 pub(super) const ENDED: u32 = 5;
-/// A task's activations are beyond what an f16 holds.
-pub(super) const BEYOND: u32 = 6;
+/// A task's activations overflow f16.
+pub(super) const F16_OVERFLOW: u32 = 6;
 /// A task looked too long for packets.
 pub(super) const PARTS: u32 = 7;

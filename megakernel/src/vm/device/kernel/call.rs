@@ -1,7 +1,7 @@
 //! Calls of device functions: records become their arguments.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
-use tilewright_kernels::gemv::activations::{Beyond, Ordered, Scaled, ScaledForm, ScaledOutput};
+use tilewright_kernels::gemv::activations::{F16Overflow, Ordered, Scaled, ScaledForm, ScaledOutput};
 use tilewright_kernels::gemv::task::{Announce, Early, LinearScratch};
 use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType, Streamed, TokenStage};
 use tilewright_kernels::rope::Rotation;
@@ -47,15 +47,15 @@ impl<'k> Call<'k, '_> {
 
     /// Shared memory of the task.
     pub fn scratch(self) -> LinearScratch<'k> {
-        LinearScratch { beyond: self.context.shape.has_halves.then(|| self.beyond()), ..self.context.scratch }
+        LinearScratch { overflow: self.context.shape.has_halves.then(|| self.overflow()), ..self.context.scratch }
     }
 
-    /// Where it is said that this task's activations are beyond what an f16 holds.
-    fn beyond(self) -> Beyond<'k> {
+    /// Reports f16 overflow of this task's activations.
+    fn overflow(self) -> F16Overflow<'k> {
         let word = |at: u32| self.context.sync.status(at);
         let code = word(status::CODE);
         let place = word(status::TASK);
-        Beyond { code, says: status::BEYOND, place, task: self.task.task() }
+        F16Overflow { code, status: status::F16_OVERFLOW, place, task: self.task.task() }
     }
 
     /// A number.
@@ -150,8 +150,8 @@ impl<'k> Call<'k, '_> {
         } else {
             (None, code.weight.map(|weight| self.plain(third, weight)))
         };
-        let beyond = (form.float() == Float::F16).then(|| self.beyond());
-        ScaledOutput { to: self.scaled(field, form), weight, places, beyond }
+        let overflow = (form.float() == Float::F16).then(|| self.overflow());
+        ScaledOutput { to: self.scaled(field, form), weight, places, overflow }
     }
 
     /// Activations, rows of `k` elements, in the order of the table that a field has; of a norm of

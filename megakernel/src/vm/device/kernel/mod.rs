@@ -116,7 +116,7 @@ fn body(k: &Builder, plan: &Plan) {
         paired_rows: options.thresholds.paired_rows,
         copied_registers: COPIED_REGISTERS,
         words_ahead: WORDS_AHEAD,
-        beyond: None,
+        overflow: None,
         loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };
     let proposals = text.map(|text| Proposals::new(text, scratch.sums, scratch.best));

@@ -13,37 +13,37 @@ const LEAST: u32 = 65520.0f32.to_bits();
 
 /// Reports f16 overflow of a task's activations.
 #[derive(Clone, Copy)]
-pub struct Beyond<'k> {
-    /// The word that is set to `says` if it is 0.
+pub struct F16Overflow<'k> {
+    /// The word that is set to `status` if it is 0.
     pub code: Ptr<'k, Global, u32>,
     /// The value written to `code`.
-    pub says: u32,
+    pub status: u32,
     /// The word that receives the task.
     pub place: Ptr<'k, Global, u32>,
     /// The task.
     pub task: Val<'k, u32>,
 }
 
-impl<'k> Beyond<'k> {
-    /// Looks at numbers that become f16s.
+impl<'k> F16Overflow<'k> {
+    /// Checks numbers that are converted to f16.
     #[track_caller]
-    pub(in crate::gemv) fn look(self, x: &[Val<'k, f32>]) {
+    pub(in crate::gemv) fn check(self, x: &[Val<'k, f32>]) {
         let most = x.iter().map(|&x| size(x)).reduce(|a, b| a.max(b));
-        most.into_iter().for_each(|most| self.look_at(most));
+        most.into_iter().for_each(|most| self.check_size(most));
     }
 
     /// Records whether the largest [`size`] overflows.
     #[track_caller]
-    pub(in crate::gemv) fn look_at(self, most: Val<'k, u32>) {
-        self.say(most.ge(LEAST));
+    pub(in crate::gemv) fn check_size(self, most: Val<'k, u32>) {
+        self.report(most.ge(LEAST));
     }
 
     /// Reports the overflow, if `is` is true.
     #[track_caller]
-    pub(in crate::gemv) fn say(self, is: Val<'k, bool>) {
+    pub(in crate::gemv) fn report(self, is: Val<'k, bool>) {
         let k = is.builder();
         k.when(is, || {
-            let first = self.code.compare_swap(0u32, self.says, AtomOrder::Relaxed(Scope::Sys)).eq(0);
+            let first = self.code.compare_swap(0u32, self.status, AtomOrder::Relaxed(Scope::Sys)).eq(0);
             k.when(first, || self.place.store(self.task));
         });
     }
