@@ -271,7 +271,7 @@ pub enum NormKind {
 }
 
 /// The pairs of dimensions of a rotation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RopePairs {
     /// `i` with `i + n`, where `2 n` dimensions rotate.

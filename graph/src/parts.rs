@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::axis::Type;
 use crate::ids::ValueId;
-use crate::op::Op;
+use crate::op::{Op, RopePairs};
 use crate::rows::Memory;
 
 /// A weight: a tensor of the checkpoint, a part of one, or one tensor for each expert.
@@ -36,6 +36,66 @@ pub struct Weight {
     /// A number that is added to each element.
     #[serde(default)]
     pub offset: f32,
+    /// The order in which the rows of each head are taken, if not that of the tensor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<HeadOrder>,
+}
+
+/// An order of the rows of each head: that in which a rotation of some pairs of dimensions becomes
+/// one of each dimension of the first half with one of the second.
+///
+/// ```
+/// use tilewright_graph::graph::HeadOrder;
+/// use tilewright_graph::op::RopePairs;
+/// // Of six dimensions the pairs (0, 1) and (2, 3) rotate; 4 and 5 do not.
+/// let order = HeadOrder { head_dim: 6, rotated: 4, pairs: RopePairs::Interleaved };
+/// assert_eq!((0..6).map(|row| order.source(row)).collect::<Vec<_>>(), [0, 2, 4, 1, 3, 5]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeadOrder {
+    /// Dimensions of a head; even.
+    pub head_dim: u64,
+    /// How many of them rotate, from the first on; even.
+    pub rotated: u64,
+    /// The pairs of those that rotate.
+    pub pairs: RopePairs,
+}
+
+impl HeadOrder {
+    /// Whether every row stays where it is.
+    pub fn is_identity(&self) -> bool {
+        self.pairs == RopePairs::Halves && self.rotated == self.head_dim
+    }
+
+    /// The row of the tensor that is taken as row `row`.
+    pub const fn source(&self, row: u64) -> u64 {
+        let HeadOrder { head_dim, rotated, pairs } = *self;
+        let half = head_dim / 2;
+        let turns = rotated / 2;
+        let head = row / head_dim * head_dim;
+        let dim = row % head_dim;
+        let pair = dim % half;
+        let second = dim / half;
+        head + if pair >= turns {
+            rotated + (pair - turns) + second * (half - turns)
+        } else {
+            match pairs {
+                RopePairs::Halves => pair + second * turns,
+                RopePairs::Interleaved => 2 * pair + second,
+            }
+        }
+    }
+}
+
+impl fmt::Display for HeadOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs = match self.pairs {
+            RopePairs::Halves => "halves",
+            RopePairs::Interleaved => "neighbours",
+        };
+        write!(f, "{pairs} of {} in heads of {}", self.rotated, self.head_dim)
+    }
 }
 
 /// Indexes of one axis of a tensor.
@@ -96,7 +156,7 @@ pub(crate) const EXPERT: &str = "{expert}";
 impl Weight {
     /// A whole tensor.
     pub fn new(tensor: impl Into<String>, shape: impl Into<Vec<u64>>) -> Weight {
-        Weight { tensor: tensor.into(), shape: shape.into(), rows: None, experts: None, offset: 0.0 }
+        Weight { tensor: tensor.into(), shape: shape.into(), rows: None, experts: None, offset: 0.0, order: None }
     }
 
     /// The shape that ops see.
@@ -130,9 +190,9 @@ impl Weight {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RopeTable {
-    /// Radians per position of each pair.
+    /// Radians per position of each pair. A pair of frequency 0 is left as it is.
     pub frequencies: Vec<f32>,
-    /// A factor on sine and cosine.
+    /// A factor on sine and cosine of pairs that rotate.
     pub scale: f32,
 }
 

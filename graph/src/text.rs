@@ -152,6 +152,9 @@ impl fmt::Display for OpText<'_> {
                     if let Some(part) = weight.rows {
                         write!(f, "[{part}]")?;
                     }
+                    if let Some(order) = weight.order {
+                        write!(f, " by {order}")?;
+                    }
                     if weight.offset != 0.0 {
                         write!(f, " + {}", weight.offset)?;
                     }

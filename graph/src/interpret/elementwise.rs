@@ -63,7 +63,7 @@ impl StepRun<'_> {
         let width = x.width();
         for (place, head) in data.chunks_exact_mut(last).enumerate() {
             let position = at.data[place * last / width];
-            for (pair, frequency) in table.frequencies.iter().enumerate() {
+            for (pair, frequency) in table.frequencies.iter().enumerate().filter(|(_, frequency)| **frequency != 0.0) {
                 let (first, second) = match pairs {
                     RopePairs::Halves => (pair, pair + half),
                     RopePairs::Interleaved => (2 * pair, 2 * pair + 1),

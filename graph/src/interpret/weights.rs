@@ -77,9 +77,9 @@ pub(super) fn read(weight: &Weight, from: &dyn Weights) -> Result<Tensor, Weight
         }
         let part = weight.rows.unwrap_or(Part::first(0..weight.shape[0]));
         let width: usize = stored.shape[part.axis + 1..].iter().product();
-        let taken = (part.start as usize..part.end as usize).step_by(part.step as usize);
+        let row = |at: u64| (part.start + part.step * weight.order.map_or(at, |order| order.source(at))) as usize;
         for block in stored.data.chunks_exact(stored.shape[part.axis] * width) {
-            let rows = taken.clone().flat_map(|row| &block[row * width..(row + 1) * width]);
+            let rows = (0..part.len()).map(row).flat_map(|row| &block[row * width..(row + 1) * width]);
             data.extend(rows.map(|element| element + f64::from(weight.offset)));
         }
     }

@@ -5,17 +5,21 @@
 //! | [`unfuse`] | groups become single ops |
 //! | [`clean`] | equal ops become one, dead code goes |
 //! | [`normalise`] | scales and unit offsets are folded, identities go; then as [`clean`] |
+//! | [`halve_rotations`] | all rotations pair the halves of a head, by another order of the rows of weights |
 //! | [`fuse`] | a product, what prepares its operand and what follows on its results become a group |
 //!
-//! Each pass is exact: the interpreter gives bitwise equal results before and after.
+//! Each pass is exact: the interpreter gives bitwise equal results before and after. After
+//! [`halve_rotations`] scores are sums of the same products in another order.
 
 mod clean;
 mod fuse;
 mod normalise;
+mod rotations;
 
 pub use clean::{Cleaned, RemovalReason, clean};
 pub use fuse::fuse;
 pub use normalise::normalise;
+pub use rotations::halve_rotations;
 
 use crate::axis::Type;
 use crate::error::GraphErrors;

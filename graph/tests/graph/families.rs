@@ -7,9 +7,11 @@ use crate::checkpoint::{cases, cases_of, config, error_of, folder, weights};
 use half::bf16;
 use serde_json::{Value, json};
 use tilewright_graph::Graph;
-use tilewright_graph::graph::{Body, Parts};
+use tilewright_graph::axis::Axis;
+use tilewright_graph::graph::{Body, HeadOrder, Parts};
 use tilewright_graph::models::{self, Accept, KNOWN, Model, keys::Keys};
 use tilewright_graph::op::{NormKind, Op, RopePairs, RouteKind};
+use tilewright_graph::passes::{halve_rotations, normalise};
 
 /// Relative L2 distance that is accepted. The references were computed in float32, whose rounding,
 /// 6e-8 for each operation, adds up over some hundred sums to about 1e-6; the interpreter's own
@@ -241,5 +243,55 @@ fn a_block_of_another_family_shows() {
         let changed = Graph::check(parts).expect("a valid graph");
         let error = error_of(&changed, &weights(&folder), &cases(&folder), usize::MAX);
         assert!(error > 10.0 * BOUND, "{path}: {error:.2e} would pass unnoticed");
+    }
+}
+
+/// Every rotation pairs the halves of a head after the pass, and the logits are what they were, but
+/// for the order of the sums of scores.
+#[test]
+fn halved_rotations_keep_the_logits() {
+    let mut changed = 0;
+    for folder in folders() {
+        let before = graph(&config(&folder));
+        let after = halve_rotations(&before).expect("a valid graph");
+        let is_halved = |op: &Op| {
+            !matches!(op, Op::Rope { pairs, table, .. }
+            if *pairs != RopePairs::Halves || after.parts().ropes[table.index()].rotated() as u64 != head_dim(&after))
+        };
+        assert!(after.steps().all(|step| is_halved(step.op)), "{}", folder.display());
+        let rotations = after.steps().filter(|step| matches!(step.op, Op::Rope { .. })).count();
+        let appends = after.steps().filter(|step| matches!(step.op, Op::CacheAppend { .. })).count();
+        assert_eq!(rotations, 2 * appends, "{}", folder.display());
+        changed += usize::from(after != normalise(&before).expect("a valid graph"));
+        let error = error_of(&after, &weights(&folder), &cases(&folder), usize::MAX);
+        assert!(error <= BOUND, "{}: {error:.2e}", folder.display());
+    }
+    assert!(changed >= 4, "{changed} families have other rotations");
+}
+
+fn head_dim(graph: &Graph) -> u64 {
+    graph.extent(&Axis::HeadDim).expect("a decoder has heads")
+}
+
+/// Orders that are no rearrangement of a weight's rows are refused with numbers.
+#[test]
+fn other_orders_of_rows_are_refused() {
+    let folder = folder("graph/tests/data/families/glm4");
+    let sound = halve_rotations(&graph(&config(&folder))).expect("a valid graph");
+    let place = sound.parts().weights.iter().position(|weight| weight.order.is_some()).expect("a weight in order");
+    let refused = |change: fn(&mut HeadOrder)| {
+        let mut parts = sound.parts().clone();
+        change(parts.weights[place].order.as_mut().expect("an order"));
+        Graph::check(parts).expect_err("refused").to_string()
+    };
+    let changes: [fn(&mut HeadOrder); 4] = [
+        |order| order.head_dim = 0,
+        |order| order.head_dim = 7,
+        |order| order.rotated = order.head_dim + 2,
+        |order| order.head_dim *= 1024,
+    ];
+    for change in changes {
+        let error = refused(change);
+        assert!(error.contains("order") && error.contains("whole heads on the first axis"), "{error}");
     }
 }

@@ -1,0 +1,184 @@
+//! Gives every query and key one form of rotation.
+
+use std::collections::HashMap;
+
+use super::{Rewritten, clean, unfuse};
+use crate::axis::{Axis, Type};
+use crate::error::GraphErrors;
+use crate::graph::{Body, Graph, HeadOrder, Parts, RopeId, RopeTable, Step, ValueId, Weight, WeightId};
+use crate::op::{Op, RopePairs};
+
+/// Makes every rotation one of each dimension of a head's first half with one of its second half,
+/// and adds a rotation of frequency 0 where queries and keys have none.
+///
+/// A rotation of neighbours, or of a part of the dimensions, becomes one of halves by another order
+/// of the rows of the products that make queries and keys ([`HeadOrder`]), of their biases, and of
+/// the norms of single heads between them. Pairs that do not rotate get the frequency 0. Scores are
+/// sums of the same products in another order. A rotation whose operand comes from elsewhere, or is
+/// read elsewhere, stays as it is.
+///
+/// Groups become single ops.
+///
+/// ```
+/// use tilewright_graph::{models, op::{Op, RopePairs}, passes::halve_rotations};
+/// let config = serde_json::json!({
+///     "model_type": "glm4", "vocab_size": 32, "hidden_size": 16, "intermediate_size": 16, "head_dim": 8,
+///     "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+/// });
+/// let graph = halve_rotations(&models::graph(&config)?)?;
+/// assert!(graph.to_string().contains("q_proj.weight by neighbours of 4 in heads of 8"));
+/// assert_eq!(graph.parts().ropes[0].frequencies[2..], [0.0, 0.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// None for a valid graph; the result is checked again.
+pub fn halve_rotations(graph: &Graph) -> Result<Graph, GraphErrors> {
+    let graph = unfuse(graph)?;
+    let rotations = Rotations::of(&graph);
+    Ok(clean(&rotations.rewrite(&graph)?)?.graph)
+}
+
+/// What changes in a graph, by the first results of ops.
+#[derive(Default)]
+struct Rotations {
+    /// Products and norms whose rows are reordered.
+    ordered: HashMap<ValueId, HeadOrder>,
+    /// Rotations that become ones of halves, with the dimensions of a head.
+    halved: HashMap<ValueId, usize>,
+    /// Queries and keys that get a rotation.
+    added: HashMap<ValueId, StillRotation>,
+}
+
+/// A rotation that leaves its operand as it is.
+struct StillRotation {
+    /// The positions of rows.
+    at: ValueId,
+    head_dim: usize,
+    kind: Type,
+}
+
+impl StillRotation {
+    /// Adds the rotation of a value; what reads the value from here on reads it rotated.
+    fn push(&self, rewritten: &mut Rewritten, value: ValueId) {
+        let table = RopeTable { frequencies: vec![0.0; self.head_dim / 2], scale: 1.0 };
+        let table = declared(&mut rewritten.parts, table);
+        let rope = Op::Rope { x: rewritten.of(value), at: rewritten.of(self.at), table, pairs: RopePairs::Halves };
+        rewritten.map[value.index()] = Some(ValueId::at(rewritten.values));
+        rewritten.values += 1;
+        rewritten.push(Body::Single(rope), vec![self.kind.clone()]);
+    }
+}
+
+impl Rotations {
+    fn of(graph: &Graph) -> Rotations {
+        let made_by: HashMap<ValueId, Step<'_>> = graph.steps().map(|step| (step.first, step)).collect();
+        let mut readers: HashMap<ValueId, usize> = HashMap::new();
+        let operands = graph.steps().flat_map(|step| step.op.operands()).map(|(_, id)| id);
+        operands.chain(graph.parts().outputs.iter().copied()).for_each(|id| *readers.entry(id).or_default() += 1);
+        let mut rotations = Rotations::default();
+        for step in graph.steps() {
+            match *step.op {
+                Op::Rope { x, table, pairs, .. } => {
+                    let Some(head_dim) = head_dim(&step) else { continue };
+                    let rotated = graph.parts().ropes[table.index()].rotated() as u64;
+                    let order = HeadOrder { head_dim: head_dim as u64, rotated, pairs };
+                    let chain = chain(&made_by, &readers, x).filter(|_| head_dim.is_multiple_of(2));
+                    let Some(chain) = chain.filter(|_| !order.is_identity()) else { continue };
+                    rotations.halved.insert(step.first, head_dim);
+                    rotations.ordered.extend(chain.into_iter().map(|id| (id, order)));
+                }
+                Op::Attention { q, k, at, .. } => {
+                    let key = made_by.values().find_map(|append| match *append.op {
+                        Op::CacheAppend { k: key, .. } if append.first == k => Some(key),
+                        _ => None,
+                    });
+                    for x in [Some(q), key].into_iter().flatten() {
+                        let Some(made) = made_by.get(&x).filter(|made| !matches!(made.op, Op::Rope { .. })) else {
+                            continue;
+                        };
+                        if let Some(head_dim) = head_dim(made).filter(|head_dim| head_dim.is_multiple_of(2)) {
+                            let kind = made.results[0].clone();
+                            rotations.added.insert(x, StillRotation { at, head_dim, kind });
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        rotations
+    }
+
+    fn rewrite(&self, graph: &Graph) -> Result<Graph, GraphErrors> {
+        let mut rewritten = Rewritten::new(graph.parts());
+        for step in graph.steps() {
+            if let Op::CacheAppend { k: x, .. } | Op::Attention { q: x, .. } = *step.op
+                && let Some(still) = self.added.get(&x)
+            {
+                still.push(&mut rewritten, x);
+            }
+            let mut op = rewritten.take(step.op, step.first, step.results.len());
+            if let Some(order) = self.ordered.get(&step.first) {
+                reorder(&mut rewritten.parts, &mut op, *order);
+            }
+            if let (Some(head_dim), Op::Rope { table, pairs, .. }) = (self.halved.get(&step.first), &mut op) {
+                let mut padded = rewritten.parts.ropes[table.index()].clone();
+                padded.frequencies.resize(head_dim / 2, 0.0);
+                *table = declared(&mut rewritten.parts, padded);
+                *pairs = RopePairs::Halves;
+            }
+            rewritten.push(Body::Single(op), step.results.to_vec());
+        }
+        rewritten.finish()
+    }
+}
+
+/// The last extent of an op's first result, where that is of a head.
+fn head_dim(step: &Step<'_>) -> Option<usize> {
+    let last = step.results.first()?.shape.0.last()?;
+    (last.axis == Axis::HeadDim).then(|| usize::try_from(last.size()?).ok()).flatten()
+}
+
+/// The product that makes a value, and the norm of single heads that may follow on it, if nothing
+/// else reads them.
+fn chain(
+    made_by: &HashMap<ValueId, Step<'_>>,
+    readers: &HashMap<ValueId, usize>,
+    value: ValueId,
+) -> Option<Vec<ValueId>> {
+    let alone = |id: ValueId| readers.get(&id) == Some(&1);
+    match made_by.get(&value)?.op {
+        Op::Linear { .. } if alone(value) => Some(vec![value]),
+        Op::Norm { x, over, .. } if alone(value) && over.as_slice() == [Axis::HeadDim] => {
+            let mut chain = chain(made_by, readers, *x)?;
+            chain.push(value);
+            Some(chain)
+        }
+        _ => None,
+    }
+}
+
+/// Takes the rows of an op's weights in another order.
+fn reorder(parts: &mut Parts, op: &mut Op, order: HeadOrder) {
+    let (weight, bias) = match op {
+        Op::Linear { weight, bias, .. } => (Some(weight), bias.as_mut()),
+        Op::Norm { weight, bias, .. } => (weight.as_mut(), bias.as_mut()),
+        _ => return,
+    };
+    for id in [weight, bias].into_iter().flatten() {
+        let Some(declared) = parts.weights.get(id.index()) else { continue };
+        let wanted = Weight { order: Some(order), ..declared.clone() };
+        *id = WeightId::at(parts.weights.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+            parts.weights.push(wanted);
+            parts.weights.len() - 1
+        }));
+    }
+}
+
+/// A table of the parts that equals this one.
+fn declared(parts: &mut Parts, table: RopeTable) -> RopeId {
+    RopeId::at(parts.ropes.iter().position(|known| *known == table).unwrap_or_else(|| {
+        parts.ropes.push(table);
+        parts.ropes.len() - 1
+    }))
+}
