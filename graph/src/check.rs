@@ -9,7 +9,7 @@ use crate::error::{GraphError, GraphErrors, Problem};
 use crate::ids::{CacheId, ValueId};
 use crate::infer::{InferContext, MOST_ELEMENTS, infer};
 use crate::op::Op;
-use crate::parts::{Body, EXPERT, HeadOrder, Parts, RopeTable, Step, Weight, steps};
+use crate::parts::{Body, EXPERT, Parts, RopeTable, Step, Weight, steps};
 use crate::rows::{RowProblem, Source};
 use crate::text::OpText;
 
@@ -66,13 +66,14 @@ fn weight(weight: &Weight) -> Result<(), Problem> {
     }
     if let Some(order) = weight.order {
         let rows = weight.rows.map_or_else(|| weight.shape.first().copied().unwrap_or(0), |part| part.len());
-        let HeadOrder { head_dim, rotated, .. } = order;
-        let is_even = head_dim > 0 && head_dim.is_multiple_of(2) && rotated.is_multiple_of(2) && rotated <= head_dim;
         let is_of_rows = weight.experts.is_none() && weight.rows.is_none_or(|part| part.axis == 0);
-        if !(is_even && is_of_rows && rows.is_multiple_of(head_dim)) {
+        if !(is_of_rows && order.is_valid_for(rows)) {
             let rule = "even numbers, no more that rotate than a head has, of whole heads on the first axis";
             return Err(attribute("order", format!("{order} of {rows} rows"), rule));
         }
+    }
+    if !weight.factor.is_normal() {
+        return Err(attribute("factor", weight.factor.to_string(), "a finite number other than 0"));
     }
     if !weight.offset.is_finite() {
         return Err(attribute("offset", weight.offset.to_string(), "a finite number"));

@@ -36,9 +36,20 @@ pub struct Weight {
     /// A number that is added to each element.
     #[serde(default)]
     pub offset: f32,
+    /// A factor of each element and what is added to it.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub factor: f32,
     /// The order in which the rows of each head are taken, if not that of the tensor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<HeadOrder>,
+}
+
+const fn one() -> f32 {
+    1.0
+}
+
+fn is_one(factor: &f32) -> bool {
+    *factor == 1.0
 }
 
 /// An order of the rows of each head: that in which a rotation of some pairs of dimensions becomes
@@ -63,12 +74,21 @@ pub struct HeadOrder {
 }
 
 impl HeadOrder {
+    /// Whether it is an order of the rows of whole heads: even numbers, of which no more rotate than
+    /// there are.
+    pub const fn is_valid_for(&self, rows: u64) -> bool {
+        let HeadOrder { head_dim, rotated, .. } = *self;
+        let is_even = head_dim > 0 && head_dim.is_multiple_of(2) && rotated.is_multiple_of(2);
+        is_even && rotated <= head_dim && rows.is_multiple_of(head_dim)
+    }
+
     /// Whether every row stays where it is.
     pub fn is_identity(&self) -> bool {
         self.pairs == RopePairs::Halves && self.rotated == self.head_dim
     }
 
-    /// The row of the tensor that is taken as row `row`.
+    /// The row of the tensor that is taken as row `row`, in an order that is
+    /// [valid](HeadOrder::is_valid_for).
     pub const fn source(&self, row: u64) -> u64 {
         let HeadOrder { head_dim, rotated, pairs } = *self;
         let half = head_dim / 2;
@@ -156,7 +176,20 @@ pub(crate) const EXPERT: &str = "{expert}";
 impl Weight {
     /// A whole tensor.
     pub fn new(tensor: impl Into<String>, shape: impl Into<Vec<u64>>) -> Weight {
-        Weight { tensor: tensor.into(), shape: shape.into(), rows: None, experts: None, offset: 0.0, order: None }
+        Weight {
+            tensor: tensor.into(),
+            shape: shape.into(),
+            rows: None,
+            experts: None,
+            offset: 0.0,
+            factor: 1.0,
+            order: None,
+        }
+    }
+
+    /// Whether its elements are those of the tensor.
+    pub fn is_plain(&self) -> bool {
+        self.offset == 0.0 && self.factor == 1.0
     }
 
     /// The shape that ops see.

@@ -158,6 +158,9 @@ impl fmt::Display for OpText<'_> {
                     if weight.offset != 0.0 {
                         write!(f, " + {}", weight.offset)?;
                     }
+                    if weight.factor != 1.0 {
+                        write!(f, " times {}", weight.factor)?;
+                    }
                 }
                 None => write!(f, " {role} {id}")?,
             }

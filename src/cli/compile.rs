@@ -157,9 +157,11 @@ impl CompileSource {
 /// Gives every weight a random source.
 fn with_random_weights(mut program: Program) -> Program {
     let weights = program.buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::Weight);
-    for source in weights.filter_map(|buffer| buffer.source.as_mut()) {
-        if let Source::Tensor(name) = source {
-            *source = Source::Random(std::mem::take(name));
+    for buffer in weights {
+        match &buffer.source {
+            Some(Source::Tensor(name)) => buffer.source = Some(Source::Random(name.clone())),
+            Some(Source::Part { .. }) => buffer.source = Some(Source::Random(buffer.name.clone())),
+            Some(Source::Random(_) | Source::Values(_)) | None => {}
         }
     }
     program

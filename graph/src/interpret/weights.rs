@@ -80,7 +80,7 @@ pub(super) fn read(weight: &Weight, from: &dyn Weights) -> Result<Tensor, Weight
         let row = |at: u64| (part.start + part.step * weight.order.map_or(at, |order| order.source(at))) as usize;
         for block in stored.data.chunks_exact(stored.shape[part.axis] * width) {
             let rows = (0..part.len()).map(row).flat_map(|row| &block[row * width..(row + 1) * width]);
-            data.extend(rows.map(|element| element + f64::from(weight.offset)));
+            data.extend(rows.map(|element| (element + f64::from(weight.offset)) * f64::from(weight.factor)));
         }
     }
     Ok(Tensor { shape: weight.dims().iter().map(|extent| *extent as usize).collect(), data })

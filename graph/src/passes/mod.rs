@@ -5,18 +5,22 @@
 //! | [`unfuse`] | groups become single ops |
 //! | [`clean`] | equal ops become one, dead code goes |
 //! | [`normalise`] | scales and unit offsets are folded, identities go; then as [`clean`] |
+//! | [`fold_factors`] | factors of what is added to the residual stream, and of logits, go |
 //! | [`halve_rotations`] | all rotations pair the halves of a head, by another order of the rows of weights |
 //! | [`fuse`] | a product, what prepares its operand and what follows on its results become a group |
 //!
-//! Each pass is exact: the interpreter gives bitwise equal results before and after. After
-//! [`halve_rotations`] scores are sums of the same products in another order.
+//! Each pass is exact: the interpreter gives bitwise equal results before and after, but for two:
+//! [`fold_factors`] changes what is rounded, and after [`halve_rotations`] scores are sums of the
+//! same products in another order.
 
 mod clean;
+mod factors;
 mod fuse;
 mod normalise;
 mod rotations;
 
 pub use clean::{Cleaned, RemovalReason, clean};
+pub use factors::fold_factors;
 pub use fuse::fuse;
 pub use normalise::normalise;
 pub use rotations::halve_rotations;

@@ -46,12 +46,13 @@ struct Rotations {
     ordered: HashMap<ValueId, HeadOrder>,
     /// Rotations that become ones of halves, with the dimensions of a head.
     halved: HashMap<ValueId, usize>,
-    /// Queries and keys that get a rotation.
-    added: HashMap<ValueId, StillRotation>,
+    /// Queries and keys that get a rotation, by the keys of the cache that these are appended to.
+    added: HashMap<ValueId, Vec<StillRotation>>,
 }
 
 /// A rotation that leaves its operand as it is.
 struct StillRotation {
+    x: ValueId,
     /// The positions of rows.
     at: ValueId,
     head_dim: usize,
@@ -59,8 +60,9 @@ struct StillRotation {
 }
 
 impl StillRotation {
-    /// Adds the rotation of a value; what reads the value from here on reads it rotated.
-    fn push(&self, rewritten: &mut Rewritten, value: ValueId) {
+    /// Adds the rotation; what reads its operand from here on reads it rotated.
+    fn push(&self, rewritten: &mut Rewritten) {
+        let value = self.x;
         let table = RopeTable { frequencies: vec![0.0; self.head_dim / 2], scale: 1.0 };
         let table = declared(&mut rewritten.parts, table);
         let rope = Op::Rope { x: rewritten.of(value), at: rewritten.of(self.at), table, pairs: RopePairs::Halves };
@@ -89,19 +91,14 @@ impl Rotations {
                     rotations.ordered.extend(chain.into_iter().map(|id| (id, order)));
                 }
                 Op::Attention { q, k, at, .. } => {
-                    let key = made_by.values().find_map(|append| match *append.op {
-                        Op::CacheAppend { k: key, .. } if append.first == k => Some(key),
-                        _ => None,
+                    let append = made_by.get(&k).filter(|append| append.first == k);
+                    let Some(Op::CacheAppend { k: key, .. }) = append.map(|append| append.op) else { continue };
+                    let still = [q, *key].into_iter().filter_map(|x| {
+                        let made = made_by.get(&x).filter(|made| !matches!(made.op, Op::Rope { .. }))?;
+                        let head_dim = head_dim(made).filter(|head_dim| head_dim.is_multiple_of(2))?;
+                        Some(StillRotation { x, at, head_dim, kind: made.results.first()?.clone() })
                     });
-                    for x in [Some(q), key].into_iter().flatten() {
-                        let Some(made) = made_by.get(&x).filter(|made| !matches!(made.op, Op::Rope { .. })) else {
-                            continue;
-                        };
-                        if let Some(head_dim) = head_dim(made).filter(|head_dim| head_dim.is_multiple_of(2)) {
-                            let kind = made.results[0].clone();
-                            rotations.added.insert(x, StillRotation { at, head_dim, kind });
-                        }
-                    }
+                    rotations.added.insert(k, still.collect());
                 }
                 _ => {}
             }
@@ -112,10 +109,8 @@ impl Rotations {
     fn rewrite(&self, graph: &Graph) -> Result<Graph, GraphErrors> {
         let mut rewritten = Rewritten::new(graph.parts());
         for step in graph.steps() {
-            if let Op::CacheAppend { k: x, .. } | Op::Attention { q: x, .. } = *step.op
-                && let Some(still) = self.added.get(&x)
-            {
-                still.push(&mut rewritten, x);
+            for still in self.added.get(&step.first).into_iter().flatten() {
+                still.push(&mut rewritten);
             }
             let mut op = rewritten.take(step.op, step.first, step.results.len());
             if let Some(order) = self.ordered.get(&step.first) {

@@ -11,7 +11,7 @@ use tilewright_graph::axis::Axis;
 use tilewright_graph::graph::{Body, HeadOrder, Parts};
 use tilewright_graph::models::{self, Accept, KNOWN, Model, keys::Keys};
 use tilewright_graph::op::{NormKind, Op, RopePairs, RouteKind};
-use tilewright_graph::passes::{halve_rotations, normalise};
+use tilewright_graph::passes::{clean, fold_factors, halve_rotations, normalise};
 
 /// Relative L2 distance that is accepted. The references were computed in float32, whose rounding,
 /// 6e-8 for each operation, adds up over some hundred sums to about 1e-6; the interpreter's own
@@ -267,6 +267,21 @@ fn halved_rotations_keep_the_logits() {
         assert!(error <= BOUND, "{}: {error:.2e}", folder.display());
     }
     assert!(changed >= 4, "{changed} families have other rotations");
+}
+
+/// Factors of what a block adds and of logits go, and the logits are what they were.
+#[test]
+fn folded_factors_keep_the_logits() {
+    let mut changed = 0;
+    for folder in folders() {
+        let before = graph(&config(&folder));
+        let after = fold_factors(&before).expect("a valid graph");
+        let error = error_of(&after, &weights(&folder), &cases(&folder), usize::MAX);
+        assert!(error <= BOUND, "{}: {error:.2e}", folder.display());
+        changed += usize::from(after != clean(&before).expect("a valid graph").graph);
+        assert!(!after.steps().any(|step| matches!(step.op, Op::Scale { .. })), "{}", folder.display());
+    }
+    assert!(changed >= 2, "{changed} families have factors");
 }
 
 fn head_dim(graph: &Graph) -> u64 {

@@ -58,6 +58,7 @@ struct GemmResult<'o, 'k, D> {
     /// The column of B, of how many.
     column: Val<'k, u32>,
     columns: Val<'k, u32>,
+    reach: Reach,
 }
 
 impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
@@ -89,9 +90,9 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
         self.gated
     }
 
-    /// Whether there is a function of the caller's own.
-    pub fn has_custom(&self) -> bool {
-        self.custom.is_some()
+    /// Whether a result depends on its place.
+    pub fn needs_place(&self) -> bool {
+        self.bias.is_some() || self.residual.is_some() || self.custom.is_some()
     }
 
     /// The result at (row, column) `at`, from its sum and, where it is gated, the sum of what the
@@ -105,14 +106,13 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
         reach: Reach,
     ) -> Val<'k, f32> {
         // Most results need no place.
-        let needed = self.bias.is_some() || self.residual.is_some() || self.custom.is_some();
-        let [row, column] = if needed { at() } else { [self.k.lit(0u32); 2] };
+        let [row, column] = if self.needs_place() { at() } else { [self.k.lit(0u32); 2] };
         let [_, n] = self.extents;
-        let result = GemmResult { operands: self, row, column, columns: n };
+        let result = GemmResult { operands: self, row, column, columns: n, reach };
         let y = result.affine(GateSums::Gate, [sum]);
         let up = other.map(|other| {
             move |_| {
-                let up = GemmResult { operands: self, row, column: column + n, columns: n * 2 };
+                let up = GemmResult { operands: self, row, column: column + n, columns: n * 2, reach };
                 up.affine(GateSums::Up, [other])[0]
             }
         });
@@ -126,12 +126,18 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
         self.k.when(inside, || stored.set(custom(ResultPlace { row, column }, value)));
         stored.get()
     }
+}
 
+impl<'k, D: GemmOutput> GemmResult<'_, 'k, D> {
     /// A number from memory where the place is inside, and 0 elsewhere.
     #[track_caller]
-    fn if_inside(&self, inside: Val<'k, bool>, load: impl FnOnce() -> Val<'k, D>) -> Val<'k, f32> {
-        let value = self.k.var(0.0f32);
-        self.k.moving().when(inside, || value.set(load().cast::<f32>()));
+    fn loaded(&self, inside: impl FnOnce() -> Val<'k, bool>, load: impl FnOnce() -> Val<'k, D>) -> Val<'k, f32> {
+        if self.reach == Reach::Inside {
+            return load().cast::<f32>();
+        }
+        let k = self.operands.k;
+        let value = k.var(0.0f32);
+        k.moving().when(inside(), || value.set(load().cast::<f32>()));
         value.get()
     }
 }
@@ -143,9 +149,8 @@ impl<'k, D: GemmOutput> ResultOperands<'k, 1> for GemmResult<'_, 'k, D> {
 
     #[track_caller]
     fn bias(&self, _: GateSums) -> Option<[Val<'k, f32>; 1]> {
-        let load = |bias: Ptr<'k, Global, D>| {
-            self.operands.if_inside(self.column.lt(self.columns), || bias.at(self.column).load())
-        };
+        let load =
+            |bias: Ptr<'k, Global, D>| self.loaded(|| self.column.lt(self.columns), || bias.at(self.column).load());
         self.operands.bias.map(|bias| [load(bias)])
     }
 
@@ -153,7 +158,7 @@ impl<'k, D: GemmOutput> ResultOperands<'k, 1> for GemmResult<'_, 'k, D> {
     fn residual(&self) -> Option<[Val<'k, f32>; 1]> {
         let at = [self.row, self.column].map(Index::any);
         let load = |residual: LayoutTensor<'k, D, Modes<'k, 2>, Global>| {
-            self.operands.if_inside(residual.mask(at).get(), || residual.at(at).load())
+            self.loaded(|| residual.mask(at).get(), || residual.at(at).load())
         };
         self.operands.residual.map(|residual| [load(residual)])
     }

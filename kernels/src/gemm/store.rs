@@ -229,9 +229,9 @@ impl<'k, S: OutputType, D: GemmOutput> GemmResults<'k, S, D> {
         let thread = Index::below(k.tid() % 128, 128);
         let sender = (k.tid() % 128).eq(0);
         let count = self.columns() / width;
-        // A function of one's own asks of each result whether it is inside, except in whole tiles.
+        // What depends on places asks of each result whether it is inside, except in whole tiles.
         let reach = [sums.extents()[0], self.columns()];
-        let whole = self.finish.has_custom().then(|| {
+        let whole = self.finish.needs_place().then(|| {
             let end = [0, 1].map(|mode: usize| corner[mode] + reach[mode]);
             end[0].le(self.extents[0]) & end[1].le(self.extents[1])
         });

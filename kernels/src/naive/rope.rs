@@ -8,6 +8,8 @@ use super::lengths::same;
 /// cosine and sine times `scale`, `half = inv_freq.len()`: `y[i] = x[i]·c − x[i+half]·s`,
 /// `y[i+half] = x[i+half]·c + x[i]·s`.
 ///
+/// A pair of frequency 0 is left as it is, whatever the scale.
+///
 /// The angle is rounded to `T` before its sine and cosine are taken.
 ///
 /// # Panics
@@ -18,6 +20,10 @@ pub fn rope<T: Real>(x: &[T], inv_freq: &[T], position: usize, scale: T) -> Vec<
     same("rope", ["x", "2 * inv_freq"], [x.len(), 2 * half]);
     let mut y = vec![T::ZERO; 2 * half];
     for i in 0..half {
+        if inv_freq[i] == T::ZERO {
+            (y[i], y[i + half]) = (x[i], x[i + half]);
+            continue;
+        }
         let (sin, cos) = (T::from_f64(position as f64) * inv_freq[i]).sin_cos();
         let c = cos * scale;
         let s = sin * scale;
@@ -35,6 +41,7 @@ mod tests {
     fn position_zero_only_scales_and_a_quarter_turn_swaps() {
         let x = [1.0f64, 2.0, 3.0, 4.0];
         assert_eq!(rope(&x, &[0.3, 0.7], 0, 2.0), [2.0, 4.0, 6.0, 8.0]);
+        assert_eq!(rope(&x, &[0.3, 0.0], 0, 2.0), [2.0, 2.0, 6.0, 4.0]);
         let rotated = rope(&x, &[std::f64::consts::FRAC_PI_2, 0.0], 1, 1.0);
         assert!((rotated[0] + 3.0).abs() < 1e-15 && (rotated[2] - 1.0).abs() < 1e-15);
         assert_eq!((rotated[1], rotated[3]), (2.0, 4.0));

@@ -17,8 +17,6 @@ pub(super) struct Emitter<'a> {
     pub planned: Option<PlannedLevels>,
     /// Extents of the model as each device sees it.
     pub spec: &'a ModelSizes,
-    /// The factor on sines and cosines.
-    pub rope_scale: f32,
     pub options: &'a LowerOptions,
     /// Its layers.
     pub stage: Stage,

@@ -1,5 +1,6 @@
 //! The ends of a model: the embedding, the output projection and the choice of tokens.
 
+use tilewright_graph::graph::Weight;
 use tilewright_layout::DType;
 
 use super::emit::Emitter;
@@ -54,7 +55,7 @@ pub(super) fn embed(e: &mut Emitter, ids: BufferId, embedding: Embedding<'_>) ->
 /// The rows of the embedding.
 #[derive(Clone, Copy)]
 pub(super) struct Embedding<'n> {
-    pub table: &'n str,
+    pub table: &'n Weight,
     pub scale: f32,
 }
 

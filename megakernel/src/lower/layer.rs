@@ -35,7 +35,7 @@ use super::state::{Inlet, Outlet};
 use super::tiling;
 use crate::ops::{
     Attention, GroupShape, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, NormWeight, Projection, Qkv, Rope,
-    Rotation, Selection,
+    Selection,
 };
 use crate::program::{BufferId, CounterId, Op, Span};
 
@@ -148,7 +148,7 @@ fn exchanged(
         ResidualBuffer::BeforeMlp => ResidualBuffer::BeforeAttention,
         ResidualBuffer::Input | ResidualBuffer::BeforeAttention | ResidualBuffer::Output => ResidualBuffer::BeforeMlp,
     };
-    let name = format!("layers.{layer}.{}", added.product.projection());
+    let name = format!("layers.{layer}.{}", added.product.role.name());
     let joint = e.joint(&name);
     // A sum without an all-reduce and without a following norm is added by the product itself.
     let is_apart = e.devices() > 1 || added.post_norm.is_some();
@@ -214,10 +214,6 @@ fn on_device(
     Ok(())
 }
 
-fn rotation(e: &Emitter) -> Rotation {
-    Rotation { inv_freq: e.weights().inv_freq, scale: e.rope_scale }
-}
-
 /// Adds the level of q, k and v; returns the completion condition of each kv head's group.
 fn qkv(
     e: &mut Emitter,
@@ -231,7 +227,7 @@ fn qkv(
     let [wq, wk, wv] = heads.products.map(|product| e.weights().projection(&product));
     let (q, k) = match e.state().raw {
         Some([q, k]) => (q, KeyOutput::Raw { out: k }),
-        None => (e.state().q, KeyOutput::RopeAppend { rope: rotation(e), pool: k_pool }),
+        None => (e.state().q, KeyOutput::RopeAppend { rope: e.weights().rotation(heads.rope), pool: k_pool }),
     };
     let shape = GroupShape { group: e.spec.group(), head_dim: e.spec.head_dim };
     let tasks = tiling::tasks_per_group(e.spec.kv_heads, shape.strips(), e.sms());
@@ -268,7 +264,7 @@ fn rope(e: &mut Emitter, heads: &LayerHeads<'_>, ready: Vec<LevelDone>) -> Resul
             Op::from(Rope {
                 x,
                 norm: Some(NormWeight { weight: e.weights().get(norm.weight), eps: norm.eps }),
-                rope: rotation(e),
+                rope: e.weights().rotation(heads.rope),
                 heads: Span::one(head),
                 rows: e.rows(),
                 at: e.host.at.clone(),
@@ -342,7 +338,7 @@ fn gate_up(
 ) -> Result<LevelDone, LowerError> {
     let Gated { norm, gate, up, activation, .. } = gated;
     let input = norm_input(e, norm, x);
-    let name = format!("layers.{layer}.{}_{}", gate.projection(), up.projection());
+    let name = format!("layers.{layer}.{}_{}", gate.role.name(), up.role.name());
     let [projection, up] = [gate, up].map(|product| e.weights().projection(product));
     let output = LinearOutput::Gated { activation: *activation, up: up.weight, up_bias: up.bias, out: e.state().mlp };
     let features = e.spec.intermediate;

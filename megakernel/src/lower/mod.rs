@@ -30,11 +30,10 @@ mod tiling;
 mod weights;
 
 use tilewright_codegen::target::Target;
-use tilewright_graph::graph::RopeTable;
-use tilewright_graph::passes::{fuse, normalise};
+use tilewright_graph::passes::{fold_factors, fuse, halve_rotations, normalise};
 use tilewright_layout::DType;
 
-use crate::model::{Architecture, ModelSizes, ModelSpec};
+use crate::model::{Architecture, ModelSizes};
 use crate::program::Program;
 use emit::Emitter;
 pub use indexer::{Indexer, LayerTasks, Selected};
@@ -135,7 +134,6 @@ fn emit<'a>(
 ) -> Result<Emitted, LowerError> {
     let spec = &*spec.model()?;
     options.check(spec)?;
-    let rope = rope(spec)?;
     if target.sms == 0 {
         return Err(LowerError::NoSms { target: target.name });
     }
@@ -148,9 +146,9 @@ fn emit<'a>(
     }
     let mut program = Program::new(name, target);
     program.devices = options.devices;
-    let graph = fuse(&normalise(spec.graph())?)?;
+    let graph = fuse(&halve_rotations(&fold_factors(&normalise(spec.graph())?)?)?)?;
     let nodes = nodes::read(&graph)?;
-    let sources = StageWeights { spec, graph: &graph, rope, share: &share, stage, dtype_of };
+    let sources = StageWeights { spec, graph: &graph, nodes: &nodes, share: &share, stage, dtype_of };
     let weights = WeightBuffers::add(&mut program, sources)?;
     let parts = options.devices > 1 || nodes.iter().any(LoweredNode::is_summed_apart);
     let (host, states) = state::add(&mut program, spec, &share, options, state::Choices { splits, parts }, stage);
@@ -159,18 +157,7 @@ fn emit<'a>(
         Emission::Tasks(indexer) => (indexer, None),
         Emission::Levels => (None, Some(PlannedLevels::default())),
     };
-    let mut e = Emitter {
-        program,
-        planned,
-        spec: &share,
-        rope_scale: rope.scale,
-        options,
-        stage,
-        host,
-        shards,
-        device: 0,
-        splits,
-    };
+    let mut e = Emitter { program, planned, spec: &share, options, stage, host, shards, device: 0, splits };
     layer::lower(&mut e, &nodes, indexer)?;
     Ok(Emitted { program: e.program, planned: e.planned.unwrap_or_default() })
 }
@@ -181,16 +168,4 @@ fn splits(spec: &ModelSizes, options: &LowerOptions, sms: usize) -> usize {
         let cover = sms / spec.kv_heads.saturating_mul(options.rows).max(1);
         cover.clamp(1, options.pages_per_sequence().clamp(1, MAX_SPLITS))
     })
-}
-
-/// The frequencies of the model's rotations, which turn all dimensions of a head.
-fn rope(spec: &ModelSpec) -> Result<&RopeTable, LowerError> {
-    let [rope] = spec.graph().parts().ropes.as_slice() else {
-        return Err(LowerError::Ropes { found: spec.graph().parts().ropes.len() });
-    };
-    if rope.rotated() == spec.head_dim {
-        Ok(rope)
-    } else {
-        Err(LowerError::Rotated { rotated: rope.rotated(), head_dim: spec.head_dim })
-    }
 }

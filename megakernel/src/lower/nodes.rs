@@ -12,10 +12,10 @@
 //!
 //! Every other node is an error that names it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tilewright_graph::Graph;
-use tilewright_graph::graph::{Body, Step, ValueId, WeightId};
+use tilewright_graph::graph::{Body, RopeId, Step, ValueId, Weight, WeightId};
 use tilewright_graph::op::{ActivationKind, BinaryKind, NormKind, Op, RopePairs};
 use tilewright_kernels::activation::Activation;
 use tilewright_kernels::attention::ScoreModifier;
@@ -25,7 +25,7 @@ use super::options::LowerError;
 /// A node of a graph, as the lowering runs it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LoweredNode<'g> {
-    Embed { table: &'g str, scale: f32, out: ValueId },
+    Embed { table: &'g Weight, scale: f32, out: ValueId },
     Heads(LayerHeads<'g>),
     Attention(LayerAttention),
     Added(Added<'g>),
@@ -54,8 +54,8 @@ pub(super) struct LayerAttention {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LoweredChoice<'g> {
     pub norm: Norm<'g>,
-    /// The tensor of the output projection.
-    pub table: &'g str,
+    /// The output projection.
+    pub table: &'g Weight,
     pub soft_cap: Option<f32>,
 }
 
@@ -68,6 +68,8 @@ pub(super) struct LayerHeads<'g> {
     pub products: [WeightProduct<'g>; 3],
     /// The norms of queries and keys before the rotation.
     pub head_norms: Option<[NormTensor<'g>; 2]>,
+    /// The frequencies of the rotation.
+    pub rope: RopeId,
     /// The rotated queries.
     pub q: ValueId,
 }
@@ -98,29 +100,51 @@ pub(super) struct Gated<'g> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Norm<'g> {
     pub x: ValueId,
-    pub weight: &'g str,
+    pub weight: &'g Weight,
     pub eps: f32,
 }
 
-/// The weight of an RMS norm, by the tensor that it is made of, and its epsilon.
+/// The weight of an RMS norm, and its epsilon.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct NormTensor<'g> {
-    pub weight: &'g str,
+    pub weight: &'g Weight,
     pub eps: f32,
 }
 
 /// A product with a weight of the checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct WeightProduct<'g> {
-    pub weight: &'g str,
-    pub bias: Option<&'g str>,
+    pub role: ProductRole,
+    pub weight: &'g Weight,
+    pub bias: Option<&'g Weight>,
 }
 
-impl<'g> WeightProduct<'g> {
-    /// The name of the projection: `up` of `model.layers.3.mlp.up_proj.weight`.
-    pub fn projection(self) -> &'g str {
-        let module = self.weight.rsplit('.').nth(1).unwrap_or(self.weight);
-        module.strip_suffix("_proj").unwrap_or(module)
+/// The product of a block that a weight is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProductRole {
+    Query,
+    Key,
+    Value,
+    /// The output projection of attention.
+    Output,
+    Gate,
+    Up,
+    /// The second product of the MLP.
+    Down,
+}
+
+impl ProductRole {
+    /// Its name in those of levels.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ProductRole::Query => "q",
+            ProductRole::Key => "k",
+            ProductRole::Value => "v",
+            ProductRole::Output => "o",
+            ProductRole::Gate => "gate",
+            ProductRole::Up => "up",
+            ProductRole::Down => "down",
+        }
     }
 }
 
@@ -131,7 +155,11 @@ impl<'g> WeightProduct<'g> {
 pub(super) fn read(graph: &Graph) -> Result<Vec<LoweredNode<'_>>, LowerError> {
     let mut steps: Vec<Vec<Step<'_>>> = graph.parts().nodes.iter().map(|_| Vec::new()).collect();
     let mut caches = HashMap::new();
+    let mut attended = HashSet::new();
     for step in graph.steps() {
+        if let Op::Attention { .. } = step.op {
+            attended.insert(step.first);
+        }
         if let Op::CacheAppend { cache, .. } = step.op {
             caches.insert(step.first, cache.index());
         }
@@ -147,7 +175,7 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<LoweredNode<'_>>, LowerError> {
             continue;
         }
         let fused = matches!(graph.parts().nodes[place].body, Body::Fused(_));
-        let reader = NodeReader { graph, steps, caches: &caches };
+        let reader = NodeReader { graph, steps, caches: &caches, attended: &attended };
         let node = match steps.as_slice() {
             [Step { op: Op::Input { .. }, .. }] => continue,
             [step] if !fused => reader.single(step).or_else(|| {
@@ -174,6 +202,8 @@ struct NodeReader<'r, 'g> {
     steps: &'r [Step<'g>],
     /// The cache whose keys a value is.
     caches: &'r HashMap<ValueId, usize>,
+    /// The results of attention.
+    attended: &'r HashSet<ValueId>,
 }
 
 /// Queries or keys before they rotate.
@@ -181,6 +211,8 @@ struct Unrotated<'r, 'g> {
     product: &'r Step<'g>,
     /// The norm of heads that follows on the product.
     norm: Option<&'r Step<'g>>,
+    /// The frequencies of the rotation.
+    table: RopeId,
 }
 
 impl<'g> NodeReader<'_, 'g> {
@@ -204,7 +236,7 @@ impl<'g> NodeReader<'_, 'g> {
         let &Op::Binary { a, b, kind: BinaryKind::Add } = addition.op else { return None };
         let residual = if b == norm.first { a } else { b };
         let complete = normed == linear.first && [a, b].contains(&norm.first) && a != b;
-        let product = self.product(linear)?;
+        let product = self.product(linear, self.role_of(x))?;
         let post_norm = Some(self.norm_weight(norm)?);
         complete.then_some(LoweredNode::Added(Added { x, product, post_norm, residual, out: addition.first }))
     }
@@ -224,7 +256,7 @@ impl<'g> NodeReader<'_, 'g> {
             }
             ([gate, up], &Op::Activation { x, gate: Some(through), kind }, Some(norm)) => {
                 let complete = self.steps.len() == 4 && (through, x) == (gate.first, up.first);
-                let [gate, up] = [self.product(gate)?, self.product(up)?];
+                let [gate, up] = [self.product(gate, ProductRole::Gate)?, self.product(up, ProductRole::Up)?];
                 let activation = match kind {
                     ActivationKind::Silu => Activation::Silu,
                     ActivationKind::GeluTanh => Activation::GeluTanh,
@@ -238,7 +270,7 @@ impl<'g> NodeReader<'_, 'g> {
                 let residual = if b == product.first { a } else { b };
                 let complete = self.steps.len() == 2 && [a, b].contains(&product.first) && a != b;
                 let Op::Linear { x, .. } = *product.op else { return None };
-                let product = self.product(product)?;
+                let product = self.product(product, self.role_of(x))?;
                 complete.then_some(LoweredNode::Added(Added {
                     x,
                     product,
@@ -264,20 +296,24 @@ impl<'g> NodeReader<'_, 'g> {
             ([None, None], 7) => None,
             _ => return None,
         };
-        let products = [queries_made.product, keys_made.product, self.made_by(v)?].map(|step| self.product(step));
-        let [q_product, k_product, v_product] = products;
-        let products = [q_product?, k_product?, v_product?];
-        Some(LoweredNode::Heads(LayerHeads { cache: cache.index(), norm, products, head_norms, q: queries.first }))
+        let products = [
+            self.product(queries_made.product, ProductRole::Query)?,
+            self.product(keys_made.product, ProductRole::Key)?,
+            self.product(self.made_by(v)?, ProductRole::Value)?,
+        ];
+        let rope = Some(queries_made.table).filter(|table| *table == keys_made.table)?;
+        let cache = cache.index();
+        Some(LoweredNode::Heads(LayerHeads { cache, norm, products, head_norms, rope, q: queries.first }))
     }
 
     /// The input of a rotation whose result is `value`; `None` for any other value.
     fn rotated(&self, value: ValueId) -> Option<Unrotated<'_, 'g>> {
-        let &Op::Rope { x, pairs: RopePairs::Halves, .. } = self.made_by(value)?.op else { return None };
+        let &Op::Rope { x, pairs: RopePairs::Halves, table, .. } = self.made_by(value)?.op else { return None };
         let before = self.made_by(x)?;
         if let &Op::Norm { x, .. } = before.op {
-            return Some(Unrotated { product: self.made_by(x)?, norm: Some(before) });
+            return Some(Unrotated { product: self.made_by(x)?, norm: Some(before), table });
         }
-        Some(Unrotated { product: before, norm: None })
+        Some(Unrotated { product: before, norm: None, table })
     }
 
     fn norm_weight(&self, step: &Step<'g>) -> Option<NormTensor<'g>> {
@@ -286,7 +322,7 @@ impl<'g> NodeReader<'_, 'g> {
         else {
             return None;
         };
-        Some(NormTensor { weight: self.tensor(*weight)?.0, eps: *eps })
+        Some(NormTensor { weight: self.tensor(*weight)?, eps: *eps })
     }
 
     /// The norm with which the group begins.
@@ -297,25 +333,30 @@ impl<'g> NodeReader<'_, 'g> {
         Some(Norm { x, weight, eps })
     }
 
-    fn product(&self, step: &Step<'g>) -> Option<WeightProduct<'g>> {
+    /// The role of a product of this value, which is added to the residual stream.
+    fn role_of(&self, x: ValueId) -> ProductRole {
+        if self.attended.contains(&x) { ProductRole::Output } else { ProductRole::Down }
+    }
+
+    fn product(&self, step: &Step<'g>, role: ProductRole) -> Option<WeightProduct<'g>> {
         let Op::Linear { weight, bias, .. } = *step.op else { return None };
         let bias = match bias {
             Some(bias) => Some(self.weight(bias)?),
             None => None,
         };
-        Some(WeightProduct { weight: self.weight(weight)?, bias })
+        Some(WeightProduct { role, weight: self.weight(weight)?, bias })
     }
 
-    /// The name of a weight that is a whole tensor as it is.
-    fn weight(&self, id: WeightId) -> Option<&'g str> {
-        self.tensor(id).filter(|(_, offset)| *offset == 0.0).map(|(tensor, _)| tensor)
+    /// A weight whose elements are as the checkpoint has them.
+    fn weight(&self, id: WeightId) -> Option<&'g Weight> {
+        self.tensor(id).filter(|weight| weight.is_plain())
     }
 
-    /// The name of a weight that is a whole tensor, and what is added to its elements.
-    fn tensor(&self, id: WeightId) -> Option<(&'g str, f32)> {
+    /// A weight of consecutive rows of one tensor.
+    fn tensor(&self, id: WeightId) -> Option<&'g Weight> {
         let weight = self.graph.parts().weights.get(id.index())?;
-        let whole = weight.rows.is_none() && weight.experts.is_none();
-        whole.then_some((weight.tensor.as_str(), weight.offset))
+        let is_run = weight.rows.is_none_or(|part| part.axis == 0 && part.step == 1);
+        (is_run && weight.experts.is_none()).then_some(weight)
     }
 
     fn all(&self, is: impl Fn(&Op) -> bool) -> Vec<&Step<'g>> {
@@ -354,10 +395,10 @@ mod tests {
             assert_eq!(nodes.len(), 1 + 2 * 5 + 1);
             let LoweredNode::Heads(heads) = &nodes[6] else { panic!("{:?}", nodes[6]) };
             assert_eq!(heads.cache, 1);
-            assert_eq!(heads.norm.weight, "model.layers.1.input_layernorm.weight");
-            assert_eq!(heads.products.map(WeightProduct::projection), ["q", "k", "v"]);
+            assert_eq!(heads.norm.weight.tensor, "model.layers.1.input_layernorm.weight");
+            assert_eq!(heads.products.map(|product| product.role.name()), ["q", "k", "v"]);
             assert_eq!(heads.products[2].bias.is_some(), !qk_norm);
-            let norms = heads.head_norms.map(|norms| norms.map(|norm| norm.weight));
+            let norms = heads.head_norms.map(|norms| norms.map(|norm| norm.weight.tensor.as_str()));
             let expected = ["model.layers.1.self_attn.q_norm.weight", "model.layers.1.self_attn.k_norm.weight"];
             assert_eq!(norms, qk_norm.then_some(expected));
             let (
@@ -369,7 +410,7 @@ mod tests {
                 panic!("{nodes:?}")
             };
             assert_eq!((o.residual, norm.x, down.x), (heads.norm.x, o.out, *inner));
-            assert_eq!((up.projection(), up.bias.is_some()), ("up", qk_norm));
+            assert_eq!((up.role, up.bias.is_some()), (ProductRole::Up, qk_norm));
         }
     }
 
@@ -449,7 +490,8 @@ mod tests {
             panic!("{nodes:?}")
         };
         assert_eq!(gated.activation, Activation::GeluTanh);
-        let weight = |added: &Added<'_>| added.post_norm.map(|norm| norm.weight.rsplit('.').nth(1).map(str::to_owned));
+        let weight =
+            |added: &Added<'_>| added.post_norm.map(|norm| norm.weight.tensor.rsplit('.').nth(1).map(str::to_owned));
         let expected = ["post_attention_layernorm", "post_feedforward_layernorm"];
         assert_eq!([o, down].map(weight), expected.map(|name| Some(Some(name.to_owned()))));
         assert_eq!((gated.norm.x, down.residual, down.x), (o.out, o.out, gated.out));

@@ -137,12 +137,8 @@ pub enum LowerError {
     OptionDType { name: &'static str, found: DType, expected: &'static str },
     #[error("target `{target}` has no SM to run on")]
     NoSms { target: String },
-    #[error("tensor `{name}` is read with {} and with {} added; tasks read it in one way", offsets[0], offsets[1])]
-    Offsets { name: String, offsets: [f32; 2] },
-    #[error("the model has {found} tables of rotary frequencies; tasks rotate by one")]
-    Ropes { found: usize },
-    #[error("the model rotates {rotated} of the {head_dim} dimensions of a head; tasks rotate all of them")]
-    Rotated { rotated: usize, head_dim: usize },
+    #[error("tensor `{name}` is read with different numbers added or multiplied; tasks read it in one way")]
+    Changed { name: String },
     #[error("an indexer adds its tasks on one device, and the program is for {devices}; lower it for one")]
     IndexedDevices { devices: usize },
     #[error(

@@ -9,6 +9,7 @@
 //! | embedding, head | rows d/N .. (d + 1)/N |
 //! | norms, rotations | all, each device its own |
 
+use super::nodes::ProductRole;
 use super::options::LowerError;
 use crate::model::ModelSizes;
 use crate::program::Span;
@@ -39,23 +40,42 @@ pub(super) enum TensorShare {
     None,
 }
 
-/// The part of a tensor that `device` of `devices` has; `share` is the model as it sees it.
-pub(super) fn part(tensor: &str, spec: &ModelSizes, share: &ModelSizes, device: usize, devices: usize) -> TensorShare {
+/// The weight that a part is taken of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WeightRole {
+    Product(ProductRole),
+    Bias(ProductRole),
+    /// The embedding or the output projection.
+    Table,
+    /// A weight that every device has.
+    Whole,
+}
+
+/// The part of a weight that `device` of `devices` has; `share` is the model as it sees it.
+pub(super) fn part(
+    role: WeightRole,
+    spec: &ModelSizes,
+    share: &ModelSizes,
+    device: usize,
+    devices: usize,
+) -> TensorShare {
     let of = |dim, each: usize| TensorShare::Of { dim, span: Span::new(device * each, (device + 1) * each) };
-    let (module, kind) = tensor.rsplit_once('.').unwrap_or((tensor, ""));
-    match module.rsplit_once('.').map_or(module, |(_, name)| name) {
-        "q_proj" => of(0, share.heads * spec.head_dim),
-        "k_proj" | "v_proj" => {
+    match role {
+        WeightRole::Product(ProductRole::Query) | WeightRole::Bias(ProductRole::Query) => {
+            of(0, share.heads * spec.head_dim)
+        }
+        WeightRole::Product(ProductRole::Key | ProductRole::Value)
+        | WeightRole::Bias(ProductRole::Key | ProductRole::Value) => {
             let first = device * spec.kv_heads / devices;
             TensorShare::Of { dim: 0, span: Span::new(first * spec.head_dim, (first + share.kv_heads) * spec.head_dim) }
         }
-        "gate_proj" | "up_proj" => of(0, share.intermediate),
-        "o_proj" | "down_proj" if kind == "bias" && device > 0 => TensorShare::None,
-        "o_proj" | "down_proj" if kind == "bias" => TensorShare::All,
-        "o_proj" => of(1, share.heads * spec.head_dim),
-        "down_proj" => of(1, share.intermediate),
-        "embed_tokens" | "lm_head" => of(0, share.vocab),
-        _ => TensorShare::All,
+        WeightRole::Product(ProductRole::Gate | ProductRole::Up)
+        | WeightRole::Bias(ProductRole::Gate | ProductRole::Up) => of(0, share.intermediate),
+        WeightRole::Bias(ProductRole::Output | ProductRole::Down) if device > 0 => TensorShare::None,
+        WeightRole::Bias(ProductRole::Output | ProductRole::Down) | WeightRole::Whole => TensorShare::All,
+        WeightRole::Product(ProductRole::Output) => of(1, share.heads * spec.head_dim),
+        WeightRole::Product(ProductRole::Down) => of(1, share.intermediate),
+        WeightRole::Table => of(0, share.vocab),
     }
 }
 
@@ -74,7 +94,7 @@ mod tests {
         let devices = 16;
         let share = share(&spec, devices).expect("it divides");
         assert_eq!((share.heads, share.kv_heads), (2, 1));
-        let rows = |device| part("model.layers.3.self_attn.k_proj.weight", &spec, &share, device, devices);
+        let rows = |device| part(WeightRole::Product(ProductRole::Key), &spec, &share, device, devices);
         let of = |head: usize| TensorShare::Of { dim: 0, span: Span::new(head * 128, (head + 1) * 128) };
         assert_eq!([rows(0), rows(1), rows(2), rows(15)], [of(0), of(0), of(1), of(7)]);
     }
@@ -92,7 +112,7 @@ mod tests {
     fn a_bias_of_a_sum_is_the_first_devices() {
         let spec = spec();
         let share = share(&spec, 2).expect("it divides");
-        let bias = |device| part("model.layers.0.self_attn.o_proj.bias", &spec, &share, device, 2);
+        let bias = |device| part(WeightRole::Bias(ProductRole::Output), &spec, &share, device, 2);
         assert_eq!([bias(0), bias(1)], [TensorShare::All, TensorShare::None]);
     }
 }

@@ -1,33 +1,32 @@
-//! The weight buffers of a device: one per tensor of the model or its part of it, and the rotary
-//! table.
+//! The weight buffers of a device: one per weight of the model's graph or the device's part of it,
+//! and the rotary tables.
 
 use std::collections::HashMap;
 
 use tilewright_graph::Graph;
-use tilewright_graph::graph::RopeTable;
+use tilewright_graph::graph::{RopeId, Weight};
 use tilewright_layout::DType;
 
-use super::nodes::WeightProduct;
+use super::nodes::{LoweredNode, WeightProduct};
 use super::options::LowerError;
-use super::share::{TensorShare, part};
+use super::share::{TensorShare, WeightRole, part};
 use super::stage::Stage;
 use crate::model::{ModelSizes, ModelSpec};
-use crate::ops::Projection;
+use crate::ops::{Projection, Rotation};
 use crate::program::{BufferId, BufferKind, DeviceId, Program, Source, Span};
 
-/// Buffers of the model's tensors by name, as one device has them.
+/// Buffers of the model's weights, as one device has them.
 pub(super) struct WeightBuffers {
     by_name: HashMap<String, BufferId>,
-    /// Rotary frequencies, f32 `[head_dim / 2]`.
-    pub inv_freq: BufferId,
+    rotations: Vec<Rotation>,
 }
 
 /// The inputs from which the weight buffers of a stage are derived.
 pub(super) struct StageWeights<'a> {
     pub spec: &'a ModelSpec,
-    /// The model's graph as it is lowered.
+    /// The model's graph as it is lowered, and its nodes.
     pub graph: &'a Graph,
-    pub rope: &'a RopeTable,
+    pub nodes: &'a [LoweredNode<'a>],
     /// Extents of a device's parts.
     pub share: &'a ModelSizes,
     pub stage: Stage,
@@ -35,48 +34,93 @@ pub(super) struct StageWeights<'a> {
     pub dtype_of: &'a dyn Fn(&str) -> DType,
 }
 
+/// The name of a weight's buffer: its tensor's, with the rows that it is.
+fn name_of(weight: &Weight) -> String {
+    let mut name = weight.tensor.clone();
+    if let Some(part) = weight.rows {
+        name += &format!("[{part}]");
+    }
+    if let Some(order) = weight.order {
+        name += &format!(" by {order}");
+    }
+    name
+}
+
+/// The roles of weights, by the names of their buffers.
+fn roles(nodes: &[LoweredNode<'_>]) -> HashMap<String, WeightRole> {
+    let mut roles = HashMap::new();
+    for node in nodes {
+        let products = match node {
+            LoweredNode::Embed { table, .. } => {
+                roles.insert(name_of(table), WeightRole::Table);
+                continue;
+            }
+            LoweredNode::Choice(choice) => {
+                roles.insert(name_of(choice.table), WeightRole::Table);
+                continue;
+            }
+            LoweredNode::Heads(heads) => heads.products.to_vec(),
+            LoweredNode::Added(added) => vec![added.product],
+            LoweredNode::Gated(gated) => vec![gated.gate, gated.up],
+            LoweredNode::Attention(_) => continue,
+        };
+        for WeightProduct { role, weight, bias } in products {
+            roles.insert(name_of(weight), WeightRole::Product(role));
+            roles.extend(bias.map(|bias| (name_of(bias), WeightRole::Bias(role))));
+        }
+    }
+    roles
+}
+
 impl WeightBuffers {
     /// Adds the weight buffers of every device to a stage's program.
     pub fn add(program: &mut Program, of: StageWeights<'_>) -> Result<Vec<WeightBuffers>, LowerError> {
-        let StageWeights { spec, graph, rope, share, stage, dtype_of } = of;
+        let StageWeights { spec, graph, nodes, share, stage, dtype_of } = of;
         let devices = program.devices;
         let mut by_name = vec![HashMap::new(); devices];
-        let mut offsets = HashMap::new();
-        for weight in &graph.parts().weights {
-            let known = *offsets.entry(weight.tensor.as_str()).or_insert(weight.offset);
-            if known != weight.offset {
-                return Err(LowerError::Offsets { name: weight.tensor.clone(), offsets: [known, weight.offset] });
-            }
-        }
-        for tensor in stage.tensors(spec) {
-            let dtype = dtype_of(&tensor.name);
+        let roles = roles(nodes);
+        for weight in weights_of(spec, graph, stage)? {
+            let Weight { tensor, rows, order, .. } = weight;
+            let dtype = dtype_of(tensor);
             if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
-                return Err(LowerError::WeightDType { name: tensor.name, found: dtype });
+                return Err(LowerError::WeightDType { name: tensor.clone(), found: dtype });
             }
-            let name = &tensor.name;
-            let offset = offsets.get(name.as_str()).copied().filter(|offset| *offset != 0.0);
-            let dtype = if offset.is_some() { DType::F32 } else { dtype };
+            let name = name_of(weight);
+            let offset = Some(weight.offset).filter(|offset| *offset != 0.0);
+            let multiplier = Some(weight.factor).filter(|factor| *factor != 1.0);
+            let dtype = if weight.is_plain() { dtype } else { DType::F32 };
+            let mut whole: Vec<Span> = weight.shape.iter().map(|&extent| Span::all(extent as usize)).collect();
+            if let Some(part) = rows {
+                whole[part.axis] = Span::new(part.start as usize, part.end as usize);
+            }
+            let is_tensor = rows.is_none() && order.is_none();
+            let source = |index: Vec<Span>| Source::Part { tensor: tensor.clone(), index, order: *order };
+            let role = roles.get(&name).copied().unwrap_or(WeightRole::Whole);
             // A weight that every device has whole is one buffer, with a copy on each device.
-            let mut whole = None;
+            let mut shared = None;
             for (device, by_name) in by_name.iter_mut().enumerate() {
-                let part = if devices == 1 { TensorShare::All } else { part(name, spec, share, device, devices) };
+                let part = if devices == 1 { TensorShare::All } else { part(role, spec, share, device, devices) };
                 let id = match part {
                     TensorShare::None => continue,
-                    TensorShare::All => *whole.get_or_insert_with(|| {
-                        let id = program.add_buffer(name, BufferKind::Weight, dtype, &tensor.shape);
+                    TensorShare::All => *shared.get_or_insert_with(|| {
+                        let shape: Vec<usize> = whole.iter().map(|span| span.len()).collect();
+                        let id = program.add_buffer(&name, BufferKind::Weight, dtype, &shape);
                         let buffer = &mut program.buffers[id.index()];
-                        buffer.source = Some(Source::Tensor(name.clone()));
+                        let of_tensor = || Source::Tensor(tensor.clone());
+                        buffer.source = Some(if is_tensor { of_tensor() } else { source(whole.clone()) });
                         buffer.offset = offset;
+                        buffer.multiplier = multiplier;
                         id
                     }),
                     TensorShare::Of { dim, span } => {
-                        let mut index: Vec<Span> = tensor.shape.iter().map(|&extent| Span::all(extent)).collect();
-                        index[dim] = span;
+                        let mut index = whole.clone();
+                        index[dim] = Span::new(whole[dim].lo + span.lo, whole[dim].lo + span.hi);
                         let shape: Vec<usize> = index.iter().map(|span| span.len()).collect();
                         let id = program.add_buffer(format!("{name}.dev{device}"), BufferKind::Weight, dtype, &shape);
                         let buffer = &mut program.buffers[id.index()];
-                        buffer.source = Some(Source::Part { tensor: name.clone(), index });
+                        buffer.source = Some(source(index));
                         buffer.offset = offset;
+                        buffer.multiplier = multiplier;
                         buffer.device = Some(DeviceId::from(device));
                         id
                     }
@@ -84,23 +128,56 @@ impl WeightBuffers {
                 by_name.insert(name.clone(), id);
             }
         }
-        let inv_freq = program.add_buffer("rope.inv_freq", BufferKind::Weight, DType::F32, &[rope.frequencies.len()]);
-        program.buffers[inv_freq.index()].source = Some(Source::Values(rope.frequencies.clone()));
-        Ok(by_name.into_iter().map(|by_name| WeightBuffers { by_name, inv_freq }).collect())
+        let rotations: Vec<Rotation> = graph
+            .parts()
+            .ropes
+            .iter()
+            .enumerate()
+            .map(|(place, table)| {
+                let name = if place == 0 { "rope.inv_freq".to_owned() } else { format!("rope{place}.inv_freq") };
+                let inv_freq = program.add_buffer(name, BufferKind::Weight, DType::F32, &[table.frequencies.len()]);
+                program.buffers[inv_freq.index()].source = Some(Source::Values(table.frequencies.clone()));
+                Rotation { inv_freq, scale: table.scale }
+            })
+            .collect();
+        Ok(by_name.into_iter().map(|by_name| WeightBuffers { by_name, rotations: rotations.clone() }).collect())
     }
 
-    /// The buffer of a tensor that the stage reads and every device has.
-    pub fn get(&self, name: &str) -> BufferId {
-        self.find(name).unwrap_or_else(|| unreachable!("the stage's tensor list has `{name}`"))
+    /// The buffer of a weight that the stage reads and every device has.
+    pub fn get(&self, weight: &Weight) -> BufferId {
+        self.find(weight).unwrap_or_else(|| unreachable!("the stage's weights have `{}`", weight.tensor))
     }
 
-    /// The buffer of a tensor, if the device has it.
-    pub fn find(&self, name: &str) -> Option<BufferId> {
-        self.by_name.get(name).copied()
+    /// The buffer of a weight, if the device has it.
+    pub fn find(&self, weight: &Weight) -> Option<BufferId> {
+        self.by_name.get(&name_of(weight)).copied()
     }
 
     /// The weight of a product, and its bias if the device adds it.
     pub fn projection(&self, product: &WeightProduct<'_>) -> Projection {
         Projection { weight: self.get(product.weight), bias: product.bias.and_then(|bias| self.find(bias)) }
     }
+
+    /// The rotation by a table.
+    pub fn rotation(&self, table: RopeId) -> Rotation {
+        self.rotations[table.index()].clone()
+    }
+}
+
+/// The weights of a stage, each once, in the order of the model's tensors and of their rows.
+fn weights_of<'g>(spec: &ModelSpec, graph: &'g Graph, stage: Stage) -> Result<Vec<&'g Weight>, LowerError> {
+    let places: HashMap<String, usize> =
+        stage.tensors(spec).enumerate().map(|(place, tensor)| (tensor.name, place)).collect();
+    let mut known: HashMap<String, &Weight> = HashMap::new();
+    let mut weights = Vec::new();
+    for weight in &graph.parts().weights {
+        let Some(&place) = places.get(&weight.tensor) else { continue };
+        match known.insert(name_of(weight), weight) {
+            Some(other) if other != weight => return Err(LowerError::Changed { name: weight.tensor.clone() }),
+            Some(_) => {}
+            None => weights.push((place, weight.rows.map_or(0, |part| part.start), weight)),
+        }
+    }
+    weights.sort_by_key(|(place, start, _)| (*place, *start));
+    Ok(weights.into_iter().map(|(_, _, weight)| weight).collect())
 }

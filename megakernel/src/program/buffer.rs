@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use tilewright_graph::graph::HeadOrder;
 use tilewright_layout::DType;
 
 use super::dtype::dtype_name;
@@ -37,6 +38,9 @@ pub struct Buffer {
     /// A number that is added to each element of the source, in f32; weights of f32 only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<f32>,
+    /// A factor of each element of the source, after the offset; weights of f32 only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multiplier: Option<f32>,
     /// Byte offset in the shared activation arena; activations only. Two buffers whose bytes
     /// overlap there alias.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,13 +111,16 @@ impl fmt::Display for BufferKind {
 pub enum Source {
     /// The checkpoint's tensor of that name.
     Tensor(String),
-    /// The part of a checkpoint's tensor that a device has: an interval for each dimension,
-    /// outermost first.
+    /// A part of a checkpoint's tensor: what a device has of it, or one of several weights that it
+    /// holds. An interval for each dimension, outermost first.
     Part {
         /// The tensor's name.
         tensor: String,
         /// The intervals; their lengths are the buffer's extents.
         index: Vec<Span>,
+        /// The order in which the rows of the part are taken, if not their own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        order: Option<HeadOrder>,
     },
     /// Random values, the same for the same name: a program that runs without a checkpoint.
     Random(String),

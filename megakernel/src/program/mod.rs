@@ -156,6 +156,7 @@ impl Program {
             quantised: None,
             scale: None,
             offset: None,
+            multiplier: None,
             arena: None,
             device: None,
         });

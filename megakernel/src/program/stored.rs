@@ -30,7 +30,7 @@ impl Program {
         for buffer in self.buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::Weight) {
             match &buffer.source {
                 Some(Source::Tensor(name)) => buffer.quantised = of(name).map(|(form, _)| form),
-                Some(Source::Part { tensor, index }) => {
+                Some(Source::Part { tensor, index, .. }) => {
                     let columns = index.get(1).copied();
                     let part = of(tensor).zip(columns).map(|((form, k), columns)| form.of_columns(k, columns));
                     buffer.quantised = part;

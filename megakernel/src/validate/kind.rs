@@ -61,6 +61,8 @@ kinds! {
     PoolScale { found: f32 },
     #[error("offset {found}, weights of f32 that come from a tensor have a finite one and no other buffer has one; mend or remove it")]
     WeightOffset { found: f32 },
+    #[error("multiplier {found}, weights of f32 that come from a tensor have a finite one other than 0 and no other buffer has one; mend or remove it")]
+    WeightMultiplier { found: f32 },
     #[error("initial value {init}, every counter starts at 0; a head start would release a task before its producers")]
     CounterInit { init: u32 },
 

@@ -34,6 +34,7 @@
 //! | [`ArenaEnd`](Kind::ArenaEnd) | the end of a buffer in the arena fits in `isize::MAX` |
 //! | [`ArenaAlign`](Kind::ArenaAlign) | an arena offset is a multiple of the element's size |
 //! | [`WeightOffset`](Kind::WeightOffset) | only weights of f32 that come from a tensor have an offset: finite |
+//! | [`WeightMultiplier`](Kind::WeightMultiplier) | only weights of f32 that come from a tensor have a multiplier: finite, not 0 |
 //! | [`PoolScale`](Kind::PoolScale) | only KV pools of e4m3 codes have a scale: finite, above 0, as its reciprocal |
 //! | [`CounterInit`](Kind::CounterInit) | a counter starts at 0 |
 //!

@@ -14,7 +14,7 @@ use crate::program::{Buffer, BufferKind, Counter, MAX_RANK, Program, Source};
 const MAX_BYTES: usize = isize::MAX as usize;
 
 /// The rules on one buffer.
-const BUFFER_RULES: [fn(&Buffer) -> Option<Kind>; 10] = [
+const BUFFER_RULES: [fn(&Buffer) -> Option<Kind>; 11] = [
     rank,
     zero_extent,
     byte_size,
@@ -25,6 +25,7 @@ const BUFFER_RULES: [fn(&Buffer) -> Option<Kind>; 10] = [
     arena_is_in_reach,
     scale_is_allowed,
     offset_is_allowed,
+    multiplier_is_allowed,
 ];
 
 /// Checks the tables; gives whether every buffer has a shape that later rules can compute with.
@@ -143,11 +144,20 @@ fn scale_is_allowed(buffer: &Buffer) -> Option<Kind> {
     (!is_codes || !sound).then_some(Kind::PoolScale { found })
 }
 
+/// Whether the elements of a buffer may differ from those of their source.
+fn may_differ(buffer: &Buffer) -> bool {
+    let of_tensor = matches!(buffer.source, Some(Source::Tensor(_) | Source::Part { .. }));
+    buffer.kind == BufferKind::Weight && buffer.dtype == DType::F32 && of_tensor
+}
+
 fn offset_is_allowed(buffer: &Buffer) -> Option<Kind> {
     let found = buffer.offset?;
-    let of_tensor = matches!(buffer.source, Some(Source::Tensor(_) | Source::Part { .. }));
-    let allowed = buffer.kind == BufferKind::Weight && buffer.dtype == DType::F32 && of_tensor;
-    (!allowed || !found.is_finite()).then_some(Kind::WeightOffset { found })
+    (!may_differ(buffer) || !found.is_finite()).then_some(Kind::WeightOffset { found })
+}
+
+fn multiplier_is_allowed(buffer: &Buffer) -> Option<Kind> {
+    let found = buffer.multiplier?;
+    (!may_differ(buffer) || !found.is_normal()).then_some(Kind::WeightMultiplier { found })
 }
 
 fn initial_value(counter: &Counter) -> Option<Kind> {

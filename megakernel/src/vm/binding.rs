@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 use thiserror::Error;
+use tilewright_graph::graph::HeadOrder;
 use tilewright_kernels::quant::PartError;
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
@@ -40,6 +41,11 @@ pub enum BindError {
          once, so run them on `cpu`"
     )]
     Orders { first: String, second: String },
+    #[error(
+        "weight buffer `{buffer}` takes the rows of `{tensor}` in the order of a rotation, which is done for whole heads of \
+         weights that are not quantised"
+    )]
+    Order { buffer: String, tensor: String },
     #[error("weight buffer `{buffer}` cannot be filled at random")]
     Random { buffer: String, source: WeightError },
     #[error("cells `{first}` and `{second}` both hold {role} and differ in shape")]
@@ -57,7 +63,13 @@ pub enum BindError {
 pub(in crate::vm) fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result<Option<BoundCodes>, BindError> {
     let (tensor, index) = match &buffer.source {
         Some(Source::Tensor(tensor)) => (tensor, None),
-        Some(Source::Part { tensor, index }) => (tensor, Some(index)),
+        Some(Source::Part { tensor, order: Some(_), .. }) => {
+            return match weights.quantized(tensor) {
+                None => Ok(None),
+                Some(_) => Err(BindError::Order { buffer: buffer.name.clone(), tensor: tensor.clone() }),
+            };
+        }
+        Some(Source::Part { tensor, index, order: None }) => (tensor, Some(index)),
         Some(Source::Random(_) | Source::Values(_)) | None => return Ok(None),
     };
     let Some(matrix) = weights.quantized(tensor) else { return Ok(None) };
@@ -93,6 +105,7 @@ pub(in crate::vm) fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result
 
 pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<WeightTensor, BindError> {
     let mut part = None;
+    let mut rows = None;
     let tensor = match &buffer.source {
         Some(Source::Values(values)) => return self::values(buffer, values),
         Some(Source::Random(name)) => {
@@ -101,8 +114,9 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
                 .map_err(|source| BindError::Random { buffer: buffer.name.clone(), source });
         }
         Some(Source::Tensor(tensor)) => tensor,
-        Some(Source::Part { tensor, index }) => {
+        Some(Source::Part { tensor, index, order }) => {
             part = Some(index);
+            rows = *order;
             tensor
         }
         None => &buffer.name,
@@ -112,7 +126,8 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
         let (buffer, tensor) = names();
         return Err(BindError::NoTensor { buffer, tensor });
     };
-    if bound.dtype() != buffer.dtype && buffer.offset.is_none() {
+    let is_changed = buffer.offset.is_some() || buffer.multiplier.is_some();
+    if bound.dtype() != buffer.dtype && !is_changed {
         let (name, tensor) = names();
         let expected = buffer.dtype;
         let found = bound.dtype();
@@ -135,17 +150,38 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
         let found = bound.shape().to_vec();
         return Err(BindError::Shape { buffer: name, tensor, expected, found });
     }
+    let bound = match rows {
+        None => bound,
+        Some(order) => reordered(&bound, order).ok_or_else(|| {
+            let (buffer, tensor) = names();
+            BindError::Order { buffer, tensor }
+        })?,
+    };
     if !matches!(bound.dtype(), DType::F32 | DType::F16 | DType::BF16) {
         return Err(BindError::Unsupported { buffer: buffer.name.clone(), found: bound.dtype() });
     }
-    match buffer.offset {
-        None => Ok(bound),
-        Some(offset) => {
-            let elements: Vec<f32> =
-                bound.to_f32_vec().unwrap_or_default().into_iter().map(|element| element + offset).collect();
-            self::values(buffer, &elements)
-        }
+    if !is_changed {
+        return Ok(bound);
     }
+    let (offset, multiplier) = (buffer.offset.unwrap_or(0.0), buffer.multiplier.unwrap_or(1.0));
+    let elements = bound.to_f32_vec().unwrap_or_default().into_iter();
+    self::values(buffer, &elements.map(|element| (element + offset) * multiplier).collect::<Vec<f32>>())
+}
+
+/// A tensor with the rows of each head in another order; `None` where it has no whole heads.
+fn reordered(tensor: &WeightTensor, order: HeadOrder) -> Option<WeightTensor> {
+    let rows = *tensor.shape().first()?;
+    let bytes = tensor.bytes().as_ref();
+    let width = bytes.len().checked_div(rows)?;
+    if !order.is_valid_for(rows as u64) || width * rows != bytes.len() {
+        return None;
+    }
+    let mut ordered = Vec::with_capacity(bytes.len());
+    for row in 0..rows as u64 {
+        let from = order.source(row) as usize * width;
+        ordered.extend_from_slice(bytes.get(from..from + width)?);
+    }
+    WeightTensor::new(tensor.dtype(), tensor.shape().to_vec(), SharedBytes::aligned_copy(&ordered)).ok()
 }
 
 /// Values of the program itself, converted to the buffer's type.

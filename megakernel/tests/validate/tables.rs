@@ -58,6 +58,7 @@ fn only_activations_live_in_the_arena_inside_of_it_and_aligned() {
 fn only_pools_of_codes_have_a_scale_and_weights_of_tensors_an_offset() {
     assert_snapshot!(only("PoolScale", |p| p.buffers[Y.index()].scale = Some(0.5)), @"buffer b3 `y`: scale 0.5, a KV pool of f8e4m3 has a finite one above 0 and no other buffer has one; mend or remove it");
     assert_snapshot!(only("WeightOffset", |p| p.buffers[Y.index()].offset = Some(1.0)), @"buffer b3 `y`: offset 1, weights of f32 that come from a tensor have a finite one and no other buffer has one; mend or remove it");
+    assert_snapshot!(only("WeightMultiplier", |p| p.buffers[Y.index()].multiplier = Some(2.0)), @"buffer b3 `y`: multiplier 2, weights of f32 that come from a tensor have a finite one other than 0 and no other buffer has one; mend or remove it");
 }
 
 /// H5: a head start fires the consumer early.

@@ -159,7 +159,9 @@ pub(in crate::vm) fn rotation(table: &RotationTable, weights: &BoundWeights) -> 
     for position in 0..table.positions {
         for &frequency in inv_freq {
             let (sin, cos) = (position as f32 * frequency).sin_cos();
-            values.extend([cos * table.scale, sin * table.scale]);
+            let turned = [cos * table.scale, sin * table.scale];
+            // A pair of frequency 0 is left as it is.
+            values.extend(if frequency == 0.0 { [1.0, 0.0] } else { turned });
         }
     }
     values
