@@ -12,7 +12,7 @@
 //! | `convert` | codes to numbers that tensor cores take, in registers: [`Terms`] |
 //! | `lanes` | the weights of a stage as lanes read them: [`WarpTile`], [`LaneCodes`], [`CodeTile`] |
 //! | `number` | single numbers of packed codes |
-//! | `held` | stages that are prefetched into registers: [`HeldForm`], [`HeldStage`] |
+//! | `prefetch` | stages that are prefetched into registers: [`HeldForm`], [`PrefetchedStage`] |
 //! | `stages` | stages from a ring and from registers: [`WeightStages`] |
 //! | `stage_order` | the order in which stages come, if not strip by strip: [`StageOrder`], [`Phases`] |
 //!
@@ -26,11 +26,11 @@ mod codes;
 pub(crate) mod convert;
 mod deal;
 mod factors;
-mod held;
 mod lanes;
 mod number;
 mod packed;
 mod packer;
+mod prefetch;
 mod stage_order;
 mod stages;
 pub(crate) mod weight_tile;
@@ -39,10 +39,10 @@ pub use codes::{Codes, CodesError};
 pub use convert::Terms;
 pub use deal::Deal;
 pub use factors::{Factors, WeightSide};
-pub use held::{HeldForm, HeldStage};
 pub use lanes::{CodeTile, LaneCodes, WarpTile};
 pub use packed::{Packer, Strip, StripError, pack};
 pub use packer::{CodePacker, QuantRow};
+pub use prefetch::{HeldForm, PrefetchedStage};
 pub use stage_order::{Phases, StageOrder};
 pub use stages::{ReadStages, WeightStages};
 pub(crate) use weight_tile::DEPTH;

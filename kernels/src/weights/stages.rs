@@ -5,7 +5,7 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
-use super::held::HeldStage;
+use super::prefetch::PrefetchedStage;
 use crate::ring::{AnyStage, Consumer, Full, StageTile, Stages};
 
 /// Reads several stages that have arrived together.
@@ -40,7 +40,7 @@ pub trait WeightStages<'k>: Stages<'k> {
 
     /// The task's first stages, so far as they have been taken out of the ring already: where its
     /// activations are copied.
-    fn held(&self) -> &[HeldStage<'k>] {
+    fn prefetched(&self) -> &[PrefetchedStage<'k>] {
         &[]
     }
 }

@@ -65,9 +65,9 @@ fn chooses(op: &Op) -> bool {
     op.is::<Argmax>() || op.is::<ops::Sample>()
 }
 
-/// Of four stages two land, one for the stage that is held, while the producer waits for an empty
+/// Of four stages two land, one for the prefetched stage, while the producer waits for an empty
 /// one, so that a launch that fails may end under a copy, and it runs ahead of what the team reads
-/// of a step. Tasks have more stages than are held.
+/// of a step. Tasks have more stages than are prefetched.
 fn options() -> DeviceOptions {
     DeviceOptions {
         warps: 2,

@@ -300,9 +300,9 @@ fn two_steps(program: Placed, rows: usize, weights: &dyn Weights, options: Devic
     [bits(0), bits(1)].concat()
 }
 
-/// Codes and factors that are held give the same bits, and so do words that come ahead.
+/// Codes and factors that are prefetched give the same bits, and so do words that come ahead.
 #[test]
-fn no_bit_depends_on_what_is_held() {
+fn no_bit_depends_on_prefetched_codes() {
     let spec = wider().inner(832);
     for (code, group, change) in [
         (Code::U4, Some(128), false),
@@ -315,17 +315,17 @@ fn no_bit_depends_on_what_is_held() {
             weights: codes(&spec, code, group),
             change: |_: &str, matrix| if change { zeros(matrix) } else { matrix },
         };
-        let with = |hold: u32| {
-            // Strips that come two a stage are not held.
+        let with = |prefetch: u32| {
+            // Strips that come two a stage are not prefetched.
             let options = DeviceOptions { warps: 2, stage_bytes: 4096, ..options() }.with_thresholds(|limits| {
-                limits.prefetch_code_stages = hold;
+                limits.prefetch_code_stages = prefetch;
                 limits.paired_rows = 0;
             });
             let program = placed(&spec, 2, &weights);
             let plan = Plan::new(&program, options).unwrap();
-            let held = plan.opcodes.iter().filter(|opcode| opcode.holds_stages().is_some()).count();
-            assert!(held >= 5, "{held} functions hold stages");
-            two_steps(program, 2, &weights, options, u64::from(hold))
+            let prefetching = plan.opcodes.iter().filter(|opcode| opcode.prefetch_form().is_some()).count();
+            assert!(prefetching >= 5, "{prefetching} functions prefetch stages");
+            two_steps(program, 2, &weights, options, u64::from(prefetch))
         };
         let plain = with(0);
         assert!(with(1) == plain && with(2) == plain, "{code} in {group:?}");

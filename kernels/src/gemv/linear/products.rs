@@ -10,7 +10,7 @@ use super::sums::SharedSums;
 use crate::gemv::activations::{AOperand, Packing};
 use crate::gemv::product::{Chains, Fragment, ProductOperands, lowered, multiply, multiply_codes};
 use crate::warps::ConsumerWarps;
-use crate::weights::{CodeTile, Codes, HeldStage, Strip, Terms, WarpTile, WeightSide, WeightStages};
+use crate::weights::{CodeTile, Codes, PrefetchedStage, Strip, Terms, WarpTile, WeightSide, WeightStages};
 
 /// What the weights of a task meet.
 #[derive(Clone, Copy)]
@@ -51,12 +51,12 @@ pub(super) struct Products<'a, 'k> {
 
 impl<'k> Products<'_, 'k> {
     /// Multiplies the next strip of the ring, into slot `slot` of the sums. The strip's first
-    /// stages may be held in registers.
-    pub fn strip(self, held: &[HeldStage<'k>], slot: Val<'k, u32>) {
+    /// stages may be prefetched into registers.
+    pub fn strip(self, prefetched: &[PrefetchedStage<'k>], slot: Val<'k, u32>) {
         let Products { team, strip, weights, operands, .. } = self;
         let chains = Chains::new(team.k, 1, chains(strip));
         for stage in 0..strip.stages() {
-            let from = held.get(stage as usize).map_or(WeightStage::Next(weights), WeightStage::Held);
+            let from = prefetched.get(stage as usize).map_or(WeightStage::Next(weights), WeightStage::Prefetched);
             operands.meet(team, strip, stage, |meeting| {
                 from.multiply(team, strip, meeting, chains.after_tiles(stage * strip.per_warp()))
             });
@@ -134,9 +134,9 @@ impl<'k> Products<'_, 'k> {
                 weights.stage(&|first| multiply(0, &mut load(first).map(twice)));
             }
         } else {
-            let held: Vec<RefCell<Vec<CodeTile>>> = (0..strip.stages()).map(|_| RefCell::default()).collect();
-            held.iter().for_each(|held| weights.stage(&|stage| held.borrow_mut().extend(load(stage))));
-            for (number, first) in (0u32..).zip(&held) {
+            let loaded: Vec<RefCell<Vec<CodeTile>>> = (0..strip.stages()).map(|_| RefCell::default()).collect();
+            loaded.iter().for_each(|tiles| weights.stage(&|stage| tiles.borrow_mut().extend(load(stage))));
+            for (number, first) in (0u32..).zip(&loaded) {
                 let first = first.borrow();
                 let first = first.iter().cloned();
                 if second {
@@ -220,7 +220,7 @@ pub(super) enum WeightStage<'w, 'k> {
     /// The ring's next.
     Next(&'w dyn WeightStages<'k>),
     /// In registers.
-    Held(&'w HeldStage<'k>),
+    Prefetched(&'w PrefetchedStage<'k>),
 }
 
 impl<'k> WeightStage<'_, 'k> {
@@ -236,10 +236,10 @@ impl<'k> WeightStage<'_, 'k> {
                 let tiles = WarpTile::of_whole_rounds(team.k, strip).map(|tile| tile.load(strip, stage.cast()));
                 multiply(team.k, tiles, meeting.fragments, chains);
             }),
-            WeightStage::Held(held) => match strip.codes() {
-                None => multiply(team.k, held.tiles(strip), meeting.fragments, chains),
+            WeightStage::Prefetched(prefetched) => match strip.codes() {
+                None => multiply(team.k, prefetched.tiles(strip), meeting.fragments, chains),
                 Some(codes) => {
-                    let tiles = held.code_tiles(strip, codes, side);
+                    let tiles = prefetched.code_tiles(strip, codes, side);
                     multiply_codes(team.k, strip, codes, tiles, &meeting, chains);
                 }
             },

@@ -151,20 +151,20 @@ type Fragments<'f, 'k> = &'f dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>;
 
 impl<'k> StripPass<'k> {
     /// The products of a group of `strips` strips, before which the task had `before`; its first
-    /// stages may be held.
+    /// stages may be prefetched.
     fn products(self, products: Products<'_, 'k>, [before, strips]: [Val<'k, u32>; 2]) {
         let Products { team, strip, weights, operands, .. } = products;
         let k = team.k;
-        let held: Vec<_> = weights.held().chunks(strip.stages() as usize).collect();
-        for (number, held) in (0u32..).zip(&held) {
+        let prefetched: Vec<_> = weights.prefetched().chunks(strip.stages() as usize).collect();
+        for (number, prefetched) in (0u32..).zip(&prefetched) {
             let slot = k.lit(number) - before;
-            k.when(before.le(number) & slot.lt(strips), || products.strip(held, slot));
+            k.when(before.le(number) & slot.lt(strips), || products.strip(prefetched, slot));
         }
         if operands.side == WeightSide::Pair {
             return products.pairs(strips);
         }
-        let held = held.len() as u32;
-        let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
+        let prefetched = prefetched.len() as u32;
+        let next = if prefetched == 0 { k.lit(0u32) } else { before.max(prefetched) - before };
         let one = |slot| products.strip(&[], slot);
         if operands.side != WeightSide::A {
             return k.for_(next, strips, one);

@@ -116,8 +116,8 @@ pub trait DeviceFunction: FunctionValue {
     fn fill<'k>(&self, _feed: RingFeed<'k, '_>) {}
 
     /// The form in which the task's first stages are read from prefetch registers, if they are
-    /// prefetched ([`WeightStages::held`]).
-    fn holds_stages(&self) -> Option<HeldForm> {
+    /// prefetched ([`WeightStages::prefetched`]).
+    fn prefetch_form(&self) -> Option<HeldForm> {
         None
     }
 

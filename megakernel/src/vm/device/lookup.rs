@@ -12,7 +12,7 @@ use tilewright_kernels::weights::{Codes, CodesError, Deal, Strip};
 use tilewright_layout::DType;
 
 use super::planner::Planner;
-use super::record::{HELD, PAIRS, PART, PHASES, TaskRecord};
+use super::record::{PAIRS, PART, PHASES, PREFETCH_COUNT_BITS, TaskRecord};
 use super::storage::{KvPools, RotationRows, ScaledCode, Storage};
 use super::{DeviceOptions, Planned, Stretch, Taken};
 use crate::ops::{Rotation, RowCells};
@@ -427,7 +427,7 @@ impl Planner<'_> {
         let Planned { opcode, mut record, bytes, weights } = planned;
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
         let early = opcode.signals_early();
-        let holds = opcode.holds_stages();
+        let form = opcode.prefetch_form();
         let pairs = opcode.takes_pairs().is_some();
         record.opcode = number_of(&mut self.opcodes, opcode) as u32;
         if let Some(Stretch { stream, first, strips, taken }) = weights {
@@ -443,8 +443,9 @@ impl Planner<'_> {
             record.stages = strips as u32 * (to - from);
             record.stage_bytes = stream.strip.stage_bytes();
             record.strip_stages = short("stages of a strip", stream.strip.stages() as usize)?;
-            record.held =
-                holds.map_or(0, |form| record.stages.min(self.options.prefetch()) as u16 | (form.0 as u16) << HELD);
+            record.prefetched = form.map_or(0, |form| {
+                record.stages.min(self.options.prefetch()) as u16 | (form.0 as u16) << PREFETCH_COUNT_BITS
+            });
             record.group = match taken {
                 Taken::Strips if pairs => PAIRS,
                 Taken::Strips => 0,

@@ -106,7 +106,7 @@ impl Plan {
     /// What the kernel is generated for, besides the device functions.
     pub(super) fn shape(&self) -> KernelShape {
         let opcodes = &self.opcodes;
-        let holds = opcodes.iter().any(|opcode| opcode.holds_stages().is_some());
+        let prefetches = opcodes.iter().any(|opcode| opcode.prefetch_form().is_some());
         let codes = || self.streams.iter().filter_map(|stream| Some((stream, stream.strip.codes()?)));
         let small_bytes = self.slot_bytes * 5 / 8;
         KernelShape {
@@ -126,8 +126,8 @@ impl Plan {
             rows: self.rows,
             cells: self.cells,
             feedback: self.feedback.ok(),
-            held_stages: if holds { self.options.prefetch() } else { 0 },
-            held_form: opcodes.iter().filter_map(|opcode| opcode.holds_stages()).reduce(HeldForm::or),
+            prefetched_stages: if prefetches { self.options.prefetch() } else { 0 },
+            prefetched_form: opcodes.iter().filter_map(|opcode| opcode.prefetch_form()).reduce(HeldForm::or),
             fills_stages: opcodes.iter().any(|opcode| opcode.fills()),
             has_parts: self.parts,
             has_pairs: opcodes.iter().any(|opcode| opcode.takes_pairs().is_some()),

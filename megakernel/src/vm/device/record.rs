@@ -8,7 +8,7 @@ use tilewright_kernels::weights::HeldForm;
 /// op.
 ///
 /// ```text
-/// word  0 opcode    1 task            2 weights   3 first         4 stages    5 stage_bytes   6 strip_stages, held
+/// word  0 opcode    1 task            2 weights   3 first         4 stages    5 stage_bytes   6 strip_stages, prefetched
 ///       7 group, deal                 8 waits     9 wait_count   10 signals  11 signal_count
 ///      12 input    13 residual       14 output   15 releases, early          16 .. 32 fields
 /// ```
@@ -34,7 +34,7 @@ pub struct TaskRecord {
     pub strip_stages: u16,
     /// The number of its first stages that are prefetched into registers before a wait; above the
     /// low eight bits, their form ([`HeldForm`](tilewright_kernels::weights::HeldForm)).
-    pub held: u16,
+    pub prefetched: u16,
     /// The number of strips of a group, if weights are taken group by group
     /// ([`StageOrder`](tilewright_kernels::weights::StageOrder)); 0: in order. With the
     /// highest bit, `PART`: the number of stages that are taken of each strip, if not all are. With
@@ -129,5 +129,5 @@ pub(super) fn sum(block: &BlockRecord, tables: &[u8]) -> u32 {
     words.chain(fields).fold(0, u32::wrapping_add)
 }
 
-/// The bits of a record's `held` that count; above them is the form.
-pub(super) const HELD: u32 = 16 - HeldForm::BITS;
+/// The bits of a record's `prefetched` that count stages; above them is the form.
+pub(super) const PREFETCH_COUNT_BITS: u32 = 16 - HeldForm::BITS;

@@ -43,9 +43,9 @@ pub(super) struct KernelShape {
     /// The cells that a launch of many steps feeds back.
     pub feedback: Option<Feedback>,
     /// Stages of a task that are prefetched to registers, at most.
-    pub held_stages: u32,
+    pub prefetched_stages: u32,
     /// The form of prefetched stages, of any task.
-    pub held_form: Option<HeldForm>,
+    pub prefetched_form: Option<HeldForm>,
     /// Whether some tasks fill stages of the ring.
     pub fills_stages: bool,
     /// Whether some tasks take a part of each of their strips, or part by part.
@@ -66,7 +66,7 @@ impl KernelShape {
     /// Stages in flight for tasks that the consumer warps have not begun, at most: one more where
     /// prefetched stages make room.
     pub fn in_flight(&self) -> u32 {
-        self.options.in_flight.saturating_add(u32::from(self.held_stages > 0))
+        self.options.in_flight.saturating_add(u32::from(self.prefetched_stages > 0))
     }
 }
 

@@ -273,7 +273,7 @@ impl LinearTile {
 }
 
 impl DeviceFunction for LinearTile {
-    fn holds_stages(&self) -> Option<HeldForm> {
+    fn prefetch_form(&self) -> Option<HeldForm> {
         self.tile.product.held_form()
     }
 

@@ -116,7 +116,7 @@ impl PartTile {
 }
 
 impl DeviceFunction for PartTile {
-    fn holds_stages(&self) -> Option<HeldForm> {
+    fn prefetch_form(&self) -> Option<HeldForm> {
         self.tile.product.held_form()
     }
 

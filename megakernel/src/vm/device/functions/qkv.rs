@@ -173,7 +173,7 @@ impl QkvTile {
 }
 
 impl DeviceFunction for QkvTile {
-    fn holds_stages(&self) -> Option<HeldForm> {
+    fn prefetch_form(&self) -> Option<HeldForm> {
         self.tile.product.held_form()
     }
 

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::context::KernelContext;
-use super::held::Held;
+use super::prefetch::Prefetched;
 use super::ring::RingReader;
 use super::sections::Section;
 use super::{advance, dispatch};
@@ -39,7 +39,7 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, opcodes: &[Opcode], re
                     trace.note(index, 0);
                 });
             }
-            let weights = Held::take(context, &reader, task);
+            let weights = Prefetched::take(context, &reader, task);
             k.when(leader, || {
                 sync.check(task, context.shape.opcodes);
                 sync.wait(task, step);

@@ -12,7 +12,7 @@
 //! | `produce` | the warp that streams weights, keys and values |
 //! | `feed` | stages of the ring that device functions fill |
 //! | `consume` | the warps that compute |
-//! | `held` | a task's first stages in registers, while the team waits |
+//! | `prefetch` | a task's first stages in registers, while the team waits |
 //! | `pages` | keys and values that are not streamed on their way to L2 |
 //! | `call`, `dispatch` | calls of device functions; from opcodes to them |
 //! | `advance` | from one step to the next |
@@ -27,9 +27,9 @@ mod consume;
 mod context;
 mod dispatch;
 mod feed;
-mod held;
 mod pages;
 mod peers;
+mod prefetch;
 mod produce;
 mod propose;
 mod ring;

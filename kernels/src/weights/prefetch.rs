@@ -1,5 +1,5 @@
-//! Stages of weights in registers: what a team that waits for its activations has taken out of the
-//! ring, so that the ring has room for what follows.
+//! Register prefetch of weights: stages that consumer warps take out of the ring while they wait for
+//! activations, so that the ring has room for what follows.
 //!
 //! Stages are taken before it is known what will be done with them, so a stage of codes is taken by
 //! numbers that its task brings ([`HeldForm`]): of each tile one word of scales and one of zeros.
@@ -63,7 +63,7 @@ impl HeldForm {
 
 /// A stage of the ring in the registers of the team: of each tile that a warp multiplies, a lane's
 /// 16 bytes.
-pub struct HeldStage<'k> {
+pub struct PrefetchedStage<'k> {
     team: ConsumerWarps<'k>,
     widest: Strip,
     tiles: Vec<[Var<'k, u32>; 4]>,
@@ -71,19 +71,19 @@ pub struct HeldStage<'k> {
     factors: [Option<Vec<Var<'k, u32>>>; 2],
 }
 
-impl<'k> HeldStage<'k> {
+impl<'k> PrefetchedStage<'k> {
     /// Registers, set to zero, for a stage of at most `stage_bytes` bytes of tiles, of any of these
     /// forms.
-    pub fn new(team: ConsumerWarps<'k>, stage_bytes: u32, forms: HeldForm) -> HeldStage<'k> {
+    pub fn new(team: ConsumerWarps<'k>, stage_bytes: u32, forms: HeldForm) -> PrefetchedStage<'k> {
         let widest = Strip::of_one_stage(team.warps, stage_bytes);
         let tile = |_| std::array::from_fn(|_| team.k.var(0u32));
         let word = |bit: u32| (forms.0 & bit > 0).then(|| (0..widest.per_warp()).map(|_| team.k.var(0u32)).collect());
         let tiles = (0..widest.per_warp()).map(tile).collect();
-        HeldStage { team, widest, tiles, factors: [HeldForm::SCALES, HeldForm::ZEROS].map(word) }
+        PrefetchedStage { team, widest, tiles, factors: [HeldForm::SCALES, HeldForm::ZEROS].map(word) }
     }
 
     /// Takes the ring's next stage, which has `bytes` bytes in the form `form`, and releases it; by
-    /// whole warps. Where no stages of codes are held the form is not looked at.
+    /// whole warps. The form is ignored if no stages of codes are prefetched.
     pub fn take(&self, ring: &dyn Stages<'k>, bytes: Val<'k, u32>, form: Val<'k, u32>) {
         let k = self.team.k;
         let round = self.widest.stage_bytes() / self.widest.per_warp().max(1);

@@ -10,9 +10,9 @@ use tilewright_megakernel::vm::resident::Dealing;
 use super::lab::{Cells, bits, chain, least, machine, normed, options, tiny};
 
 /// Strips of one stage and of several, stages of fewer bytes than others, groups of fewer strips
-/// than are held.
+/// than are prefetched.
 #[test]
-fn no_bit_of_a_step_depends_on_what_is_held() {
+fn no_bit_of_a_step_depends_on_prefetched_stages() {
     let wide = tiny().inner(288);
     let small =
         DeviceOptions { warps: 2, stage_bytes: 2048, ..options() }.with_thresholds(|limits| limits.sums_bytes = 128);
@@ -28,23 +28,26 @@ fn no_bit_of_a_step_depends_on_what_is_held() {
         (tiny(), 3, 3, options().with_thresholds(|limits| limits.activation_rows = 4)),
         (tiny(), 8, 3, options().with_thresholds(|limits| limits.registers_beside_prefetch = 128)),
     ] {
-        let with = |hold, seed| {
-            let dealing = if hold % 2 == 0 { Dealing::InOrder } else { Dealing::Stages };
-            let options = DeviceOptions { prefetch_stages: hold, dealing, ..options };
+        let with = |prefetch, seed| {
+            let dealing = if prefetch % 2 == 0 { Dealing::InOrder } else { Dealing::Stages };
+            let options = DeviceOptions { prefetch_stages: prefetch, dealing, ..options };
             bits(&mut machine(&spec, rows, sms, seed, options), rows)
         };
         let none = with(0, 1);
-        for hold in 1..=4 {
-            assert!(with(hold, 17 * u64::from(hold)) == none, "{hold} stages held, {rows} rows on {sms} SMs");
+        for prefetch in 1..=4 {
+            assert!(
+                with(prefetch, 17 * u64::from(prefetch)) == none,
+                "{prefetch} stages prefetched, {rows} rows on {sms} SMs"
+            );
         }
     }
 }
 
-/// Tasks whose activations are held or streamed hold no weights.
+/// Tasks whose activations stay in registers or are streamed prefetch no weights.
 #[test]
-fn batches_hold_no_stages() {
-    let with = |hold| {
-        let streamed = DeviceOptions { activation_registers: 0, prefetch_stages: hold, ..options() }
+fn batches_prefetch_no_stages() {
+    let with = |prefetch| {
+        let streamed = DeviceOptions { activation_registers: 0, prefetch_stages: prefetch, ..options() }
             .with_thresholds(|limits| limits.activation_rows = 1);
         bits(&mut machine(&tiny(), 2, 3, 5, streamed), 2)
     };
@@ -52,10 +55,10 @@ fn batches_hold_no_stages() {
 }
 
 #[test]
-fn launches_that_fail_end_with_stages_held_and_the_next_runs() {
+fn launches_that_fail_end_with_prefetched_stages_and_the_next_runs() {
     for seed in [0, 1000] {
-        let held = DeviceOptions { prefetch_stages: 3, polls: 1 << 13, ..options() };
-        let mut machine = machine(&tiny(), 2, 3, seed, held);
+        let options = DeviceOptions { prefetch_stages: 3, polls: 1 << 13, ..options() };
+        let mut machine = machine(&tiny(), 2, 3, seed, options);
         let run = |machine: &mut DeviceMachine| machine.run(&Cells::at(2, 0).view(), 3);
         let right = run(&mut machine).unwrap();
         let first = |what: fn(&Op) -> bool| machine.program().tasks.iter().find(|task| what(&task.op)).unwrap().id;

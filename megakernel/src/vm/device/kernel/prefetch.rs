@@ -3,40 +3,43 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_kernels::ring::{AnyStage, Stages};
-use tilewright_kernels::weights::{HeldForm, HeldStage, ReadStages, WeightStages};
+use tilewright_kernels::weights::{HeldForm, PrefetchedStage, ReadStages, WeightStages};
 
 use super::context::KernelContext;
 use super::ring::RingReader;
 use super::task::TaskView;
-use crate::vm::device::record::HELD;
+use crate::vm::device::record::PREFETCH_COUNT_BITS;
 
-/// The ring's reader, after the stages that are held.
-pub(super) struct Held<'r, 'k> {
+/// The ring's reader, after the prefetched stages.
+pub(super) struct Prefetched<'r, 'k> {
     ring: &'r RingReader<'k>,
-    stages: Vec<HeldStage<'k>>,
+    stages: Vec<PrefetchedStage<'k>>,
 }
 
-impl<'r, 'k> Held<'r, 'k> {
+impl<'r, 'k> Prefetched<'r, 'k> {
     /// Takes the prefetched stages of a task; by the consumer warps, before thread 0 waits for
     /// anything.
     ///
     /// The launch cannot end early here: thread 0 checks for that later, when these stages have
     /// arrived.
-    pub fn take(context: KernelContext<'k, '_>, ring: &'r RingReader<'k>, task: TaskView<'k>) -> Held<'r, 'k> {
+    pub fn take(context: KernelContext<'k, '_>, ring: &'r RingReader<'k>, task: TaskView<'k>) -> Prefetched<'r, 'k> {
         let k = context.k;
         let stage_bytes = context.shape.options.stage_bytes;
-        let forms = context.shape.held_form.unwrap_or_default();
-        let stages: Vec<_> =
-            (0..context.shape.held_stages).map(|_| HeldStage::new(context.team, stage_bytes, forms)).collect();
+        let forms = context.shape.prefetched_form.unwrap_or_default();
+        let stages: Vec<_> = (0..context.shape.prefetched_stages)
+            .map(|_| PrefetchedStage::new(context.team, stage_bytes, forms))
+            .collect();
         for (number, stage) in (0u32..).zip(&stages) {
             if forms == HeldForm::default() {
-                k.when(task.held().gt(number), || stage.take(ring, task.stage_bytes(), k.lit(0)));
+                k.when(task.prefetched().gt(number), || stage.take(ring, task.stage_bytes(), k.lit(0)));
                 continue;
             }
-            let held = task.held();
-            k.when((held & ((1 << HELD) - 1)).gt(number), || stage.take(ring, task.stage_bytes(), held >> HELD));
+            let prefetched = task.prefetched();
+            k.when((prefetched & ((1 << PREFETCH_COUNT_BITS) - 1)).gt(number), || {
+                stage.take(ring, task.stage_bytes(), prefetched >> PREFETCH_COUNT_BITS)
+            });
         }
-        Held { ring, stages }
+        Prefetched { ring, stages }
     }
 
     /// The weights of a task that prefetches at most `most` stages; `pair`: bytes of a strip, where
@@ -49,7 +52,7 @@ impl<'r, 'k> Held<'r, 'k> {
 /// A task's weights: its first stages in registers, the rest from the ring.
 pub(super) struct TaskWeights<'r, 'k> {
     ring: &'r RingReader<'k>,
-    stages: &'r [HeldStage<'k>],
+    stages: &'r [PrefetchedStage<'k>],
     pair: Option<u32>,
 }
 
@@ -76,7 +79,7 @@ impl<'k> WeightStages<'k> for TaskWeights<'_, 'k> {
         });
     }
 
-    fn held(&self) -> &[HeldStage<'k>] {
+    fn prefetched(&self) -> &[PrefetchedStage<'k>] {
         self.stages
     }
 }
