@@ -7,10 +7,10 @@
 //! over the tokens, which is the same for settings that change speed only.
 //!
 //! Keys: the names of `DeviceOptions::NUMBERS` and of `Thresholds` (`stage flight registers least`
-//! for short), `splits page` (numbers), `activation` (`f32`, `bf16`), `deal` (`order`, `strips`,
-//! `stages`), `packets`, `early`, `skip_semaphores`, `merge_packets`, `stream`, `pages`, `take`, `times` (0
-//! or 1; `times` prints where the time of each level goes). `tilewright bench decode` times the
-//! shipped settings and compares them with peers.
+//! for short), `splits page` (numbers), `activation` (`f32`, `bf16`), `stage_order`
+//! (`order`, `strips`, `stages`), `packets`, `early`, `skip_semaphores`, `merge_packets`, `stream`,
+//! `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level goes). `tilewright
+//! bench decode` times the shipped settings and compares them with peers.
 
 use std::error::Error;
 use std::time::Instant;
@@ -24,7 +24,7 @@ use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::timeline::{LevelTable, Timeline};
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Thresholds};
-use tilewright_megakernel::vm::resident::Dealing;
+use tilewright_megakernel::vm::resident::StageOrder;
 use tilewright_megakernel::weights::RandomWeights;
 
 type Failure = Box<dyn Error>;
@@ -97,10 +97,10 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
             "skip_semaphores" => device.skip_semaphores = number()? != 0,
             "merge_packets" => device.merge_packets = number()? != 0,
             "pages" => device.pages_ahead = number()? != 0,
-            "deal" => {
-                let dealing = Dealing::ALL.iter().find(|(name, _)| *name == value);
-                let wrong = || format!("`{pair}`: stages are dealt in `order`, by `strips` or by `stages`");
-                device.dealing = dealing.ok_or_else(wrong)?.1;
+            "stage_order" => {
+                let stage_order = StageOrder::ALL.iter().find(|(name, _)| *name == value);
+                let wrong = || format!("`{pair}`: the order of stages is `order`, `strips` or `stages`");
+                device.stage_order = stage_order.ok_or_else(wrong)?.1;
             }
             "take" => device.take_registers = number()? != 0,
             "times" => device.timeline = number()? != 0,

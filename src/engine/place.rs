@@ -7,7 +7,7 @@ use tilewright_codegen::device::{self, Properties, cuda};
 use tilewright_codegen::target::Target;
 use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::graph::PeerWeights;
-use tilewright_megakernel::vm::resident::{Compilation, Dealing, DeviceKernels, DeviceWeights};
+use tilewright_megakernel::vm::resident::{Compilation, DeviceKernels, DeviceWeights, StageOrder};
 use tilewright_megakernel::vm::{AbortHandle, MAX_STEPS};
 
 use super::device::Device;
@@ -231,7 +231,7 @@ pub(crate) fn device_options(device: Device) -> DeviceOptions {
         Device::Sim { .. } | Device::SimPeers { .. } => DeviceOptions::for_simulator(),
         Device::Cpu { .. } | Device::Cuda { .. } | Device::Peers { .. } => DeviceOptions::default(),
     };
-    DeviceOptions { dealing: Dealing::InOrder, ..options }
+    DeviceOptions { stage_order: StageOrder::InOrder, ..options }
 }
 
 /// The settings of the user's file, followed by the table in the binary.

@@ -1,7 +1,7 @@
 //! Options of the device machine as settings, which have names, texts and a search.
 
 use tilewright_megakernel::vm::device::DeviceOptions;
-use tilewright_megakernel::vm::resident::Dealing;
+use tilewright_megakernel::vm::resident::StageOrder;
 
 #[cfg(any(feature = "cli", test))]
 use crate::tuning::SearchSpace;
@@ -11,7 +11,7 @@ use crate::tuning::{Settings, SettingsError};
 /// `codes`: weights are quantised.
 #[cfg(any(feature = "cli", test))]
 pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> SearchSpace {
-    let shipped = Settings::default().with("dealing", options.dealing.name());
+    let shipped = Settings::default().with("stage_order", options.stage_order.name());
     let numbers = DeviceOptions::NUMBERS.iter();
     let shipped = numbers.fold(shipped, |all, (name, field)| all.with(name, *field(&mut options)));
     let space = SearchSpace::new(shipped)
@@ -21,7 +21,7 @@ pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Sea
         .axis("split_tokens", [64, 128, 256, 512])
         .axis("warps", [8, 16])
         .axis("table_bytes", [0, 32768])
-        .axis("dealing", Dealing::ALL.map(|(name, _)| name));
+        .axis("stage_order", StageOrder::ALL.map(|(name, _)| name));
     // Stages of bf16 weights are prefetched at few rows; activations of many fill registers.
     match rows {
         0..=2 if codes => space,
@@ -32,7 +32,8 @@ pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Sea
 
 /// The settings of earlier builds: those that were renamed, and those that the planner's
 /// thresholds replace.
-const REMOVED: [(&str, &str); 10] = [
+const REMOVED: [(&str, &str); 11] = [
+    ("dealing", "it is `stage_order` now"),
     ("hold", "it is `prefetch_stages` now"),
     ("held_registers", "it is `activation_registers` now"),
     ("stages", PLANNED),
@@ -56,8 +57,8 @@ pub(crate) fn options(mut options: DeviceOptions, settings: &Settings) -> Result
     for (name, value) in settings.iter() {
         match options.number_mut(name) {
             Some(number) => *number = settings.number(name)?,
-            None if name == "dealing" => {
-                options.dealing = settings.choice(name, &Dealing::ALL, "order, strips or stages")?;
+            None if name == "stage_order" => {
+                options.stage_order = settings.choice(name, &StageOrder::ALL, "order, strips or stages")?;
             }
             None => return Err(unknown(name, value)),
         }
@@ -97,10 +98,10 @@ mod tests {
     fn what_is_not_named_stays_and_what_is_unknown_is_refused() {
         let some = |text: &str| options(DeviceOptions::default(), &text.parse().expect("is a text of settings"));
         assert_eq!(
-            some("prefetch_stages=2 dealing=strips").map(|o| (o.prefetch_stages, o.dealing, o.warps)),
-            Ok((2, Dealing::Strips, 8))
+            some("prefetch_stages=2 stage_order=strips").map(|o| (o.prefetch_stages, o.stage_order, o.warps)),
+            Ok((2, StageOrder::Strips, 8))
         );
-        for wrong in ["holds=2", "warps=two", "dealing=round", "warps=-1"] {
+        for wrong in ["holds=2", "warps=two", "stage_order=round", "warps=-1"] {
             assert_eq!(some(wrong).expect_err(wrong).to_string().lines().count(), 1);
         }
     }

@@ -7,7 +7,7 @@ use crate::gemv::activations::ScaledOutput;
 use crate::norm::NormStart;
 use crate::tile::{Array, Copies, Float};
 use crate::warps::ConsumerWarps;
-use crate::weights::{Deal, Strip};
+use crate::weights::{StagePlacement, Strip};
 
 /// The table of embeddings: of bf16, or strips of codes.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub enum EmbedTable<'k> {
         /// Shape of a strip; its rows have the width of the residual stream.
         strip: Strip,
         /// The placement of the strips' stages.
-        deal: Deal,
+        placement: StagePlacement,
     },
     /// Row by row.
     Rows {
@@ -129,13 +129,13 @@ impl<'k> EmbedTable<'k> {
                 let start = base.at(id.mul_wide(width));
                 Box::new(move |column| four(start, column))
             }
-            EmbedTable::Strips { base, strip, deal } => {
+            EmbedTable::Strips { base, strip, placement } => {
                 let number = id / Strip::ROWS;
                 let row = id % Strip::ROWS;
                 // The stage that has a column, and which column of the stage it is.
                 let stage = move |column: Val<'k, u32>| {
                     let columns = strip.stage_k();
-                    let place = deal.at(number * strip.stages() + column / columns);
+                    let place = placement.at(number * strip.stages() + column / columns);
                     (base.at(place.mul_wide(strip.stage_bytes() / 2)), column % columns)
                 };
                 if let Some(codes) = strip.codes() {
@@ -144,7 +144,7 @@ impl<'k> EmbedTable<'k> {
                         std::array::from_fn(|i| strip.number(codes, stage.cast(), [row, within + i as u32]))
                     });
                 }
-                let in_order = deal.is_in_order().then(|| base.at(number.mul_wide(strip.bytes() / 2)));
+                let in_order = placement.is_in_order().then(|| base.at(number.mul_wide(strip.bytes() / 2)));
                 Box::new(move |column| {
                     let (start, within) = in_order.map_or_else(|| stage(column), |start| (start, column));
                     four(start, strip.element(row, within))

@@ -9,7 +9,7 @@ use crate::early::early;
 use crate::norm::NormStart;
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
-use crate::weights::{Deal, Strip};
+use crate::weights::{StagePlacement, Strip};
 
 /// The layout of a table, whose rows have a multiple of four elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,9 @@ pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
         let first_row = k.block_id();
         let first = k.lit(0u32);
         let (table, columns) = match shape.table {
-            TableOrder::Strips(strip) => (EmbedTable::Strips { base: table, strip, deal: Deal::IN_ORDER }, strip.k()),
+            TableOrder::Strips(strip) => {
+                (EmbedTable::Strips { base: table, strip, placement: StagePlacement::IN_ORDER }, strip.k())
+            }
             TableOrder::Rows(width) => (EmbedTable::Rows { base: table, width }, width),
         };
         embed(

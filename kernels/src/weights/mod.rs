@@ -7,7 +7,7 @@
 //! | `codes` | the storage format of quantised weights: [`Codes`] |
 //! | `packed` | the order of packed weights, and the packer that walks it: [`Strip`], [`Packer`] |
 //! | `packer` | quantised matrices into stages and back: [`CodePacker`] |
-//! | `deal` | where the stages of a stream lie: in order, or dealt round the SMs: [`Deal`] |
+//! | `placement` | where the stages of a stream lie: in order, or interleaved over the SMs: [`StagePlacement`] |
 //! | `factors` | scales and zeros of groups as lanes read them: [`Factors`], [`WeightSide`] |
 //! | `convert` | codes to numbers that tensor cores take, in registers: [`Terms`] |
 //! | `lanes` | the weights of a stage as lanes read them: [`WarpTile`], [`LaneCodes`], [`CodeTile`] |
@@ -24,12 +24,12 @@
 
 mod codes;
 pub(crate) mod convert;
-mod deal;
 mod factors;
 mod lanes;
 mod number;
 mod packed;
 mod packer;
+mod placement;
 mod prefetch;
 mod stage_order;
 mod stages;
@@ -37,11 +37,11 @@ pub(crate) mod weight_tile;
 
 pub use codes::{Codes, CodesError};
 pub use convert::Terms;
-pub use deal::Deal;
 pub use factors::{Factors, WeightSide};
 pub use lanes::{CodeTile, LaneCodes, WarpTile};
 pub use packed::{Packer, Strip, StripError, pack};
 pub use packer::{CodePacker, QuantRow};
+pub use placement::StagePlacement;
 pub use prefetch::{HeldForm, PrefetchedStage};
 pub use stage_order::{Phases, StageOrder};
 pub use stages::{ReadStages, WeightStages};

@@ -40,7 +40,7 @@ pub(super) fn embed(e: &mut Emitter, ids: BufferId, embedding: Embedding<'_>) ->
                 sent: sent.clone(),
             })
         };
-        let ops = tiling::deal(e.options.rows, e.sms()).into_iter().map(part).collect();
+        let ops = tiling::partition(e.options.rows, e.sms()).into_iter().map(part).collect();
         e.level_in(joint, "embed", ops, &[])
     })?;
     if e.devices() == 1 {
@@ -99,9 +99,9 @@ pub(super) fn choose(e: &mut Emitter, ready: &[Vec<LevelDone>], chosen: OutputCh
         let argmax = Op::from(Argmax { value, index, out, rows: Span::all(rows) });
         return e.last(vec![("argmax".to_owned(), argmax)], &ready);
     };
-    // A row's choice reads all of its logits: rows are dealt to the SMs.
+    // A row's choice reads all of its logits: rows are partitioned over the SMs.
     let position = e.host.at.position;
-    let samples = tiling::deal(rows, e.sms()).into_iter().enumerate().map(|(at, rows)| {
+    let samples = tiling::partition(rows, e.sms()).into_iter().enumerate().map(|(at, rows)| {
         let sample = Sample { logits, value, index, position, request, out, rows };
         (format!("sample[{at}]"), Op::from(sample))
     });

@@ -232,7 +232,7 @@ fn qkv(
     let shape = GroupShape { group: e.spec.group(), head_dim: e.spec.head_dim };
     let tasks = tiling::tasks_per_group(e.spec.kv_heads, shape.strips(), e.sms());
     let head = |kv_head| {
-        let ops = tiling::deal(shape.strips(), tasks).into_iter().map(|strips| {
+        let ops = tiling::partition(shape.strips(), tasks).into_iter().map(|strips| {
             Op::from(Qkv {
                 input: input.clone(),
                 wq: wq.clone(),
@@ -302,7 +302,7 @@ fn attention(
 ) -> Result<LevelDone, LowerError> {
     let &LayerAttention { cache: layer, scale, modifier, .. } = attended;
     let [k_pool, v_pool] = e.pools(layer);
-    let blocks = tiling::deal(e.options.rows, e.sms().div_ceil(e.spec.kv_heads));
+    let blocks = tiling::partition(e.options.rows, e.sms().div_ceil(e.spec.kv_heads));
     let mut parts = Vec::new();
     for (kv_head, &ready) in heads.iter().enumerate() {
         for &rows in &blocks {

@@ -45,7 +45,7 @@ pub use plan::{Level, StepPlan};
 use stage::Stage;
 pub use state::{HIDDEN_IN, HIDDEN_OUT, LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
 pub use tiling::STRIP;
-pub(crate) use tiling::deal;
+pub(crate) use tiling::partition;
 use weights::{StageWeights, WeightBuffers};
 
 /// Lowers a model to the program of one decode step, which is not placed on SMs yet.

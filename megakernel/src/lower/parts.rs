@@ -9,7 +9,7 @@ use tilewright_kernels::gemv::activations::{AOperand, Packing};
 use tilewright_kernels::weights::Strip;
 use tilewright_layout::DType;
 
-use super::{LowerError, STRIP, deal};
+use super::{LowerError, STRIP, partition};
 use crate::ops::{Linear, LinearInput, LinearOutput, LinearPart, Op, Reduce};
 use crate::program::{BufferId, BufferKind, CounterId, Program, Span, Task, Wait, float_of};
 use crate::vm::device::DeviceOptions;
@@ -106,7 +106,7 @@ impl Program {
             .take_while(|&stages| registers(stages) <= options.thresholds.part_registers)
             .last()
             .unwrap_or(1);
-        let parts = deal(strip.stages() as usize, strip.stages().div_ceil(most) as usize);
+        let parts = partition(strip.stages() as usize, strip.stages().div_ceil(most) as usize);
         let columns = |stages: &Span| {
             let [lo, hi] = [stages.lo, stages.hi].map(|stage| (stage * strip.stage_k() as usize).min(k));
             (stages.len() as u32, Span::new(lo, hi))
@@ -124,7 +124,7 @@ impl Program {
         known.unwrap_or_else(|| self.add_buffer(name, BufferKind::Activation, DType::F32, shape))
     }
 
-    /// Adds a level of parts, dealt to the SMs by their stages, and the level that adds them up,
+    /// Adds a level of parts, partitioned over the SMs by their stages, and the level that adds them up,
     /// tile by tile as the level was cut.
     fn add_level(&mut self, level: &[Task], cut: &Cut) -> Result<(), LowerError> {
         let Some(first) = level.first() else { return Ok(()) };
@@ -139,7 +139,7 @@ impl Program {
             let before = end;
             end += stages;
             let [from, to] = [before, end].map(|stages| (self.target.sms as u32 * stages + all / 2) / all);
-            for strips in deal(features.div_ceil(STRIP), (to - from).max(1) as usize) {
+            for strips in partition(features.div_ceil(STRIP), (to - from).max(1) as usize) {
                 let cols = Span::new(strips.lo * STRIP, (strips.hi * STRIP).min(features));
                 let part = LinearPart { x, weight: op.weight, rows: op.rows, cols, along, out };
                 self.add_like(first, format!("{name}[{number}]"), part, first.waits.clone(), vec![counter])?;

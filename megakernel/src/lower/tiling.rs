@@ -1,4 +1,4 @@
-//! Tiles: how the output features of a level are dealt to the SMs.
+//! Tiles: how the output features of a level are partitioned over the SMs.
 //!
 //! A strip is 8 weight rows, the n8 of an m16n8k16 MMA. A level gets about one task per SM, of
 //! consecutive strips, so that one table entry per level and SM describes the work.
@@ -8,8 +8,8 @@ use crate::program::Span;
 /// Weight rows of one strip.
 pub const STRIP: usize = 8;
 
-/// `strips` dealt to `tasks` tasks: consecutive, sizes differing by at most one, larger first.
-pub(crate) fn deal(strips: usize, tasks: usize) -> Vec<Span> {
+/// `strips` partitioned into `tasks` tasks: consecutive, sizes differing by at most one, larger first.
+pub(crate) fn partition(strips: usize, tasks: usize) -> Vec<Span> {
     let tasks = tasks.clamp(1, strips.max(1));
     let share = strips / tasks;
     let extra = strips % tasks;
@@ -25,7 +25,7 @@ pub(crate) fn deal(strips: usize, tasks: usize) -> Vec<Span> {
 
 /// The features `0..n` in tiles of whole strips, one per SM at most.
 pub(super) fn features(n: usize, sms: usize) -> Vec<Span> {
-    deal(n.div_ceil(STRIP), sms).into_iter().map(|s| Span::new(s.lo * STRIP, (s.hi * STRIP).min(n))).collect()
+    partition(n.div_ceil(STRIP), sms).into_iter().map(|s| Span::new(s.lo * STRIP, (s.hi * STRIP).min(n))).collect()
 }
 
 /// Tasks per group that make a level of `groups` groups with `strips` strips each shortest on `sms`
@@ -48,7 +48,7 @@ mod tests {
     proptest! {
         #[test]
         fn dealing_covers_every_strip_once_and_evenly(strips in 1usize..5000, tasks in 1usize..300) {
-            let spans = deal(strips, tasks);
+            let spans = partition(strips, tasks);
             prop_assert_eq!(spans.len(), tasks.min(strips));
             prop_assert_eq!(spans[0].lo, 0);
             prop_assert_eq!(spans[spans.len() - 1].hi, strips);

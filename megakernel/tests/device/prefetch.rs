@@ -5,7 +5,7 @@ use tilewright_megakernel::ops::{Linear, Qkv};
 use tilewright_megakernel::program::Op;
 use tilewright_megakernel::vm::LaunchError;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions};
-use tilewright_megakernel::vm::resident::Dealing;
+use tilewright_megakernel::vm::resident::StageOrder;
 
 use super::lab::{Cells, bits, chain, least, machine, normed, options, tiny};
 
@@ -29,8 +29,8 @@ fn no_bit_of_a_step_depends_on_prefetched_stages() {
         (tiny(), 8, 3, options().with_thresholds(|limits| limits.registers_beside_prefetch = 128)),
     ] {
         let with = |prefetch, seed| {
-            let dealing = if prefetch % 2 == 0 { Dealing::InOrder } else { Dealing::Stages };
-            let options = DeviceOptions { prefetch_stages: prefetch, dealing, ..options };
+            let stage_order = if prefetch % 2 == 0 { StageOrder::InOrder } else { StageOrder::Stages };
+            let options = DeviceOptions { prefetch_stages: prefetch, stage_order, ..options };
             bits(&mut machine(&spec, rows, sms, seed, options), rows)
         };
         let none = with(0, 1);

@@ -11,7 +11,7 @@ use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
-use tilewright_megakernel::vm::resident::Dealing;
+use tilewright_megakernel::vm::resident::StageOrder;
 use tilewright_megakernel::vm::{LaunchError, LoadError, Unsupported};
 use tilewright_megakernel::weights::{RandomCodes, RandomWeights, SharedBytes, WeightTensor, Weights};
 
@@ -196,7 +196,7 @@ fn tied(spec: &Llama, code: Code, group: Option<usize>) -> Tied {
     Tied { codes: codes(spec, code, group), table }
 }
 
-/// Rows of codes are embedded, from stages in order and dealt; the same codes are the head.
+/// Rows of codes are embedded, from stages in order and interleaved; the same codes are the head.
 #[test]
 fn tables_of_codes_are_embedded_and_are_heads() {
     let spec = wider();
@@ -209,7 +209,7 @@ fn tables_of_codes_are_embedded_and_are_heads() {
     ] {
         let options = DeviceOptions { activation_registers, ..options() };
         agrees(&spec, rows, &tied(&spec, code, group), options);
-        agrees(&spec, rows, &tied(&spec, code, group), DeviceOptions { dealing: Dealing::InOrder, ..options });
+        agrees(&spec, rows, &tied(&spec, code, group), DeviceOptions { stage_order: StageOrder::InOrder, ..options });
     }
     let shape = spec.clone().inner(spec.decoder.sizes.vocab as usize);
     let table = blocks(&shape).quantized("model.layers.0.mlp.up_proj.weight").unwrap();

@@ -12,7 +12,7 @@ use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
-use tilewright_megakernel::vm::resident::Dealing;
+use tilewright_megakernel::vm::resident::StageOrder;
 
 #[test]
 fn kernels_of_known_models_assemble_to_what_the_page_says() {
@@ -21,7 +21,7 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
     let target = Target::named("h100").unwrap();
     let ships = DeviceOptions::default();
     let none = DeviceOptions { prefetch_stages: 0, ..ships };
-    let in_order = DeviceOptions { dealing: Dealing::InOrder, ..ships };
+    let in_order = DeviceOptions { stage_order: StageOrder::InOrder, ..ships };
     let five = DeviceOptions { prefetch_stages: 5, ..ships };
     let not_beside = ships.with_thresholds(|limits| limits.registers_beside_prefetch = 0);
     for (model, rows, note, options) in [

@@ -18,7 +18,7 @@ use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphTarget, GraphWeights};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
-use tilewright_megakernel::vm::resident::{Dealing, DeviceWeights};
+use tilewright_megakernel::vm::resident::{DeviceWeights, StageOrder};
 use tilewright_megakernel::weights::{RandomWeights, Weights};
 
 /// Tokens of a page.
@@ -124,7 +124,8 @@ pub fn packed(spec: &impl Architecture, device: Device) -> DeviceWeights {
 
 /// Packed weights of any source, which this program of one row reads.
 pub fn packed_of(weights: Arc<dyn Weights + Send + Sync>, program: Program, device: Device) -> DeviceWeights {
-    let options = DeviceOptions { stage_bytes: 2048, dealing: Dealing::InOrder, ..DeviceOptions::for_simulator() };
+    let options =
+        DeviceOptions { stage_bytes: 2048, stage_order: StageOrder::InOrder, ..DeviceOptions::for_simulator() };
     let mut packed = DeviceWeights::new(device, weights);
     let placed = schedule(program, 64).unwrap();
     let mut sent = 0;

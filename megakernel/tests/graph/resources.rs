@@ -14,7 +14,7 @@ use tilewright_megakernel::program::{Buffer, BufferKind, Program, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan};
 use tilewright_megakernel::vm::graph::{GraphPlan, GraphTarget, Scratch};
-use tilewright_megakernel::vm::resident::{Dealing, Packed};
+use tilewright_megakernel::vm::resident::{Packed, StageOrder};
 
 use super::lab::{planned_with, program_with};
 
@@ -43,7 +43,7 @@ fn plan(model: &str, rows: usize) -> GraphPlan {
 /// The plan beside a decode machine whose weights lie in order.
 fn beside(model: &str, rows: usize) -> GraphPlan {
     let decode = schedule(decoding(model), 1024).unwrap();
-    let options = DeviceOptions { dealing: Dealing::InOrder, ..DeviceOptions::default() };
+    let options = DeviceOptions { stage_order: StageOrder::InOrder, ..DeviceOptions::default() };
     let packed = Packed::new(&decode, &Plan::new(&decode, options).unwrap().streams);
     GraphPlan::beside(&planned(model, rows), H100, Some(&packed)).unwrap()
 }
@@ -59,7 +59,7 @@ fn beside_codes(model: &str, rows: usize, zeros: bool) -> GraphPlan {
     let mut decode = decoding(model);
     store(&mut decode.buffers);
     let decode = schedule(decode, 1024).unwrap();
-    let options = DeviceOptions { dealing: Dealing::InOrder, ..DeviceOptions::default() };
+    let options = DeviceOptions { stage_order: StageOrder::InOrder, ..DeviceOptions::default() };
     let packed = Packed::new(&decode, &Plan::new(&decode, options).unwrap().streams);
     let mut step = planned(model, rows);
     store(step.buffers_mut());
@@ -99,11 +99,11 @@ fn graphs_of_few_rows_have_no_weights_of_their_own() {
         assert_eq!([choice.launches.len(), choice.fed.len()], [3, 3]);
         assert!(narrow.scratch.iter().all(|(scratch, _)| *scratch != Scratch::WantedLogits));
         assert_eq!(beside(model, 512).matrices.len(), 4 * layers + 1);
-        // Where stages are dealt, nothing of it is of use.
+        // Where stages are interleaved, nothing of it is of use.
         let decode = schedule(decoding(model), 1024).unwrap();
         let packed = Packed::new(&decode, &Plan::new(&decode, DeviceOptions::default()).unwrap().streams);
-        let dealt = GraphPlan::beside(&planned(model, 64), H100, Some(&packed)).unwrap();
-        assert_eq!(dealt.matrices, plan(model, 64).matrices);
+        let interleaved = GraphPlan::beside(&planned(model, 64), H100, Some(&packed)).unwrap();
+        assert_eq!(interleaved.matrices, plan(model, 64).matrices);
     }
 }
 

@@ -11,7 +11,7 @@ use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphOptions, GraphPlan, GraphWeights};
-use tilewright_megakernel::vm::resident::{Dealing, DeviceWeights};
+use tilewright_megakernel::vm::resident::{DeviceWeights, StageOrder};
 
 use super::lab::{
     PAGES, Reference, Rows, TARGET, normed, options, planned_with, program_with, prompt, random, tiny, weights, worst,
@@ -43,7 +43,7 @@ fn packed(spec: &Llama, weights: &GraphWeights, layers: Span) -> DeviceWeights {
     let placed = schedule(program, 64).unwrap();
     let cut = DeviceOptions { stage_bytes: 2048, ..DeviceOptions::for_simulator() };
     let mut packed = DeviceWeights::new(weights.device().clone(), Arc::new(random(spec)));
-    packed.send(&placed, DeviceOptions { dealing: Dealing::InOrder, ..cut }, &mut |_, _| ()).unwrap();
+    packed.send(&placed, DeviceOptions { stage_order: StageOrder::InOrder, ..cut }, &mut |_, _| ()).unwrap();
     packed
 }
 

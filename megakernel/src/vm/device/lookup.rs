@@ -8,7 +8,7 @@ use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::activations::{Reordering, ScaledForm};
 use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
-use tilewright_kernels::weights::{Codes, CodesError, Deal, Strip};
+use tilewright_kernels::weights::{Codes, CodesError, StagePlacement, Strip};
 use tilewright_layout::DType;
 
 use super::planner::Planner;
@@ -344,20 +344,20 @@ impl Planner<'_> {
     /// The stream of these rows, added where it is new; its number.
     pub fn stream(&mut self, rows: Rows, strip: Strip, features: usize) -> usize {
         let device = self.device;
-        let dealing = self.options.dealing;
+        let stage_order = self.options.stage_order;
         let sms = self.placed.target.sms;
         let last = self.streams.iter().rfind(|stream| stream.device == device);
         let start = last.map_or(0, |last| last.start + last.tiles());
         let streams = &mut self.streams;
         *self.by_rows.entry((device, rows.clone())).or_insert_with(|| {
-            streams.push(Stream { device, ..Stream::new(rows, strip, features, start, dealing, sms) });
+            streams.push(Stream { device, ..Stream::new(rows, strip, features, start, stage_order, sms) });
             streams.len() - 1
         })
     }
 
     /// The placement of a stream's stages.
-    pub fn deal(&self, stream: usize) -> Deal {
-        self.streams.get(stream).map_or(Deal::IN_ORDER, |stream| stream.deal)
+    pub fn placement(&self, stream: usize) -> StagePlacement {
+        self.streams.get(stream).map_or(StagePlacement::IN_ORDER, |stream| stream.placement)
     }
 
     /// The start of a stream in the packed weights, in tiles of 512 bytes.
@@ -433,7 +433,8 @@ impl Planner<'_> {
         if let Some(Stretch { stream, first, strips, taken }) = weights {
             let stream = &self.streams[stream];
             (record.weights, record.first) = (stream.start as u32, first as u32 * stream.strip.stages());
-            record.deal = short("different deals of streams", number_of(&mut self.deals, stream.deal))?;
+            record.placement =
+                short("different placements of streams", number_of(&mut self.placements, stream.placement))?;
             let all = stream.strip.stages();
             let [from, to] = match taken {
                 Taken::Part(part) => part,

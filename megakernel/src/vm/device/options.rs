@@ -6,7 +6,7 @@ use tilewright_kernels::gemv::task::Early;
 use super::thresholds::FixedThresholds;
 #[cfg(feature = "testing")]
 use super::thresholds::Thresholds;
-use crate::vm::resident::Dealing;
+use crate::vm::resident::StageOrder;
 
 /// Choices of the device machine: they change speed, and results at most by the order of sums.
 ///
@@ -60,7 +60,7 @@ pub struct DeviceOptions {
     /// inputs are flagged words of few columns.
     pub skip_semaphores: bool,
     /// The order of a stream's stages among the packed weights.
-    pub dealing: Dealing,
+    pub stage_order: StageOrder,
     /// Stages of a task that the consumer warps prefetch into registers while they wait, where
     /// activations are copied; 8 at most. The ring has room for others meanwhile, and one more is
     /// in flight. 0: none. Lower it where `ptxas` reports spills. With quantised weights the planner
@@ -229,7 +229,7 @@ impl Default for DeviceOptions {
             packets: true,
             early: true,
             skip_semaphores: true,
-            dealing: Dealing::Stages,
+            stage_order: StageOrder::Stages,
             prefetch_stages: 4,
             activation_registers: 128,
             merge_packets: true,
@@ -263,7 +263,7 @@ mod tests {
             after
         });
         assert_eq!(HashSet::from(changed).len(), DeviceOptions::NUMBERS.len());
-        assert!(Dealing::ALL.iter().all(|(name, dealing)| dealing.name() == *name));
+        assert!(StageOrder::ALL.iter().all(|(name, stage_order)| stage_order.name() == *name));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::edges::ChosenEdges;
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::weights::{Deal, HeldForm};
+use tilewright_kernels::weights::{HeldForm, StagePlacement};
 
 use super::record::SECTION_TASKS;
 use super::shape::{CellsPlan, Feedback, KernelShape};
@@ -35,7 +35,7 @@ pub struct Plan {
     /// The weights that are streamed, and in which order.
     pub streams: Vec<Stream>,
     /// The stage placements; each record names one.
-    pub deals: Vec<Deal>,
+    pub placements: Vec<StagePlacement>,
     /// Bytes of the largest device's packed weights.
     pub packed_bytes: u64,
     /// The edges between tasks, with transports and layouts.
@@ -115,7 +115,7 @@ impl Plan {
             devices: self.devices,
             counters: self.counters,
             opcodes: opcodes.len() as u32,
-            deals: self.deals.clone(),
+            placements: self.placements.clone(),
             slot_bytes: self.slot_bytes,
             small_bytes,
             operand_bytes: self.operand_bytes,

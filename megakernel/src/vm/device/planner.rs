@@ -5,7 +5,7 @@ use crate::ops::{Choice, Role};
 use std::collections::HashMap;
 
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::weights::Deal;
+use tilewright_kernels::weights::StagePlacement;
 
 use super::orders::OrderTable;
 use super::place::Places;
@@ -40,7 +40,7 @@ pub struct Planner<'p> {
     pub(super) edges: ChosenEdges,
     pub(super) places: Places,
     pub(super) streams: Vec<Stream>,
-    pub(super) deals: Vec<Deal>,
+    pub(super) placements: Vec<StagePlacement>,
     pub(super) by_rows: HashMap<(usize, Rows), usize>,
     /// The device of the task that is planned.
     pub(super) device: usize,
@@ -72,7 +72,7 @@ impl<'p> Planner<'p> {
             edges: ChosenEdges::default(),
             places: Places::default(),
             streams: Vec::new(),
-            deals: Vec::new(),
+            placements: Vec::new(),
             by_rows: HashMap::new(),
             device: 0,
             task: TaskId::from(0),
@@ -144,7 +144,7 @@ impl<'p> Planner<'p> {
             directory,
             tables,
             streams: self.streams,
-            deals: self.deals,
+            placements: self.placements,
             packed_bytes,
             places: self.places,
             rotations: self.rotations,

@@ -9,7 +9,7 @@ use tilewright_kernels::weights::HeldForm;
 ///
 /// ```text
 /// word  0 opcode    1 task            2 weights   3 first         4 stages    5 stage_bytes   6 strip_stages, prefetched
-///       7 group, deal                 8 waits     9 wait_count   10 signals  11 signal_count
+///       7 group, placement            8 waits     9 wait_count   10 signals  11 signal_count
 ///      12 input    13 residual       14 output   15 releases, early          16 .. 32 fields
 /// ```
 ///
@@ -42,7 +42,7 @@ pub struct TaskRecord {
     /// `PAIRS`: a stage holds two strips.
     pub group: u16,
     /// The stage placement of the stream, as an index into the plan's placements.
-    pub deal: u16,
+    pub placement: u16,
     /// The offset of its first wait in the block's part of the tables, in words, so that a wait or
     /// signal needs no lookup.
     pub waits: u32,

@@ -1,6 +1,6 @@
 //! The shape of the kernel: what code is generated for, besides the device functions.
 
-use tilewright_kernels::weights::{Deal, HeldForm};
+use tilewright_kernels::weights::{HeldForm, StagePlacement};
 
 use super::DeviceOptions;
 
@@ -21,7 +21,7 @@ pub(super) struct KernelShape {
     /// Number of opcodes.
     pub opcodes: u32,
     /// The orders of stages among the packed weights.
-    pub deals: Vec<Deal>,
+    pub placements: Vec<StagePlacement>,
     /// Bytes of a stage of the ring.
     pub slot_bytes: u32,
     /// Bytes of a stage of which twice as many may be in flight.

@@ -64,8 +64,8 @@ impl GraphWeights {
     /// products of up to 64 rows on sm_90a. A machine of no more rows than that has no other copy
     /// of them.
     ///
-    /// Nothing changes where nothing is packed yet, or its stages are dealt
-    /// ([`Dealing`](crate::vm::resident::Dealing)).
+    /// Nothing changes where nothing is packed yet, or its stages are interleaved
+    /// ([`StageOrder`](crate::vm::resident::StageOrder)).
     pub fn share(&mut self, weights: &DeviceWeights) {
         self.share_of(weights, 0);
     }

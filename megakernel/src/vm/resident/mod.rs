@@ -26,5 +26,5 @@ pub use kv::{DeviceKv, pool_fits};
 pub use packed::Packed;
 pub(in crate::vm) use packed::PackedStrips;
 pub use stored::RotationTable;
-pub use stream::{Dealing, Rows, Stream};
+pub use stream::{Rows, StageOrder, Stream};
 pub use weights::DeviceWeights;

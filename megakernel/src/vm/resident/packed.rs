@@ -33,7 +33,7 @@ impl Packed {
 
     /// Whether every stream lies in its order.
     pub(in crate::vm) fn is_in_order(&self) -> bool {
-        self.streams.iter().all(|stream| stream.deal.is_in_order())
+        self.streams.iter().all(|stream| stream.placement.is_in_order())
     }
 
     /// Finds the streams of these rows of a program's weights if they are contiguous, each in its
@@ -42,7 +42,7 @@ impl Packed {
         let mut found: Option<(PackedStrips, u64)> = None;
         for rows in rows {
             let rows = self.known(program, rows)?;
-            let stream = self.streams.iter().find(|stream| stream.rows == rows && stream.deal.is_in_order())?;
+            let stream = self.streams.iter().find(|stream| stream.rows == rows && stream.placement.is_in_order())?;
             let len = stream.tiles() * TILE_BYTES / 2;
             let end = stream.start + stream.tiles();
             found = Some(match found {

@@ -3,12 +3,12 @@
 //! A stream is a run of strips (see [`Strip`]) that tasks take consecutive parts of: a matrix by
 //! rows of eight, two matrices whose strips take turns, or the projections of a kv head's group.
 //! Its order is the program's, not the placement's: a task's part is consecutive stages, whatever
-//! SM it runs on. Where a stage lies, its [`Deal`] says, which follows from the stream and the
-//! number of SMs alone: programs of any rows find the same packed weights.
+//! SM it runs on. The [`StagePlacement`] of a stage follows from the stream and the number of SMs
+//! alone: programs of any rows find the same packed weights.
 
 use half::bf16;
 use rayon::prelude::*;
-use tilewright_kernels::weights::{CodePacker, Deal, Strip};
+use tilewright_kernels::weights::{CodePacker, StagePlacement, Strip};
 
 use super::rounded::part_of_row;
 use super::stored::StoredWeight;
@@ -54,7 +54,7 @@ pub struct Stream {
     /// Its start in that memory, in tiles of 512 bytes.
     pub start: u64,
     /// The placement of its stages.
-    pub deal: Deal,
+    pub placement: StagePlacement,
 }
 
 impl Rows {
@@ -65,20 +65,20 @@ impl Rows {
 }
 
 impl Stream {
-    /// A stream whose stages are dealt by `dealing`, with as many tasks as `sms` SMs.
-    pub fn new(rows: Rows, strip: Strip, features: usize, start: u64, dealing: Dealing, sms: usize) -> Stream {
+    /// A stream whose stages are placed in `stage_order`, with as many tasks as `sms` SMs.
+    pub fn new(rows: Rows, strip: Strip, features: usize, start: u64, stage_order: StageOrder, sms: usize) -> Stream {
         let together = rows.interleaved();
         let of_group = if let Rows::Group { kv_heads, .. } = rows { kv_heads.max(1) } else { 1 };
-        let stream = Stream { rows, strip, features, device: 0, start, deal: Deal::IN_ORDER };
+        let stream = Stream { rows, strip, features, device: 0, start, placement: StagePlacement::IN_ORDER };
         let strips = (stream.strips() / together) as u32;
         let stages = together as u32 * strip.stages();
-        let dealt = |block| Deal::new(strips, (sms / of_group) as u32, stages, block);
-        let deal = match dealing {
-            Dealing::InOrder => Deal::IN_ORDER,
-            Dealing::Strips => dealt(strip.stages()),
-            Dealing::Stages => dealt(1),
+        let interleaved = |block| StagePlacement::new(strips, (sms / of_group) as u32, stages, block);
+        let placement = match stage_order {
+            StageOrder::InOrder => StagePlacement::IN_ORDER,
+            StageOrder::Strips => interleaved(strip.stages()),
+            StageOrder::Stages => interleaved(1),
         };
-        Stream { deal, ..stream }
+        Stream { placement, ..stream }
     }
 
     /// Strips.
@@ -154,7 +154,7 @@ impl Stream {
         let stages = self.strip.stages();
         let memory: &mut [u8] = bytemuck::cast_slice_mut(memory);
         memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
-            let stage = self.deal.stage(place as u32);
+            let stage = self.placement.stage(place as u32);
             let of = |(buffer, row)| match weight(buffer) {
                 StoredWeight::Codes(codes) => Some((&**codes.matrix(), row)),
                 StoredWeight::Dense(_) => None,
@@ -174,7 +174,7 @@ impl Stream {
         let stages = self.strip.stages();
         memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
             let k = self.strip.k() as usize;
-            let stage = self.deal.stage(place as u32);
+            let stage = self.placement.stage(place as u32);
             let columns = self.strip.columns(stage % stages);
             let of = |(buffer, row)| part_of_row(tensor(buffer), row * k + columns.start..row * k + columns.end);
             let rows = self.rows_of((stage / stages) as usize).map(|row| row.map(of));
@@ -185,28 +185,28 @@ impl Stream {
 }
 
 /// The order of a stream's stages among the packed weights
-/// ([`Deal`](tilewright_kernels::weights::Deal)).
+/// ([`StagePlacement`](tilewright_kernels::weights::StagePlacement)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dealing {
+pub enum StageOrder {
     /// In their order: what an SM reads is contiguous.
     InOrder,
-    /// Strips dealt round the SMs: the first strip of each SM's part, then the second.
+    /// Strips interleaved over the SMs: the first strip of each SM's part, then the second.
     Strips,
-    /// Stages dealt round the SMs: what all SMs read at a time is contiguous.
+    /// Stages interleaved over the SMs: what all SMs read at a time is contiguous.
     Stages,
 }
 
-impl Dealing {
+impl StageOrder {
     /// All of them, each with the name that settings have for it.
-    pub const ALL: [(&'static str, Dealing); 3] =
-        [("order", Dealing::InOrder), ("strips", Dealing::Strips), ("stages", Dealing::Stages)];
+    pub const ALL: [(&'static str, StageOrder); 3] =
+        [("order", StageOrder::InOrder), ("strips", StageOrder::Strips), ("stages", StageOrder::Stages)];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Dealing::InOrder => "order",
-            Dealing::Strips => "strips",
-            Dealing::Stages => "stages",
+            StageOrder::InOrder => "order",
+            StageOrder::Strips => "strips",
+            StageOrder::Stages => "stages",
         }
     }
 }

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::embed;
 use tilewright_kernels::tile::MAX_DEVICES;
-use tilewright_kernels::weights::{Deal, Strip};
+use tilewright_kernels::weights::{StagePlacement, Strip};
 
 use crate::ops::Embed;
 use crate::program::Span;
@@ -28,7 +28,7 @@ impl DeviceOp for Embed {
         let features = plan.extent(self.table, 1)? as usize;
         let stream = plan.stream(Rows::Matrix(self.table), strip, features);
         let weights = plan.start(stream);
-        let deal = plan.deal(stream);
+        let placement = plan.placement(stream);
         let (to, out) = plan.destinations("out", self.sent.iter().copied().chain([self.out]))?;
         let scaled = plan.scaled_output()?;
         let (scaled, operands) = (scaled.map(|(code, _)| code), scaled.map(|(_, operands)| operands));
@@ -36,7 +36,7 @@ impl DeviceOp for Embed {
         let devices = if self.sent.is_empty() { Vec::new() } else { to.devices.clone() };
         let function = RowsOfTable {
             strip,
-            deal,
+            placement,
             rows: rows_of(self.rows)?,
             columns,
             scale: self.scale.unwrap_or(1.0),
@@ -78,7 +78,7 @@ struct RowsOfTable {
     /// Shape of the table's strips.
     strip: Strip,
     /// Where the stages of these lie.
-    deal: Deal,
+    placement: StagePlacement,
     /// Rows of the task.
     rows: u32,
     /// Columns of the task.
@@ -97,7 +97,7 @@ struct RowsOfTable {
 
 impl DeviceFunction for RowsOfTable {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
-        let RowsOfTable { strip, deal, rows, columns, scale, out, scaled, ref devices, ids } = *self;
+        let RowsOfTable { strip, placement, rows, columns, scale, out, scaled, ref devices, ids } = *self;
         let outs = offset_of!(EmbedFields, outs);
         let copies = match devices[..] {
             [] => call.stored(outs, out, Generation::Output).into(),
@@ -107,7 +107,7 @@ impl DeviceFunction for RowsOfTable {
         let rows_of_table = embed::Embed {
             ids: call.state(offset_of!(EmbedFields, ids)).cast(),
             position: call.state(offset_of!(EmbedFields, position)).cast(),
-            table: embed::EmbedTable::Strips { base: call.packed().cast(), strip, deal },
+            table: embed::EmbedTable::Strips { base: call.packed().cast(), strip, placement },
             out: copies,
             scale,
             shard: ids.map(|ids| (call.value(offset_of!(EmbedFields, shard)), ids)),

@@ -75,11 +75,11 @@ impl<'k> Feed<'k, '_> {
     /// the stream.
     fn place(&self, task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
         let k = self.context.k;
-        let deals = &self.context.shape.deals;
+        let placements = &self.context.shape.placements;
         let stage = task.first() + ordered(task, place, self.context.shape);
         let at = k.var(stage);
-        for (number, deal) in deals.iter().enumerate().filter(|(_, deal)| !deal.is_in_order()) {
-            k.when(task.deal().eq(number as u32), || at.set(deal.at(stage)));
+        for (number, placement) in placements.iter().enumerate().filter(|(_, placement)| !placement.is_in_order()) {
+            k.when(task.placement().eq(number as u32), || at.set(placement.at(stage)));
         }
         at.get()
     }

@@ -2,8 +2,8 @@
 //! read side by side.
 //!
 //! Blocks of a GPU read consecutive parts of a stream at the same time, one stage after the other.
-//! Where the stream lies in its order, what is read at one moment is spread over all of it. Dealt,
-//! it is contiguous: round r of all pieces lies after round r − 1 of all pieces, the layout
+//! In stream order, what is read at one moment is spread over the whole stream. Interleaved, it is
+//! contiguous: round r of all pieces lies after round r − 1 of all pieces, the layout
 //! `(rounds, pieces) : (pieces, 1)`. Pieces that are a strip longer than others come first, and
 //! what they have more follows, `(more, longer) : (longer, 1)`.
 
@@ -12,7 +12,7 @@ use tilewright_layout::Layout;
 
 /// The places of a stream's stages: a permutation of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Deal {
+pub struct StagePlacement {
     /// Consecutive stages that stay together.
     block: u32,
     /// Parts that are read side by side.
@@ -25,25 +25,25 @@ pub struct Deal {
     more: u32,
 }
 
-impl Deal {
+impl StagePlacement {
     /// All stages in order.
-    pub const IN_ORDER: Deal = Deal { block: 1, pieces: 1, longer: 0, rounds: u32::MAX, more: 0 };
+    pub const IN_ORDER: StagePlacement = StagePlacement { block: 1, pieces: 1, longer: 0, rounds: u32::MAX, more: 0 };
 
-    /// Deals `strips` strips of `stages` stages to `pieces` pieces: consecutive strips each, their
+    /// Places `strips` strips of `stages` stages to `pieces` pieces: consecutive strips each, their
     /// numbers differing by one at most, more first. `block` stages stay together; it divides
     /// `stages`.
     ///
     /// ```
-    /// use tilewright_kernels::weights::Deal;
+    /// use tilewright_kernels::weights::StagePlacement;
     /// // Five strips of two stages for two SMs: stages 0 to 5 and 6 to 9.
-    /// let deal = Deal::new(5, 2, 2, 1);
-    /// assert_eq!((0..10).map(|stage| deal.place(stage)).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 9, 1, 3, 5, 7]);
+    /// let placement = StagePlacement::new(5, 2, 2, 1);
+    /// assert_eq!((0..10).map(|stage| placement.place(stage)).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 9, 1, 3, 5, 7]);
     /// ```
-    pub fn new(strips: u32, pieces: u32, stages: u32, block: u32) -> Deal {
+    pub fn new(strips: u32, pieces: u32, stages: u32, block: u32) -> StagePlacement {
         let block = if stages.is_multiple_of(block.max(1)) { block.max(1) } else { 1 };
         let pieces = pieces.clamp(1, strips.max(1));
         let each = stages / block;
-        Deal { block, pieces, longer: strips % pieces, rounds: (strips / pieces * each).max(1), more: each }
+        StagePlacement { block, pieces, longer: strips % pieces, rounds: (strips / pieces * each).max(1), more: each }
     }
 
     /// Whether every stage is in its order.
@@ -81,7 +81,7 @@ impl Deal {
         place * self.block + within
     }
 
-    /// The stage at a place: the inverse of [`Deal::place`].
+    /// The stage at a place: the inverse of [`StagePlacement::place`].
     pub fn stage(self, place: u32) -> u32 {
         if self.is_in_order() {
             return place;
@@ -103,12 +103,12 @@ impl Deal {
     /// The place of a stage, on the device.
     #[track_caller]
     pub fn at<'k>(self, stage: Val<'k, u32>) -> Val<'k, u32> {
-        let Deal { block, pieces, longer, rounds, more } = self;
+        let StagePlacement { block, pieces, longer, rounds, more } = self;
         if self.is_in_order() {
             return stage;
         }
         if block > 1 {
-            return Deal { block: 1, ..self }.at(stage / block) * block + stage % block;
+            return StagePlacement { block: 1, ..self }.at(stage / block) * block + stage % block;
         }
         if longer == 0 {
             return stage % rounds * pieces + stage / rounds;
@@ -147,35 +147,35 @@ mod tests {
         fn stages_have_a_place_each_and_the_device_finds_it(strips in 1u32..60, pieces in 1u32..20, stages in 1u32..5, whole: bool) {
             let all = strips * stages;
             let block_of = if whole { stages } else { 1 };
-            let deal = Deal::new(strips, pieces, stages, block_of);
-            let places: Vec<u32> = (0..all).map(|stage| deal.place(stage)).collect();
+            let placement = StagePlacement::new(strips, pieces, stages, block_of);
+            let places: Vec<u32> = (0..all).map(|stage| placement.place(stage)).collect();
             let mut sorted = places.clone();
             sorted.sort_unstable();
             prop_assert_eq!(sorted, (0..all).collect::<Vec<_>>());
             for stage in 0..all {
-                prop_assert_eq!(deal.stage(places[stage as usize]), stage);
+                prop_assert_eq!(placement.stage(places[stage as usize]), stage);
             }
             // Constants are folded by the same arithmetic as the simulator's.
             record("places", Arch::Sm80, block(32), |k| {
                 for stage in 0..all {
-                    let found = deal.at(k.lit(stage)).operand().as_const().map(|found| found.bits);
-                    assert_eq!(found, Some(u64::from(places[stage as usize])), "{deal:?}, stage {stage}");
+                    let found = placement.at(k.lit(stage)).operand().as_const().map(|found| found.bits);
+                    assert_eq!(found, Some(u64::from(places[stage as usize])), "{placement:?}, stage {stage}");
                 }
             });
         }
 
         #[test]
         fn what_pieces_read_in_a_round_is_contiguous(share in 1u32..6, longer in 0u32..9, pieces in 9u32..20, stages in 1u32..5) {
-            let deal = Deal::new(share * pieces + longer, pieces, stages, 1);
+            let placement = StagePlacement::new(share * pieces + longer, pieces, stages, 1);
             let first = |piece: u32| (piece * share + piece.min(longer)) * stages;
             for round in 0..share * stages {
                 for piece in 0..pieces {
-                    prop_assert_eq!(deal.place(first(piece) + round), round * pieces + piece);
+                    prop_assert_eq!(placement.place(first(piece) + round), round * pieces + piece);
                 }
             }
             for round in 0..stages {
                 for piece in 0..longer {
-                    let place = deal.place(first(piece) + share * stages + round);
+                    let place = placement.place(first(piece) + share * stages + round);
                     prop_assert_eq!(place, share * stages * pieces + round * longer + piece);
                 }
             }

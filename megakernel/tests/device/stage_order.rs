@@ -1,4 +1,4 @@
-//! Stages dealt round the SMs: another order of packed weights, the same bits.
+//! Stages interleaved over the SMs: another order of packed weights, the same bits.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::StepCells;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, TaskRecord};
-use tilewright_megakernel::vm::resident::{Dealing, DeviceWeights};
+use tilewright_megakernel::vm::resident::{DeviceWeights, StageOrder};
 
 use super::lab::{PAGES, bits, device, least, machine, normed, options, placed, records, tiny, weights};
 
-const WAYS: [Dealing; 3] = [Dealing::InOrder, Dealing::Strips, Dealing::Stages];
+const ORDERS: [StageOrder; 3] = [StageOrder::InOrder, StageOrder::Strips, StageOrder::Stages];
 
 #[test]
 fn no_bit_of_a_step_depends_on_where_stages_lie() {
@@ -28,18 +28,19 @@ fn no_bit_of_a_step_depends_on_where_stages_lie() {
         (normed(untied), 1, 4, small),
         (least(), 1, 2, DeviceOptions { stage_bytes: 1024, warps: 2, ..options() }),
     ] {
-        let with = |dealing| bits(&mut machine(&spec, rows, sms, 11, DeviceOptions { dealing, ..options }), rows);
-        let [in_order, strips, stages] = WAYS.map(with);
+        let with =
+            |stage_order| bits(&mut machine(&spec, rows, sms, 11, DeviceOptions { stage_order, ..options }), rows);
+        let [in_order, strips, stages] = ORDERS.map(with);
         assert!(in_order == strips && in_order == stages, "{rows} rows on {sms} SMs");
         assert!(in_order.iter().any(|bits| *bits != in_order[0]));
     }
 }
 
-/// A prompt of four rows and one row share the packed weights, dealt for either.
+/// A prompt of four rows and one row share the packed weights, interleaved for either.
 #[test]
 fn programs_of_any_rows_find_the_same_dealt_image() {
     let spec = tiny();
-    let with = |dealing| DeviceOptions { dealing, ..options() };
+    let with = |stage_order| DeviceOptions { stage_order, ..options() };
     let run = |options| {
         let mut shared = DeviceWeights::new(device(3, 3), Arc::new(weights(&spec)));
         let mut wide = shared.machine(placed(&spec, 4, 3), None, options, &mut |_, _| ()).unwrap();
@@ -54,7 +55,7 @@ fn programs_of_any_rows_find_the_same_dealt_image() {
         narrow.step(&StepCells { tokens: &[42], positions: &[4], page_table: &page_table[..PAGES] }).unwrap();
         narrow.f32_row(LOGITS, 0).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
     };
-    assert_eq!(run(with(Dealing::Stages)), run(with(Dealing::InOrder)));
+    assert_eq!(run(with(StageOrder::Stages)), run(with(StageOrder::InOrder)));
 }
 
 /// In every round the tasks of a stream read consecutive places, so far as they have that round.
@@ -66,8 +67,8 @@ fn what_the_tasks_of_known_models_read_together_is_contiguous() {
         let lowering = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(1024) };
         let lowering = lowering.splits_for_gpu(spec.kv_heads, target.sms);
         let placed = schedule(lower(&spec, &|_| DType::BF16, target, &lowering).unwrap(), 1024).unwrap();
-        let plan = |dealing| Plan::new(&placed, DeviceOptions { dealing, ..DeviceOptions::default() }).unwrap();
-        let (plan, in_order) = (plan(Dealing::Stages), plan(Dealing::InOrder));
+        let plan = |stage_order| Plan::new(&placed, DeviceOptions { stage_order, ..DeviceOptions::default() }).unwrap();
+        let (plan, in_order) = (plan(StageOrder::Stages), plan(StageOrder::InOrder));
         assert_eq!(plan.packed_bytes, in_order.packed_bytes);
         assert_eq!(plan.options.thresholds, in_order.options.thresholds);
         let records = records(&plan);
@@ -82,7 +83,7 @@ fn what_the_tasks_of_known_models_read_together_is_contiguous() {
             let mut next = 0;
             for round in 0..tasks.iter().map(|task| task.stages).max().unwrap() {
                 let here = tasks.iter().filter(|task| round < task.stages);
-                let mut places: Vec<u32> = here.map(|task| stream.deal.place(task.first + round)).collect();
+                let mut places: Vec<u32> = here.map(|task| stream.placement.place(task.first + round)).collect();
                 places.sort_unstable();
                 assert_eq!(places, (next..next + places.len() as u32).collect::<Vec<_>>(), "{name}, round {round}");
                 next += places.len() as u32;
