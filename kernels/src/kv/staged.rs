@@ -103,6 +103,6 @@ impl<'k, C: KvBufferConfig> OwnRing<'k> for StagedBuffer<'k, C> {
                 form.place(to.base(), &share).cast::<u32>().store_vec::<4>(words);
             }
         });
-        stored.meet().into()
+        stored.sync().into()
     }
 }

@@ -60,7 +60,7 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
     /// nothing here: its next wait does.
     #[track_caller]
     pub fn release(self) {
-        release(self.parts.meeting, &[self.stage], self.parts.k.lit(true));
+        release(self.parts.barriers, &[self.stage], self.parts.k.lit(true));
     }
 
     /// Releases stages that this consumer has read, with one fence after the reads of all.
@@ -68,7 +68,7 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
     pub fn release_together(stages: &[Self]) {
         if let Some(first) = stages.first() {
             let numbers: Vec<_> = stages.iter().map(|full| full.stage).collect();
-            release(first.parts.meeting, &numbers, first.parts.k.lit(true));
+            release(first.parts.barriers, &numbers, first.parts.k.lit(true));
         }
     }
 
@@ -77,7 +77,7 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
     /// overtake its reads.
     #[track_caller]
     pub fn read_if(self, reads: Val<'k, bool>, read: impl FnOnce(&Self)) {
-        let RingBarriers { k, empty, shape, fill, .. } = self.parts.meeting;
+        let RingBarriers { k, empty, shape, fill, .. } = self.parts.barriers;
         let (Some(empty), Consumers::Warps(_), 1) = (empty, shape.consumers, shape.cluster) else {
             k.moving().when(reads, || read(&self));
             return self.release();
@@ -94,8 +94,8 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
 
 /// Arrives at the stages' "empty", in every block that writes there, where `really`.
 #[track_caller]
-pub(super) fn release<'k>(meeting: RingBarriers<'k>, stages: &[Val<'k, u32>], really: Val<'k, bool>) {
-    let RingBarriers { k, empty, shape, fill, .. } = meeting;
+pub(super) fn release<'k>(barriers: RingBarriers<'k>, stages: &[Val<'k, u32>], really: Val<'k, bool>) {
+    let RingBarriers { k, empty, shape, fill, .. } = barriers;
     let Some(empty) = empty else { return };
     let blocks = shape.cluster;
     let rank = |member: Val<'k, u32>| {
@@ -161,7 +161,7 @@ impl<'k, B, O: Operands> Deferred<'k, B, O> {
     /// finds none before it.
     #[track_caller]
     pub fn release_last(&mut self) {
-        release(self.consumer.parts.meeting, &[self.before.get()], self.held.get().ne(0));
+        release(self.consumer.parts.barriers, &[self.before.get()], self.held.get().ne(0));
         self.held.set(0u32);
     }
 }
@@ -184,7 +184,7 @@ impl<'k, B, O: Operands> DeferredFull<'_, 'k, B, O> {
     #[track_caller]
     pub fn release_previous(self) {
         let Deferred { consumer, before, held } = self.ring;
-        release(consumer.parts.meeting, &[before.get()], held.get().ne(0));
+        release(consumer.parts.barriers, &[before.get()], held.get().ne(0));
         before.set(self.full.stage);
         held.set(1u32);
     }

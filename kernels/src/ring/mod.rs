@@ -11,7 +11,7 @@
 //! | `counted` | [`Counted`]: a producer whose cap changes while it runs, and which can abort |
 //! | `consumer` | wait → read → release, immediately or one stage later |
 //! | `stages` | [`Stages`]: the consumer's steps of any ring, as a trait object |
-//! | `threads` | [`RingThreads`]: threads that free a stage by meeting; one ring, or one for each warp |
+//! | `threads` | [`RingThreads`]: threads that free a stage by a barrier; one ring, or one for each warp |
 //! | `cursor` | stage and parity, in registers |
 //! | `group` | [`GroupRing`]: the same threads copy by `cp.async` groups and read, turn by turn |
 //!

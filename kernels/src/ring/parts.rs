@@ -10,7 +10,7 @@ use super::{Consumers, Operands, Shape, StageFill};
 
 /// The state that producer and consumers share: barriers, operands and their addresses.
 pub(super) struct RingParts<'k, B, O: Operands> {
-    pub meeting: RingBarriers<'k>,
+    pub barriers: RingBarriers<'k>,
     pub operands: O,
     pub bases: O::Bases<'k>,
     pub(super) brand: PhantomData<fn() -> B>,
@@ -42,7 +42,7 @@ impl<'k, B, O: Operands> Deref for RingParts<'k, B, O> {
     type Target = RingBarriers<'k>;
 
     fn deref(&self) -> &RingBarriers<'k> {
-        &self.meeting
+        &self.barriers
     }
 }
 
@@ -53,7 +53,8 @@ impl<'k> RingBarriers<'k> {
         self.full.map_or_else(|| unreachable!("groups of copies have no mbarrier"), |full| full.at(stage))
     }
 
-    /// Waits until a stage is full; a team meets here, which frees the stage before.
+    /// Waits until a stage is full; consumers with a barrier of their own wait at it here, which
+    /// frees the stage before.
     #[track_caller]
     pub fn wait(&self, stage: Val<'k, u32>, parity: Val<'k, u32>) {
         match self.fill {
@@ -63,7 +64,7 @@ impl<'k> RingBarriers<'k> {
             StageFill::Groups { rings } => self.k.cp_async_wait(rings * (self.shape.stages - 1) - 1),
             StageFill::Stores => {}
         }
-        if let Some(team) = self.shape.consumers.meet() {
+        if let Some(team) = self.shape.consumers.barrier_threads() {
             if self.fill == StageFill::Engine {
                 // Reads may still be on their way after the barrier, and the next copy is not
                 // ordered after them.

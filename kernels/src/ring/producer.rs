@@ -141,9 +141,10 @@ impl<B, O: Operands, F> Filled<'_, B, O, F> {
 }
 
 impl<'k, B, O: Operands> Filled<'k, B, O, ByThreads> {
-    /// The team meets at what it stored: the stage is full for it, and the one before was read.
+    /// Synchronises the threads that stored the stage: it is full for them, and the one before was
+    /// read.
     #[track_caller]
-    pub(crate) fn meet(self) -> Full<'k, B, O> {
+    pub(crate) fn sync(self) -> Full<'k, B, O> {
         let Filled { parts, stage, .. } = self;
         parts.wait(stage, parts.k.lit(0));
         Full { parts, stage }

@@ -27,7 +27,7 @@ use crate::ring::parts::{RingBarriers, RingParts};
 /// | constructor | stages are filled by |
 /// |---|---|
 /// | [`bulk`](Ring::bulk) | one thread, by bulk copies and tensor maps (sm_90) |
-/// | [`begun`](Ring::begun) | the same thread, which issues the first stages before the block meets |
+/// | [`begun`](Ring::begun) | the same thread, which issues the first stages before the block synchronises |
 /// | [`pieces`](Ring::pieces) | several copies per stage, by the copy engine or by the lanes of a warp |
 /// | [`threads`](Ring::threads) | a number of threads, by `cp.async` |
 ///
@@ -92,8 +92,8 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     }
 
     /// A ring that one thread of the block fills by bulk copies and tensor maps, and begins before
-    /// the block meets: it makes the mbarriers, and starts the copies of the first stages, each by
-    /// its number. They are as many as a producer finds empty without a wait: those that may be in
+    /// the block synchronises: it makes the mbarriers, and starts the copies of the first stages,
+    /// each by its number. They are as many as a producer finds empty without a wait: those that may be in
     /// flight.
     #[track_caller]
     pub fn begun<B>(
@@ -167,13 +167,13 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
             k.refuse(&error);
         }
         let stages = shape.stages;
-        let team = shape.consumers.meet().unwrap_or(RingThreads::Block(0));
+        let team = shape.consumers.barrier_threads().unwrap_or(RingThreads::Block(0));
         let rings = team.rings(k);
         let memory = operands.allocate(k, name, rings.count * stages);
         let bases = operands.of_team(memory, rings.own, stages);
         let (full, empty) = barriers(k, name, shape, rings, fill, beside);
-        let meeting = RingBarriers { k, full, empty, shape, fill };
-        Ring { parts: RingParts { meeting, operands, bases, brand: PhantomData }, memory, by, begun: 0 }
+        let barriers = RingBarriers { k, full, empty, shape, fill };
+        Ring { parts: RingParts { barriers, operands, bases, brand: PhantomData }, memory, by, begun: 0 }
     }
 
     /// The stages of all teams: memory that may be used for something else once all were read.

@@ -52,8 +52,8 @@ impl Consumers {
         }
     }
 
-    /// The team that frees a stage by meeting.
-    pub(super) fn meet(self) -> Option<RingThreads> {
+    /// The threads that free a stage by a barrier of their own.
+    pub(super) fn barrier_threads(self) -> Option<RingThreads> {
         if let Consumers::Threads(team @ (RingThreads::Block(_) | RingThreads::Warps(_))) = self {
             Some(team)
         } else {

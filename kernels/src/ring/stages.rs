@@ -37,8 +37,8 @@ impl<'k> AnyStage<'k> {
     /// Releases the stage: this warp has read it.
     #[track_caller]
     pub fn release(self) {
-        if let Some((meeting, stage)) = self.told {
-            release(meeting, &[stage], meeting.k.lit(true));
+        if let Some((barriers, stage)) = self.told {
+            release(barriers, &[stage], barriers.k.lit(true));
         }
     }
 }
@@ -47,7 +47,7 @@ impl<'k, B, T: Scalar, L: OffsetMap> From<Full<'k, B, (StageTile<T, L>,)>> for A
     #[track_caller]
     fn from(full: Full<'k, B, (StageTile<T, L>,)>) -> AnyStage<'k> {
         let (tile,) = full.tiles();
-        AnyStage { base: tile.base().cast(), told: Some((full.parts.meeting, full.stage)) }
+        AnyStage { base: tile.base().cast(), told: Some((full.parts.barriers, full.stage)) }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The threads of a ring that free its stages by meeting, and rings for each of several such teams.
+//! The threads of a ring that free its stages by a barrier, and rings for each of several such
+//! groups.
 
 use tilewright_codegen::build::{Builder, Val};
 

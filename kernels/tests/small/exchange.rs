@@ -1,6 +1,6 @@
 //! Barriers of simulated devices: every device passes each as often as it arrived, earlier writes
 //! are visible after it, and no device waits for ever for one that does not come. Every
-//! synchronising instruction removed or weakened is found out, and so are meetings that are left
+//! synchronising instruction removed or weakened is found out, and so are barriers that are left
 //! out.
 
 use std::convert::Infallible;
@@ -14,19 +14,20 @@ use tilewright_codegen::ir::{Arch, Inst, Kernel, MemOp, Stmt, StmtKind};
 use tilewright_codegen::sim::mutate::{Survey, under_seeds};
 use tilewright_codegen::verify::{Verified, verify};
 use tilewright_kernels::exchange::{
-    MEET_GAVE_UP, MEET_LEFT, MEET_POLLS, MEET_WORDS, PartsShape, meet, meet_others, sum_parts,
+    BARRIER_GAVE_UP, BARRIER_LEFT, BARRIER_POLLS, BARRIER_WORDS, PartsShape, device_barrier, sum_parts,
+    wait_for_devices,
 };
 use tilewright_kernels::tile::Float;
 
-/// Polls that no meeting takes to which all come.
+/// Polls that no barrier takes that all devices reach.
 const PATIENT: u32 = 1 << 14;
 /// Polls of a device that waits in vain.
 const IMPATIENT: u32 = 20;
 
-/// A device's words before the first meeting.
+/// A device's words before the first barrier.
 fn before(polls: u32) -> Vec<u32> {
-    let mut words = vec![0; MEET_WORDS as usize];
-    words[MEET_POLLS as usize] = polls;
+    let mut words = vec![0; BARRIER_WORDS as usize];
+    words[BARRIER_POLLS as usize] = polls;
     words
 }
 
@@ -52,9 +53,9 @@ impl Met {
         self.devices[at].load(kernel).unwrap().work(1, &args).unwrap()
     }
 
-    /// A meeting of all but one.
+    /// A barrier that all but one reach.
     fn hold(&self, absent: Option<usize>) {
-        let kernel = verify(meet(Arch::Sm90a, self.devices.len() as u32)).unwrap();
+        let kernel = verify(device_barrier(Arch::Sm90a, self.devices.len() as u32)).unwrap();
         let come = (0..self.devices.len()).filter(|&at| Some(at) != absent);
         let launches: Vec<_> = come.map(|at| (&self.streams[at], self.work(&kernel, at, &[]))).collect();
         launch_side_by_side(&launches).unwrap();
@@ -66,12 +67,12 @@ impl Met {
 }
 
 #[test]
-fn devices_meet_again_and_again() {
+fn devices_pass_many_barriers() {
     for (seed, count) in [(0, 2u32), (1, 3), (2, 4), (3, 8)] {
         let met = Met::new(seed, count, PATIENT);
         (0..3).for_each(|_| met.hold(None));
         let mut expected = before(PATIENT);
-        expected[MEET_LEFT as usize] = 3;
+        expected[BARRIER_LEFT as usize] = 3;
         for at in 0..count as usize {
             expected[..count as usize].fill(3);
             expected[at] = 0;
@@ -88,15 +89,15 @@ fn a_device_that_does_not_come_is_named_by_who_waits() {
         let met = Met::new(seed, count, IMPATIENT);
         met.hold(Some(absent));
         let waiting: Vec<usize> = (0..count as usize).filter(|&at| at != absent).collect();
-        // The second meeting is not waited for: the number of polls would take for ever here.
+        // The second barrier is not waited for: the number of polls would take for ever here.
         waiting.iter().for_each(|&at| {
             let mut words = met.streams[at].read(&met.words[at]).unwrap();
-            words[MEET_POLLS as usize] = u32::MAX;
+            words[BARRIER_POLLS as usize] = u32::MAX;
             met.streams[at].upload(&words, &met.words[at]).unwrap();
         });
         met.hold(Some(absent));
         for &at in &waiting {
-            let words = [absent as u32, MEET_LEFT, MEET_GAVE_UP].map(|word| met.word(at, word));
+            let words = [absent as u32, BARRIER_LEFT, BARRIER_GAVE_UP].map(|word| met.word(at, word));
             assert_eq!(words, [0, 2, 1 << absent], "device {at}, without {absent} of {count}");
             assert_eq!(met.word(absent, at as u32), 2, "device {at} comes to {absent}");
         }
@@ -108,12 +109,12 @@ fn a_device_that_does_not_come_is_named_by_who_waits() {
 enum Planted {
     Nothing,
     /// No barrier before the others' numbers are read.
-    NoMeetingBefore,
+    NoBarrierBefore,
     /// No barrier before the numbers are written again.
-    NoMeetingBehind,
+    NoBarrierAfter,
     /// A device skips a barrier, and takes the next one for it.
     OneComesLess,
-    /// Meetings are not counted: all have come to the second before it begins.
+    /// Barriers are not counted: all have reached the second before it begins.
     NotCounted,
     /// Arrivals are released to the threads of the device that comes alone.
     ReleasedOnOneDevice,
@@ -157,14 +158,14 @@ fn recorded(devices: u32, planted: Planted) -> Kernel {
         let of_this = |of: &[Ptr<'_, Global, u32>], what: &dyn Fn(Ptr<'_, Global, u32>)| {
             (0u32..).zip(of).for_each(|(at, &of)| k.when(rank.eq(at), || what(of)));
         };
-        let meeting = |comes: bool| {
+        let barrier = |comes: bool| {
             if !comes {
                 return k.sync_warp();
             }
-            meet_others(rank, &words);
+            wait_for_devices(rank, &words);
             k.sync_warp();
             if planted == Planted::NotCounted {
-                of_this(&words, &|mine| k.when(k.lane().eq(0), || mine.at(MEET_LEFT).store(0u32)));
+                of_this(&words, &|mine| k.when(k.lane().eq(0), || mine.at(BARRIER_LEFT).store(0u32)));
                 k.sync_warp();
             }
         };
@@ -172,10 +173,10 @@ fn recorded(devices: u32, planted: Planted) -> Kernel {
             // Another lane than those that release.
             of_this(&numbers, &|mine| k.when(k.lane().eq(31), || mine.store(rank * 100 + round)));
             if planted == Planted::OneComesLess && round == 1 {
-                k.when(rank.ne(0), || meet_others(rank, &words));
+                k.when(rank.ne(0), || wait_for_devices(rank, &words));
                 k.sync_warp();
             } else {
-                meeting(planted != Planted::NoMeetingBefore);
+                barrier(planted != Planted::NoBarrierBefore);
             }
             for (at, theirs) in (0u32..).zip(&numbers) {
                 of_this(&found, &|mine| {
@@ -184,7 +185,7 @@ fn recorded(devices: u32, planted: Planted) -> Kernel {
             }
             // After the last round no device writes.
             if round + 1 < ROUNDS {
-                meeting(planted != Planted::NoMeetingBehind);
+                barrier(planted != Planted::NoBarrierAfter);
             }
         }
     })
@@ -212,7 +213,7 @@ fn wrong(kernel: &Verified, count: u32, seed: u64) -> Option<String> {
     match run(&met, kernel, 0..count as usize) {
         Err(error) => return Some(first(error)),
         Ok(found) if found.iter().any(|found| *found != right) => return Some("other numbers".into()),
-        Ok(_) if (0..count as usize).any(|at| met.word(at, MEET_GAVE_UP) != 0) => {
+        Ok(_) if (0..count as usize).any(|at| met.word(at, BARRIER_GAVE_UP) != 0) => {
             return Some("it gave one up that came".into());
         }
         Ok(_) => {}
@@ -224,12 +225,12 @@ fn wrong(kernel: &Verified, count: u32, seed: u64) -> Option<String> {
     let met = Met::new(seed, count, IMPATIENT);
     match run(&met, kernel, 1..2) {
         Err(error) => Some(first(error)),
-        Ok(_) => (met.word(1, MEET_GAVE_UP) != 1).then(|| "it does not say whom it gave up".into()),
+        Ok(_) => (met.word(1, BARRIER_GAVE_UP) != 1).then(|| "it does not say whom it gave up".into()),
     }
 }
 
 #[test]
-fn mutants_of_a_meeting_are_found_out() {
+fn mutants_of_a_barrier_are_found_out() {
     for (count, seeds) in [(2, 0..24), (3, 0..16)] {
         let judge = under_seeds(seeds, |kernel: &Arc<Verified>, seed| Ok::<_, Infallible>(wrong(kernel, count, seed)));
         let survey = Survey::of(&rounds(count, Planted::Nothing), &[], judge);
@@ -240,8 +241,8 @@ fn mutants_of_a_meeting_are_found_out() {
 #[test]
 fn bugs_that_are_planted_are_found_out() {
     let all = [
-        Planted::NoMeetingBefore,
-        Planted::NoMeetingBehind,
+        Planted::NoBarrierBefore,
+        Planted::NoBarrierAfter,
         Planted::OneComesLess,
         Planted::NotCounted,
         Planted::ReleasedOnOneDevice,
@@ -263,8 +264,8 @@ fn shapes_that_make_no_sense_are_refused() {
         let errors = verify(kernel).expect_err("is refused").to_string();
         assert!(errors.contains(why), "{errors}");
     };
-    refused(meet(Arch::Sm90a, 9), "9 devices meet: take 1 to 8");
-    refused(meet(Arch::Sm90a, 0), "0 devices meet");
+    refused(device_barrier(Arch::Sm90a, 9), "9 devices: a barrier takes 1 to 8");
+    refused(device_barrier(Arch::Sm90a, 0), "0 devices: a barrier takes");
     let well = PartsShape { parts: 2, copies: 2, width: 64, strides: [64; 2], types: [Float::Bf16; 2], vector: 8 };
     assert!(verify(sum_parts(Arch::Sm90a, well)).is_ok());
     for (shape, why) in [

@@ -1,5 +1,5 @@
 //! Parts added up by NCCL, in whose place the host adds up what simulated devices have: the plan
-//! without meetings, the logits, errors.
+//! without barriers, the logits, errors.
 
 use tilewright_codegen::device::{Collective, DeviceError, open_peers};
 use tilewright_kernels::tile::Float;
@@ -11,10 +11,10 @@ use tilewright_megakernel::vm::graph::{
 use super::devices::{BOUND, PAGES_OF, devices, exchanging, peers_by, planned, small, step, wide};
 use super::lab::{Reference, Rows, prompt, worst};
 
-/// Launches of a layer and sums between them take the place of meetings; the choice of tokens still
+/// Launches of a layer and sums between them take the place of barriers; the choice of tokens still
 /// has one.
 #[test]
-fn sums_by_nccl_take_the_place_of_meetings() {
+fn sums_by_nccl_take_the_place_of_barriers() {
     let spec = small(32).layers(1);
     let step = planned(&spec, [17, 2], true);
     let of = |exchange| exchanging(&step, 1, exchange).unwrap();
@@ -39,8 +39,8 @@ fn sums_by_nccl_take_the_place_of_meetings() {
     let expected = [sum(embedding, (Float::F32, Scratch::Residual)), sum(o, added), sum(down, added)];
     assert_eq!(nccl.all_reduces, expected);
     assert!(before.iter().all(|&before| names(&nccl)[before].ends_with("rms_norm")), "{before:?}");
-    assert!(nccl.launches.iter().all(|launch| !nccl.is_meeting(launch)));
-    assert!(nccl.choice.as_ref().unwrap().launches.iter().any(|launch| nccl.is_meeting(launch)));
+    assert!(nccl.launches.iter().all(|launch| !nccl.is_barrier(launch)));
+    assert!(nccl.choice.as_ref().unwrap().launches.iter().any(|launch| nccl.is_barrier(launch)));
 }
 
 /// However parts are exchanged: rows that devices have equally many of or not, and fewer than
@@ -81,13 +81,13 @@ fn parts_of_one_shot_take_turns() {
             (0..plan.launches.len()).filter(|&at| name(&plan.launches[at]) == "sum_rms_norm").collect();
         let parts: Vec<Scratch> = norms.iter().filter_map(|&at| read(&plan.launches[at])).collect();
         assert_eq!(parts, [Scratch::Part, Scratch::OtherPart].repeat(layers));
-        assert!(norms.iter().all(|&at| plan.is_meeting(&plan.launches[at - 1])));
-        let meetings = plan.launches.iter().filter(|launch| plan.is_meeting(launch)).count();
-        assert_eq!(meetings, 2 + 2 * layers, "two of the embedding, one of each sum");
+        assert!(norms.iter().all(|&at| plan.is_barrier(&plan.launches[at - 1])));
+        let barriers = plan.launches.iter().filter(|launch| plan.is_barrier(launch)).count();
+        assert_eq!(barriers, 2 + 2 * layers, "two of the embedding, one of each sum");
     }
 }
 
-/// Two devices send as many bytes either way; more of them as long as a meeting takes longer than
+/// Two devices send as many bytes either way; more of them as long as a barrier takes longer than
 /// what it saves.
 #[test]
 fn two_devices_and_few_rows_add_up_in_one_shot() {
@@ -113,7 +113,7 @@ fn a_device_that_launches_nothing_is_named_and_the_next_step_is_well() {
     rows.add(&prompt(17, 1), 0, &PAGES_OF[0]);
     let right = step(&mut machine, &rows);
     for absent in [0, 1] {
-        machine.inject(GraphFault::Stays { device: absent, meeting: 0 });
+        machine.inject(GraphFault::Stays { device: absent, barrier: 0 });
         let error = machine.step(&rows.view(), &[], &mut |_, _| ()).unwrap_err();
         let LaunchError::Absent { device, devices: 2, waiting, .. } = error else { panic!("{error}") };
         assert_eq!((device, waiting), (absent, 1 - absent));
@@ -141,7 +141,7 @@ fn gpus_add_up_by_nccl() {
     }
     nccl.set_timeout(std::time::Duration::from_millis(500)).unwrap();
     let right = step(&mut nccl, &rows);
-    nccl.inject(GraphFault::Stays { device: 1, meeting: 0 });
+    nccl.inject(GraphFault::Stays { device: 1, barrier: 0 });
     let error = nccl.step(&rows.view(), &[59], &mut |_, _| ()).unwrap_err();
     assert!(matches!(error, LaunchError::Absent { device: 1, waiting: 0, .. }), "{error}");
     nccl.mend();

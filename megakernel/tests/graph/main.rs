@@ -9,11 +9,11 @@ mod codes;
 #[path = "../device/damaged.rs"]
 mod damaged;
 mod decode;
+mod device_barriers;
 mod devices;
 mod exchanges;
 mod lab;
 mod long;
-mod meetings;
 mod no_choice;
 mod refusals;
 mod resources;

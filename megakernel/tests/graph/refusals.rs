@@ -38,7 +38,7 @@ fn positions_whose_cosines_are_beyond_32_bits_are_refused() {
     GraphPlan::new(&step((1 << 27) - PAGE), TARGET).expect("a page less is planned");
 }
 
-/// A plan of one device has none of the launches that several meet by.
+/// A plan of one device has no device barrier.
 #[test]
 fn a_step_of_several_devices_is_none_of_one() {
     let two = devices::planned(&small(32), [32, 2], false);

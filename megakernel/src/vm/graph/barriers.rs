@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tilewright_codegen::device::{Buffer, DeviceError};
-use tilewright_kernels::exchange::{MEET_GAVE_UP, MEET_POLLS, MEET_WORDS};
+use tilewright_kernels::exchange::{BARRIER_GAVE_UP, BARRIER_POLLS, BARRIER_WORDS};
 
 use super::launch::Scratch;
 use super::machine::GraphMachine;
@@ -34,8 +34,8 @@ impl GraphPeers {
     /// Resets the barriers; after the end of all launches.
     pub(super) fn reset_barriers(&self) -> Result<(), DeviceError> {
         let polls = (self.timeout.as_micros() * POLLS / 3).clamp(1, u128::from(u32::MAX));
-        let mut before = [0u32; MEET_WORDS as usize];
-        before[MEET_POLLS as usize] = polls as u32;
+        let mut before = [0u32; BARRIER_WORDS as usize];
+        before[BARRIER_POLLS as usize] = polls as u32;
         for machine in &self.machines {
             if let Some(words) = words(machine)? {
                 machine.stream.upload(&before, &words)?;
@@ -51,7 +51,7 @@ impl GraphPeers {
         let timeout = self.timeout;
         for (waiting, machine) in self.machines.iter().enumerate() {
             let gave_up = || match words(machine)? {
-                Some(words) => Ok(machine.stream.read(&words)?[MEET_GAVE_UP as usize]),
+                Some(words) => Ok(machine.stream.read(&words)?[BARRIER_GAVE_UP as usize]),
                 None => Ok(0),
             };
             let gave_up: u32 = self.named(waiting, gave_up())?;

@@ -42,7 +42,7 @@ impl GraphPlan {
     }
 
     /// Plans the launches of one of a step's devices. Where there are several, parts of sums are
-    /// exchanged where the devices [meet](GraphPlan::meet): each adds the parts to a share of the
+    /// exchanged at [barriers](GraphPlan::meet): each adds the parts to a share of the
     /// rows, reading those of its peers, and stores the norm of these on all.
     /// [`GraphOptions::exchange`] sets another exchange.
     ///

@@ -125,7 +125,7 @@ impl GraphPlanner<'_> {
         [rows, part]: [u32; 2],
         sampled: bool,
     ) -> Result<ChoicePlan, Unsupported> {
-        launches.push(self.meeting());
+        launches.push(self.barrier_launch());
         if self.device == 0 {
             let (all, gathered) = self.all_logits(rows, part);
             launches.extend(gathered);

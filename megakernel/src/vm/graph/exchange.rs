@@ -2,7 +2,9 @@
 //! device that samples.
 
 use tilewright_kernels::epilogue::ResultFunctions;
-use tilewright_kernels::exchange::{MEET_WORDS, PartsShape, ResidualAdd, SumNormShape, meet, sum_parts, sum_rms_norm};
+use tilewright_kernels::exchange::{
+    BARRIER_WORDS, PartsShape, ResidualAdd, SumNormShape, device_barrier, sum_parts, sum_rms_norm,
+};
 use tilewright_kernels::tile::Float;
 
 use super::activations::{NormActivations, NormOf, ProductInput};
@@ -12,7 +14,7 @@ use super::tuning::Exchange;
 use crate::program::BufferId;
 use crate::vm::Unsupported;
 
-/// Bytes more that a device may send to save a meeting, which takes 7 µs: NVLink 4 sends as many
+/// Bytes more that a device may send to save a barrier, which takes 7 µs: NVLink 4 sends as many
 /// meanwhile.
 const MOST_MORE: u64 = 2 << 20;
 
@@ -46,7 +48,7 @@ impl GraphPlanner<'_> {
         let rows = self.plan.rows;
         let [features, _] = self.extents(layer.0)?;
         let to = match (self.in_one_shot([rows, features]), self.last_part) {
-            // A peer may still read the part before: no meeting is after that.
+            // A peer may still read the part before: no barrier is after that.
             (true, Some(Scratch::Part)) => Scratch::OtherPart,
             (true, _) | (false, _) => Scratch::Part,
         };
@@ -56,7 +58,7 @@ impl GraphPlanner<'_> {
         Ok(())
     }
 
-    /// Whether each device adds up all rows, reading the parts of all: one meeting instead of two.
+    /// Whether each device adds up all rows, reading the parts of all: one barrier instead of two.
     /// Each then reads (N − 1) · S bytes of its peers instead of reading and storing (N − 1) / N ·
     /// S each: of two devices as many.
     fn in_one_shot(&self, [rows, width]: [u32; 2]) -> bool {
@@ -70,11 +72,11 @@ impl GraphPlanner<'_> {
     }
 
     /// After this launch the devices have done all before.
-    pub(super) fn meeting(&mut self) -> Launch {
+    pub(super) fn barrier_launch(&mut self) -> Launch {
         let arch = self.arch;
         let devices = self.devices();
-        self.scratch(Scratch::Meetings, u64::from(MEET_WORDS) * 4);
-        let kernel = self.kernel("meet".into(), || meet(arch, devices));
+        self.scratch(Scratch::Meetings, u64::from(BARRIER_WORDS) * 4);
+        let kernel = self.kernel("meet".into(), || device_barrier(arch, devices));
         self.plan.meet = Some(kernel);
         let words = |device| LaunchMemory::Of { device, scratch: Scratch::Meetings, first: 0 };
         let words = (0..devices).map(words).map(LaunchArg::Pointer);
@@ -82,10 +84,10 @@ impl GraphPlanner<'_> {
         Launch { kernel, grid: LaunchGrid::Blocks(1), args }
     }
 
-    fn meet(&mut self) {
+    fn barrier(&mut self) {
         self.settle();
-        let meeting = self.meeting();
-        self.plan.launches.push(meeting);
+        let barrier = self.barrier_launch();
+        self.plan.launches.push(barrier);
     }
 
     /// The parts of all devices are added up, to the residual stream where there is one: by
@@ -171,7 +173,7 @@ impl GraphPlanner<'_> {
         let outs = if one_shot { vec![stream] } else { streams };
         let memory: Vec<_> = [stream].into_iter().chain(of(part, Float::Bf16)).chain([weight]).chain(outs).collect();
         if !is_summed {
-            self.meet();
+            self.barrier();
         }
         if end > first {
             let arch = self.arch;
@@ -182,7 +184,7 @@ impl GraphPlanner<'_> {
         match (is_summed, one_shot) {
             (true, _) => {}
             (false, true) => self.last_part = Some(part),
-            (false, false) => self.meet(),
+            (false, false) => self.barrier(),
         }
         self.heads.remove(&own);
         self.heads.remove(&residual);
@@ -209,13 +211,13 @@ impl GraphPlanner<'_> {
         let strides = [width; 2];
         let shape = PartsShape { parts: devices, copies: devices, width, strides, types, vector };
         let [first, end] = share(rows, self.device, devices);
-        self.meet();
+        self.barrier();
         if end > first {
             let [parts, sums] = [Scratch::Part, Scratch::Residual].map(|of| self.on_each(of, first, width, float));
             let sum = self.sum_of(shape, end - first, parts.into_iter().chain(sums));
             self.plan.launches.push(sum);
         }
-        self.meet();
+        self.barrier();
     }
 
     /// The parts of all devices are added to the residual stream, and the sum is normalised: each
@@ -245,7 +247,7 @@ impl GraphPlanner<'_> {
             eps: norm.eps,
         };
         let [first, end] = if one_shot { [0, rows] } else { share(rows, self.device, devices) };
-        self.meet();
+        self.barrier();
         if end > first {
             let arch = self.arch;
             let kernel = self.kernel(format!("{shape:?}"), || sum_rms_norm(arch, shape));
@@ -262,7 +264,7 @@ impl GraphPlanner<'_> {
             self.last_part = Some(part);
         } else {
             self.shared_rows = true;
-            self.meet();
+            self.barrier();
         }
         Ok(())
     }
@@ -271,7 +273,7 @@ impl GraphPlanner<'_> {
     /// parts.
     pub(super) fn close(&mut self) {
         if self.last_part == Some(Scratch::Part) {
-            self.meet();
+            self.barrier();
         }
     }
 

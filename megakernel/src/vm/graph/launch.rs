@@ -43,7 +43,7 @@ pub enum Scratch {
     /// Logits of rows that are chosen for, f32 `[choices, vocab]`.
     WantedLogits,
     /// The number of barriers that each device has reached, and the timeout of a wait, u32
-    /// [`MEET_WORDS`](tilewright_kernels::exchange::MEET_WORDS).
+    /// [`BARRIER_WORDS`](tilewright_kernels::exchange::BARRIER_WORDS).
     Meetings,
     /// Logits of all devices' parts of the vocabulary, f32 `[choices, vocab]`: on the device that
     /// chooses.

@@ -1,4 +1,4 @@
-//! A program of many rows on several devices: launches on each, which meet.
+//! A program of many rows on several devices: launches on each, with barriers between them.
 
 use crate::lower::StepPlan;
 use std::borrow::Cow;
@@ -23,12 +23,12 @@ use crate::vm::{AbortHandle, LaunchError, LoadError, StepCells, Unsupported};
 /// A program of many rows on several devices, as a graph of launches on each. Made by
 /// [`GraphWeights::peers`].
 ///
-/// Devices meet by launches of [`GraphPlan::meet`]. A simulated device runs one launch after the
-/// other: there those of a meeting run side by side. Tokens are chosen by the first device, and fed
+/// Barriers are launches of [`GraphPlan::meet`]. A simulated device runs one launch after the
+/// other: there those of a barrier run side by side. Tokens are chosen by the first device, and fed
 /// back by the host. Where parts are [added up by NCCL](super::Exchange::Nccl), devices wait for
 /// each other in its kernels.
 ///
-/// A device that does not come to a meeting is an error that names it after the machine's
+/// A device that does not come to a barrier is an error that names it after the machine's
 /// [timeout](GraphPeers::set_timeout), and so is one that is lost. Unless one is lost, the next
 /// step runs as if nothing had happened.
 pub struct GraphPeers {
@@ -103,9 +103,9 @@ impl GraphWeights {
         let plan = |(device, weights): (usize, &GraphWeights)| weights.plan_of(&step, device, weights.packed());
         let plans = all.iter().enumerate().map(plan).collect::<Result<Vec<GraphPlan>, Unsupported>>()?;
         let parts = [PeerPart::Step(Counts::NONE), PeerPart::Choice];
-        let held = |plan: &GraphPlan| parts.map(|part| part.of(plan).iter().filter(|l| plan.is_meeting(l)).count());
-        if plans.windows(2).any(|two| held(&two[0]) != held(&two[1])) {
-            return Err(Unsupported::Launch { what: "devices that do not meet as often as each other" }.into());
+        let barriers = |plan: &GraphPlan| parts.map(|part| part.of(plan).iter().filter(|l| plan.is_barrier(l)).count());
+        if plans.windows(2).any(|two| barriers(&two[0]) != barriers(&two[1])) {
+            return Err(Unsupported::Launch { what: "devices with different numbers of barriers" }.into());
         }
         if plans.windows(2).any(|two| two[0].all_reduces.len() != two[1].all_reduces.len()) {
             return Err(Unsupported::Launch { what: "devices that do not add up as often as each other" }.into());
@@ -207,12 +207,12 @@ impl GraphPeers {
     ///
     /// # Errors
     /// [`LaunchError::OneOf`] if a device failed in one of them, [`LaunchError::Absent`] if one did
-    /// not come to a meeting.
+    /// not come to a barrier.
     pub fn wait(&self) -> Result<(), LaunchError> {
         self.ended().map_err(|error| self.judged(error))
     }
 
-    /// Waits until all that was queued has ended, and every device has come to every meeting.
+    /// Waits until all that was queued has ended, and every device has come to every barrier.
     fn ended(&self) -> Result<(), LaunchError> {
         self.come()?;
         for (device, machine) in self.machines.iter().enumerate() {
@@ -277,7 +277,7 @@ impl GraphPeers {
     }
 
     /// Runs a step launch by launch, as [`GraphMachine::times`], and gives what the first device's
-    /// took: a meeting as long as it waits for the others. The launches of simulated devices take
+    /// took: a barrier as long as it waits for the others. The launches of simulated devices take
     /// no time, and sums by NCCL are in graphs alone: then nothing is given.
     ///
     /// # Errors
@@ -377,7 +377,7 @@ impl GraphPeers {
     }
 
     /// Queues launches on devices that run them at once: up to each barrier in turn, and the
-    /// barrier side by side. Between two meetings another device begins each time, so that nothing
+    /// barrier side by side. Between two barriers another device begins each time, so that nothing
     /// can rely on an order that the barriers do not make.
     fn queue_one_by_one(&self, part: PeerPart) -> Result<(), LaunchError> {
         let all: Vec<Cow<[Launch]>> = (0..self.machines.len()).map(|device| self.launches(device, part)).collect();
@@ -404,26 +404,26 @@ impl GraphPeers {
     fn queue_side_by_side(&self, mut left: Vec<&[Launch]>, part: PeerPart) -> Result<(), LaunchError> {
         let count = self.machines.len();
         for first in 0.. {
-            let mut meeting = BTreeMap::new();
+            let mut barrier = BTreeMap::new();
             for device in (0..count).map(|at| (first + at) % count) {
                 let machine = &self.machines[device];
                 let work = |launches| {
                     self.named(device, machine.work(launches, part.counts(), None).map_err(LaunchError::from))
                 };
-                let is_meeting = |launch: &Launch| machine.plan().is_meeting(launch);
-                let before = left[device].iter().position(is_meeting).unwrap_or(left[device].len());
+                let is_barrier = |launch: &Launch| machine.plan().is_barrier(launch);
+                let before = left[device].iter().position(is_barrier).unwrap_or(left[device].len());
                 let (before, after) = left[device].split_at(before);
                 let (next, rest) = after.split_at(after.len().min(1));
                 left[device] = rest;
                 for work in work(before)? {
                     self.named(device, machine.stream.submit(&work).map_err(LaunchError::from))?;
                 }
-                meeting.extend(work(next)?.into_iter().map(|work| (device, work)));
+                barrier.extend(work(next)?.into_iter().map(|work| (device, work)));
             }
-            if meeting.is_empty() {
+            if barrier.is_empty() {
                 break;
             }
-            let works = meeting.into_iter().map(|(device, work)| (&self.machines[device].stream, work));
+            let works = barrier.into_iter().map(|(device, work)| (&self.machines[device].stream, work));
             launch_side_by_side(&works.collect::<Vec<_>>())?;
         }
         Ok(())

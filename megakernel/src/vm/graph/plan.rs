@@ -39,10 +39,10 @@ pub struct GraphPlan {
     /// The launches of a step up to the last norm, in their order.
     pub launches: Vec<Launch>,
     /// Sums of what all devices have, by NCCL, between these launches: in their order. None where
-    /// devices [meet](GraphPlan::meet) for them.
+    /// devices wait at a [barrier](GraphPlan::meet) for them.
     pub all_reduces: Vec<AllReduce>,
-    /// The kernel by which devices meet: after its launch all launches of all devices have ended
-    /// that come before their meeting of that number. None of one device.
+    /// The kernel of a device barrier: after its launch all launches of all devices have ended
+    /// that come before their barrier of that number. None of one device.
     pub meet: Option<usize>,
     /// The launches that follow for rows whose logits are requested.
     pub logits: Option<LogitsPlan>,
@@ -94,8 +94,8 @@ pub struct ChoicePlan {
 }
 
 impl GraphPlan {
-    /// Whether devices meet in a launch.
-    pub fn is_meeting(&self, launch: &Launch) -> bool {
+    /// Whether a launch is a device barrier.
+    pub fn is_barrier(&self, launch: &Launch) -> bool {
         self.meet == Some(launch.kernel)
     }
 

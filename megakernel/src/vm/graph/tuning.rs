@@ -14,7 +14,7 @@ use tilewright_kernels::gemv::hopper;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exchange {
-    /// By the library's kernels, after [meetings](super::GraphPlan::meet): in one shot between two
+    /// By the library's kernels, after [barriers](super::GraphPlan::meet): in one shot between two
     /// devices and of few rows, else in two. NCCL is faster at no size that was measured.
     #[default]
     Own,

@@ -51,10 +51,10 @@ impl DeviceOp for Attention {
         let scaled = plan.scaled_output()?;
         let (terms, merged) = scaled.map_or((None, merged), |(code, [at, ..])| (Some(code), at));
         let order = scaled.filter(|(code, _)| code.form.is_ordered()).map(|(_, [.., order])| [order, 0]);
-        let meets = plan.merges_packets();
+        let merges = plan.merges_packets();
         let modifier = self.modifier();
         let function =
-            SplitOfTokens { rows, heads, scale, modifier, q, pools, out, terms, meets, selected, streamed: None };
+            SplitOfTokens { rows, heads, scale, modifier, q, pools, out, terms, merges, selected, streamed: None };
         let fields = AttentionFields {
             first_row: self.rows.lo as u32,
             kv_head: self.kv_head as u32,
@@ -223,7 +223,7 @@ pub struct SplitOfTokens {
     /// The form in which split activations replace the merge, if they do.
     terms: Option<ScaledCode>,
     /// Whether the parts of splits are packets, for which the first split waits.
-    meets: bool,
+    merges: bool,
 }
 
 impl SplitOfTokens {
@@ -273,7 +273,7 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn polls_peers(&self) -> bool {
-        self.meets
+        self.merges
     }
 
     fn polled_columns(&self) -> Option<u32> {
@@ -281,7 +281,7 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {
-        let SplitOfTokens { rows, heads, scale, modifier, q, pools, selected, streamed, out, terms, meets } = *self;
+        let SplitOfTokens { rows, heads, scale, modifier, q, pools, selected, streamed, out, terms, merges } = *self;
         let first_row = call.value(offset_of!(AttentionFields, first_row));
         let scales = offset_of!(AttentionCodeFields, scales);
         let pages = |fields| {
@@ -314,7 +314,7 @@ impl DeviceFunction for SplitOfTokens {
                         ActivationOutput::Terms(call.scaled_output(offset_of!(AttentionFields, merged), code))
                     }
                 },
-                parts: match meets {
+                parts: match merges {
                     false => SplitSignal::Counted(call.state(offset_of!(AttentionFields, arrivals)).cast()),
                     true => {
                         let packets = Storage { float: Float::F32, ..out };

@@ -7,26 +7,26 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use crate::early::early;
 use crate::tile::MAX_DEVICES;
 
-/// Words of a device's memory that meetings use, zeros before the first but for [`MEET_POLLS`]. The
-/// first [`MAX_DEVICES`] say how many meetings each of the others has come to; a device writes its
-/// word of each.
-pub const MEET_WORDS: u32 = MAX_DEVICES as u32 + 3;
-/// The word that counts meetings that this device has left.
-pub const MEET_LEFT: u32 = MAX_DEVICES as u32;
+/// Words of a device's memory that barriers use, zeros before the first but for
+/// [`BARRIER_POLLS`]. The first [`MAX_DEVICES`] count the barriers at which each of the others has
+/// arrived; a device writes its word of each.
+pub const BARRIER_WORDS: u32 = MAX_DEVICES as u32 + 3;
+/// The word that counts barriers that this device has passed.
+pub const BARRIER_LEFT: u32 = MAX_DEVICES as u32;
 /// The word that has a bit for each device that this one gave up waiting for.
-pub const MEET_GAVE_UP: u32 = MAX_DEVICES as u32 + 1;
+pub const BARRIER_GAVE_UP: u32 = MAX_DEVICES as u32 + 1;
 /// The word that holds how often a device polls for another before it gives up, set by the host:
 /// 2^24 polls take some ten seconds where one takes 0.6 µs.
-pub const MEET_POLLS: u32 = MAX_DEVICES as u32 + 2;
+pub const BARRIER_POLLS: u32 = MAX_DEVICES as u32 + 2;
 
-/// The kernel `meet`, of one block: ends when each of `devices` devices, at most [`MAX_DEVICES`],
-/// has begun its meeting of that number, all whose earlier launches have ended by then. The writes
+/// The kernel of one block that ends when each of `devices` devices, at most [`MAX_DEVICES`],
+/// has begun its barrier of that number, all whose earlier launches have ended by then. The writes
 /// of these launches, in this device's memory or another's, are visible to later launches of all
 /// devices. Parameters: `rank` (u32, this device's number), `words0`, `words1` and so on (u32,
-/// [`MEET_WORDS`] of each device).
+/// [`BARRIER_WORDS`] of each device).
 ///
 /// A device that waits too long stores the number of the missing device in its word
-/// [`MEET_GAVE_UP`]. It then waits at no barrier until the host has zeroed that word. It still
+/// [`BARRIER_GAVE_UP`]. It then waits at no barrier until the host has zeroed that word. It still
 /// arrives at every barrier, so that no other device waits for it. Launches after a barrier that
 /// was given up may read anything: the host checks the word before it uses a result.
 ///
@@ -34,13 +34,13 @@ pub const MEET_POLLS: u32 = MAX_DEVICES as u32 + 2;
 /// use tilewright_codegen::device::{Arg, launch_side_by_side, sim};
 /// use tilewright_codegen::ir::Arch;
 /// use tilewright_codegen::verify::verify;
-/// use tilewright_kernels::exchange::{MEET_POLLS, MEET_WORDS, meet};
+/// use tilewright_kernels::exchange::{BARRIER_POLLS, BARRIER_WORDS, device_barrier};
 ///
 /// let devices = sim::peers(&sim::Options::default(), 2);
-/// let kernel = verify(meet(Arch::Sm90a, 2))?;
+/// let kernel = verify(device_barrier(Arch::Sm90a, 2))?;
 /// let streams = [devices[0].stream()?, devices[1].stream()?];
-/// let mut before = [0u32; MEET_WORDS as usize];
-/// before[MEET_POLLS as usize] = 1 << 24;
+/// let mut before = [0u32; BARRIER_WORDS as usize];
+/// before[BARRIER_POLLS as usize] = 1 << 24;
 /// let words = [0, 1].map(|at: usize| streams[at].buffer(&before).unwrap());
 /// let work = |at: usize| devices[at].load(&kernel)?.work(1, &[
 ///     (at as u32).into(), Arg::peer(&words[0]), Arg::peer(&words[1]),
@@ -49,26 +49,26 @@ pub const MEET_POLLS: u32 = MAX_DEVICES as u32 + 2;
 /// assert_eq!(streams[1].read(&words[1])?, [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1 << 24]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn meet(arch: Arch, devices: u32) -> Kernel {
+pub fn device_barrier(arch: Arch, devices: u32) -> Kernel {
     record("meet", arch, block(32), |k: &Builder| {
         if !(1..=MAX_DEVICES as u32).contains(&devices) {
-            return k.refuse(&format!("{devices} devices meet: take 1 to {MAX_DEVICES}"));
+            return k.refuse(&format!("{devices} devices: a barrier takes 1 to {MAX_DEVICES}"));
         }
         let rank = k.param::<u32>("rank");
         let words: Vec<Ptr<Global, u32>> = (0..devices).map(|at| k.global::<u32>(&format!("words{at}"))).collect();
         early(k);
-        meet_others(rank, &words);
+        wait_for_devices(rank, &words);
     })
 }
 
-/// The barrier of [`meet`] as a device function of one warp: what its lanes wrote before is visible
-/// to the lanes of every device's warp after this and a barrier of that warp.
-pub fn meet_others<'k>(rank: Val<'k, u32>, words: &[Ptr<'k, Global, u32>]) {
+/// The barrier of [`device_barrier`] as a device function of one warp: what its lanes wrote before
+/// is visible to the lanes of every device's warp after this and a barrier of that warp.
+pub fn wait_for_devices<'k>(rank: Val<'k, u32>, words: &[Ptr<'k, Global, u32>]) {
     let k = rank.builder();
     let devices = words.len() as u32;
     for (device, &mine) in (0u32..).zip(words) {
         k.when(rank.eq(device), || {
-            let [left, gave_up, most] = [MEET_LEFT, MEET_GAVE_UP, MEET_POLLS].map(|word| mine.at(word));
+            let [left, gave_up, most] = [BARRIER_LEFT, BARRIER_GAVE_UP, BARRIER_POLLS].map(|word| mine.at(word));
             let number = left.load() + 1;
             let waits = gave_up.load().eq(0);
             let most = most.load();

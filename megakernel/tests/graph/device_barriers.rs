@@ -1,5 +1,5 @@
-//! Devices that meet between launches: one that is lost or does not come while others wait is
-//! named, the next step is as if nothing had been, and a meeting that is left out is seen.
+//! Barriers of devices between launches: one that is lost or does not arrive while others wait is
+//! named, the next step is as if nothing had been, and a barrier that is left out is seen.
 
 use std::ops::Range;
 
@@ -42,10 +42,10 @@ fn step(machine: &mut GraphPeers) -> Result<Vec<u32>, LaunchError> {
     Ok(all)
 }
 
-/// Meetings of a step.
-fn meetings(machine: &GraphPeers) -> Range<usize> {
+/// Barriers of a step.
+fn barriers(machine: &GraphPeers) -> Range<usize> {
     let plan = machine.plan();
-    0..plan.launches.iter().filter(|launch| plan.is_meeting(launch)).count()
+    0..plan.launches.iter().filter(|launch| plan.is_barrier(launch)).count()
 }
 
 /// Two for the embedding's sum: after the parts, and after what is stored on all; one for each sum
@@ -55,16 +55,16 @@ fn a_device_that_does_not_come_is_named_and_the_next_step_is_well() {
     for count in [2, 4] {
         let mut machine = peers(&on(0, count, None), &spec(count), ROWS, false);
         let right = step(&mut machine).unwrap();
-        assert_eq!(meetings(&machine), 0..4);
-        for meeting in meetings(&machine) {
-            let absent = (meeting + 1) % count;
-            machine.inject(GraphFault::Stays { device: absent, meeting });
+        assert_eq!(barriers(&machine), 0..4);
+        for barrier in barriers(&machine) {
+            let absent = (barrier + 1) % count;
+            machine.inject(GraphFault::Stays { device: absent, barrier });
             let error = step(&mut machine).unwrap_err();
-            let LaunchError::Absent { device, devices, waiting, .. } = error else { panic!("{meeting}: {error}") };
-            assert!(waiting != absent && waiting < count, "{meeting}: dev{waiting} waited");
-            assert_eq!((device, devices), (absent, count), "{meeting}");
+            let LaunchError::Absent { device, devices, waiting, .. } = error else { panic!("{barrier}: {error}") };
+            assert!(waiting != absent && waiting < count, "{barrier}: dev{waiting} waited");
+            assert_eq!((device, devices), (absent, count), "{barrier}");
             machine.mend();
-            assert!(step(&mut machine).unwrap() == right, "after meeting {meeting}");
+            assert!(step(&mut machine).unwrap() == right, "after barrier {barrier}");
         }
     }
 }
@@ -72,27 +72,27 @@ fn a_device_that_does_not_come_is_named_and_the_next_step_is_well() {
 /// Devices run one after the other between two barriers, each time another first: a device that
 /// reads what a peer has not stored yet has other logits.
 #[test]
-fn a_meeting_that_is_left_out_is_seen() {
+fn a_barrier_that_is_left_out_is_seen() {
     for exchange in [Exchange::OneShot, Exchange::TwoShot] {
         let machine = || peers_by(exchange, &on(1, 2, None), &spec(2), ROWS, false);
         let mut whole = machine();
         let right = step(&mut whole).unwrap();
         // In two shots the last is for what is launched after the step, which begins here when all
         // of it has ended.
-        for meeting in meetings(&whole).rev().skip(usize::from(exchange == Exchange::TwoShot)) {
+        for barrier in barriers(&whole).rev().skip(usize::from(exchange == Exchange::TwoShot)) {
             // In a new machine, whose memory has nothing of a step before.
             let mut machine = machine();
-            machine.inject(GraphFault::NoMeeting { meeting });
-            assert!(step(&mut machine).unwrap() != right, "{exchange:?}: meeting {meeting} is for nothing");
+            machine.inject(GraphFault::NoBarrier { barrier });
+            assert!(step(&mut machine).unwrap() != right, "{exchange:?}: barrier {barrier} is for nothing");
         }
     }
 }
 
-/// In two shots, what a device touches of a peer's memory it touches between two meetings in which
+/// In two shots, what a device touches of a peer's memory it touches between two barriers in which
 /// the peer does nothing else with it: parts are read and sums are stored by launches that stand
-/// alone between two meetings.
+/// alone between two barriers.
 #[test]
-fn a_peer_s_memory_is_touched_between_meetings_alone() {
+fn a_peer_s_memory_is_touched_between_barriers_alone() {
     let step = planned(&spec(4), [ROWS, 4], true);
     for device in 0..4 {
         let plan = exchanging(&step, device, Exchange::TwoShot).unwrap();
@@ -103,7 +103,7 @@ fn a_peer_s_memory_is_touched_between_meetings_alone() {
             };
             launch.args.iter().any(of_peer)
         };
-        let between: Vec<&[Launch]> = plan.launches.split(|launch| plan.is_meeting(launch)).collect();
+        let between: Vec<&[Launch]> = plan.launches.split(|launch| plan.is_barrier(launch)).collect();
         assert!(between.iter().all(|launches| launches.len() == 1 || !launches.iter().any(peers)), "device {device}");
         assert_eq!(between.iter().filter(|launches| launches.iter().any(peers)).count(), 3, "device {device}");
         // A share of the rows of each device's sum is this device's alone.
@@ -116,9 +116,9 @@ fn a_peer_s_memory_is_touched_between_meetings_alone() {
         let first = (ROWS * device / 4 * 64 * 2) as u64;
         assert!(plan.launches.iter().filter_map(stored).all(|found| found == first), "device {device}");
         let choice = &plan.choice.as_ref().unwrap().launches;
-        let meeting = choice.iter().position(|launch| plan.is_meeting(launch)).unwrap();
-        assert!(choice[..meeting].iter().all(|launch| !peers(launch)));
-        assert_eq!(choice.len() > meeting + 1, device == 0, "the first device chooses");
+        let barrier = choice.iter().position(|launch| plan.is_barrier(launch)).unwrap();
+        assert!(choice[..barrier].iter().all(|launch| !peers(launch)));
+        assert_eq!(choice.len() > barrier + 1, device == 0, "the first device chooses");
     }
 }
 
@@ -153,13 +153,13 @@ fn a_device_that_is_lost_at_any_launch_is_named() {
             drop(machine);
             assert_eq!(devices[0].free_bytes().unwrap(), free, "launch {launch}: the others' memory");
         }
-        println!("{count} devices: {met} lost in a meeting, {alone} in a launch of their own or the first");
+        println!("{count} devices: {met} lost in a barrier, {alone} in a launch of their own or the first");
         assert!(met > 1 && alone > 1);
     }
 }
 
 #[test]
-fn an_abort_ends_devices_that_meet_before_a_step() {
+fn an_abort_ends_devices_at_a_barrier_before_a_step() {
     let mut machine = peers(&on(2, 2, None), &spec(2), ROWS, false);
     let right = step(&mut machine).unwrap();
     let handle = tilewright_megakernel::vm::AbortHandle::default();
