@@ -84,7 +84,7 @@ pub struct ProductOperands<'a, 'k> {
     /// The initial sums of a part of a tile, by the tile's number in the warp, the part's and the
     /// atom's: the product of the zeros, or of ones where each group has its own zero. `None`:
     /// zero.
-    pub starts: &'a dyn Fn(u32, u32, u32) -> Option<[Val<'k, f32>; 4]>,
+    pub zero_points: &'a dyn Fn(u32, u32, u32) -> Option<[Val<'k, f32>; 4]>,
 }
 
 /// Multiplies tiles of codes with their factors. The products of a group, or of a tile where that
@@ -113,7 +113,7 @@ pub fn multiply_codes<'k>(
         let begin = |round: u32, part: u32, factors: &[Factors<'k>]| {
             let sums = Chains::new(k, atoms, if halved { 1 } else { side.chains() });
             for atom in 0..atoms {
-                let Some(start) = (meeting.starts)(round, part, atom) else { continue };
+                let Some(start) = (meeting.zero_points)(round, part, atom) else { continue };
                 let zeros = Chains::halves(part, parts, factors).map(Factors::zeros);
                 for (register, start) in (0u32..).zip(start) {
                     let zero = zeros[register as usize / 2].map(|zeros| zeros[register as usize % 2]);

@@ -7,7 +7,7 @@
 //! | `operand`, `fill` | activations copied to shared memory |
 //! | `source` | activations straight to registers, without a copy |
 //! | `fragments` | activations as fragments of the operand, wherever they are |
-//! | `starts` | what the sums of codes begin with |
+//! | `zero_points` | zero-point accumulators: the initial sums of codes |
 //! | `sums` | the warps' sums in shared memory |
 //! | `products` | strips from the ring times activations, by [`product`](super::product) |
 //! | `ahead` | the words of the next stage of codes under the products of this one |
@@ -30,9 +30,9 @@ mod run;
 mod shared_bytes;
 mod side;
 mod source;
-mod starts;
 mod sums;
 mod wide;
+mod zero_points;
 
 pub(super) use operand::SharedActivations;
 pub(super) use pass::StripPass;

@@ -5,8 +5,8 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use super::side::side;
-use super::starts::Brought;
 use super::sums::SharedSums;
+use super::zero_points::ZeroPoints;
 use crate::gemv::activations::{AOperand, Packing};
 use crate::gemv::product::{Chains, Fragment, ProductOperands, lowered, multiply, multiply_codes};
 use crate::warps::ConsumerWarps;
@@ -23,7 +23,7 @@ pub(super) struct TaskOperands<'a, 'k> {
     /// the place among those of a warp.
     pub fragments: &'a dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
     /// What sums of codes begin with.
-    pub starts: Option<&'a Brought<'k>>,
+    pub zero_points: Option<&'a ZeroPoints<'k>>,
 }
 
 /// Accumulators of a strip of bf16 that take turns.
@@ -119,10 +119,10 @@ impl<'k> Products<'_, 'k> {
             let before = number * strip.per_warp();
             let tile = |round: u32| strip.tile(k.warp(), k.lit(before + round));
             let of_step = |step: u32| (operands.fragments)(tile(step / strip.steps()), before * strip.steps() + step);
-            let starts = |round: u32, part: u32, atom: u32| {
-                operands.starts.map(|starts| starts.load(before + round, strip.parts(side), tile(round), part, atom))
+            let zero_points = |round: u32, part: u32, atom: u32| {
+                operands.zero_points.map(|sums| sums.load(before + round, strip.parts(side), tile(round), part, atom))
             };
-            let meeting = ProductOperands { side, terms, fragments: &of_step, starts: &starts };
+            let meeting = ProductOperands { side, terms, fragments: &of_step, zero_points: &zero_points };
             multiply_codes(k, strip, codes, tiles, &meeting, chains);
         };
         let both = |(first, next): (CodeTile<'k>, CodeTile<'k>)| first.beside(&next);
@@ -208,10 +208,10 @@ impl<'k> TaskOperands<'_, 'k> {
             }
         };
         let parts = strip.parts(side);
-        let starts = |round: u32, part: u32, _: u32| {
-            self.starts.map(|starts| starts.load(before + round, parts, first + round * team.warps, part, 0))
+        let zero_points = |round: u32, part: u32, _: u32| {
+            self.zero_points.map(|sums| sums.load(before + round, parts, first + round * team.warps, part, 0))
         };
-        multiply(ProductOperands { side, terms: self.terms, fragments: &of_step, starts: &starts });
+        multiply(ProductOperands { side, terms: self.terms, fragments: &of_step, zero_points: &zero_points });
     }
 }
 

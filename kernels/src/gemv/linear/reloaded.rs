@@ -5,8 +5,8 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 use super::products::{WeightStage, chains};
 use super::side::side;
 use super::source::ActivationSource;
-use super::starts::Starts;
 use super::sums::SharedSums;
+use super::zero_points::SharedZeroPoints;
 use crate::gemv::activations::AOperand;
 use crate::gemv::product::{Chains, ProductOperands, lowered};
 use crate::weights::{WarpTile, WeightStages};
@@ -26,7 +26,7 @@ pub(super) struct Reloading<'a, 'k> {
     /// Shared memory for the factors of a group's codes, of [`AOperand::operand_bytes`].
     pub room: Ptr<'k, Shared, u8>,
     /// Zero-point accumulators of codes.
-    pub starts: Option<Starts<'k>>,
+    pub zero_points: Option<SharedZeroPoints<'k>>,
 }
 
 impl Reloading<'_, '_> {
@@ -45,7 +45,7 @@ impl Reloading<'_, '_> {
 
 /// Multiplies the next strips of the ring.
 pub(super) fn products(work: Reloading<'_, '_>) {
-    let Reloading { source, weights, sums, strips, starts, .. } = work;
+    let Reloading { source, weights, sums, strips, zero_points, .. } = work;
     let ActivationSource { team, strip, packing, .. } = *source;
     let k = team.k;
     let side = side(strip, packing, AOperand::Reloaded { group: 0 });
@@ -54,19 +54,19 @@ pub(super) fn products(work: Reloading<'_, '_>) {
     k.for_(0u32, strip.stages(), |stage| {
         let fragments = source.fragments(&source.columns(stage));
         let tile = |round: u32| WarpTile::number(k, strip, round).get(k);
-        if let Some(starts) = starts {
+        if let Some(zero_points) = zero_points {
             // The warp has read those of the stage before.
             k.sync_warp();
             let tiles = (0u32..).zip(fragments.chunks(strip.steps() as usize));
             let tiles: Vec<_> = tiles.map(|(round, fragments)| (tile(round), fragments.to_vec())).collect();
-            starts.make(team, &tiles);
+            zero_points.make(team, &tiles);
             k.sync_warp();
         }
-        let starts = |round: u32, part: u32, _: u32| starts.map(|starts| starts.load(tile(round), part, 0));
+        let zero_points = |round: u32, part: u32, _: u32| zero_points.map(|sums| sums.load(tile(round), part, 0));
         let fragments = |step: u32| fragments[step as usize].clone();
         k.for_(0u32, strips, |slot| {
             let chains = Chains::new(k, 1, chains(strip));
-            let meeting = ProductOperands { side, terms, fragments: &fragments, starts: &starts };
+            let meeting = ProductOperands { side, terms, fragments: &fragments, zero_points: &zero_points };
             WeightStage::Next(weights).multiply(team, strip, meeting, chains);
             sums.add(team, slot, lowered(strip, side, terms, chains));
         });

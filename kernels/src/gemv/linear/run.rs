@@ -10,9 +10,9 @@ use super::products::{Products, TaskOperands, turns};
 use super::reloaded::{self, Reloading};
 use super::shared_bytes::is_wide;
 use super::source::ActivationSource;
-use super::starts::Brought;
 use super::sums::{OutputCell, SharedSums};
 use super::wide;
+use super::zero_points::ZeroPoints;
 use crate::gemv::activations::{AOperand, Input, Loaded, Packing};
 use crate::gemv::announce::{Announce, Early};
 use crate::gemv::product::Fragment;
@@ -52,11 +52,11 @@ impl<'k> StripPass<'k> {
         let StripPass { team, scratch, rows, streams, .. } = self;
         let k = team.k;
         let packing = self.packing(input);
-        let with_starts = |x: ActivationFragments<'k>| {
-            let starts = self.starts(&x, packing);
-            (x, starts)
+        let with_zero_points = |x: ActivationFragments<'k>| {
+            let zero_points = self.zero_points(&x, packing);
+            (x, zero_points)
         };
-        let brought = self.bring(input, first_row).map(with_starts);
+        let brought = self.bring(input, first_row).map(with_zero_points);
         let (sums, group) = self.group(packing);
         k.for_step(0u32, strips, group, |base| {
             k.when(base.gt(0), || team.sync());
@@ -83,7 +83,7 @@ impl<'k> StripPass<'k> {
             // What outputs need is asked for before activations that are copied: these are waited
             // for in any case.
             let mut copied = None;
-            let (x, starts) = match &brought {
+            let (x, zero_points) = match &brought {
                 Some(brought) => {
                     announce_products();
                     brought
@@ -92,14 +92,14 @@ impl<'k> StripPass<'k> {
                     // The sooner the better: readers hear of it a microsecond later.
                     let copy = || self.copy(input, first_row, &announce_products);
                     k.if_else(base.eq(0), copy, announce_products);
-                    copied.insert(with_starts(self.copied(packing)))
+                    copied.insert(with_zero_points(self.copied(packing)))
                 }
             };
             let each = |fragments: Fragments<'_, 'k>| {
                 let side = self.side(packing);
                 let terms = packing.terms();
-                let starts = starts.as_ref();
-                let operands = TaskOperands { side, terms, fragments, starts };
+                let zero_points = zero_points.as_ref();
+                let operands = TaskOperands { side, terms, fragments, zero_points };
                 let products = Products { team, strip: self.strip, weights, operands, sums };
                 self.products(products, [base * streams, here * streams]);
             };
@@ -108,13 +108,13 @@ impl<'k> StripPass<'k> {
                 ActivationFragments::TwoSteps(from) => each(&|step, _| of_two_steps(*from, step)),
                 ActivationFragments::Registers(held) => each(&|_, place| held[place as usize].clone()),
                 ActivationFragments::Reloaded(source) => {
-                    let starts = match starts {
-                        Some(Brought::Shared(starts)) => Some(*starts),
-                        Some(Brought::Kept(_)) | None => None,
+                    let zero_points = match zero_points {
+                        Some(ZeroPoints::Shared(zero_points)) => Some(*zero_points),
+                        Some(ZeroPoints::Kept(_)) | None => None,
                     };
                     let strips = here * streams;
                     let room = scratch.operand.cast();
-                    let work = Reloading { source, weights, sums, strips, room, starts };
+                    let work = Reloading { source, weights, sums, strips, room, zero_points };
                     match self.strip.codes().filter(|_| is_wide(self.strip, packing)) {
                         Some(codes) => wide::products(work, codes, sums.strips()),
                         None => reloaded::products(work),

@@ -6,7 +6,7 @@ use crate::gemv::activations::{AOperand, Packing};
 use crate::weights::{Strip, WeightSide};
 
 /// Words of the products of zeros of a part of a tile.
-pub(super) const START_WORDS: u32 = 16;
+pub(super) const ZERO_POINT_WORDS: u32 = 16;
 
 impl AOperand {
     /// Bytes of shared memory beside the sums: activations that are copied, factors of codes that
@@ -26,20 +26,22 @@ impl AOperand {
         let packing = packing.meeting(strip);
         let all = strip.stages() * strip.stage_tiles();
         match self {
-            AOperand::Shared => self.starts_at(strip, packing) + starts_bytes(strip, side(strip, packing, self), all),
-            AOperand::Registers => starts_bytes(strip, WeightSide::B, all),
+            AOperand::Shared => {
+                self.zero_points_at(strip, packing) + zero_points_bytes(strip, side(strip, packing, self), all)
+            }
+            AOperand::Registers => zero_points_bytes(strip, WeightSide::B, all),
             AOperand::Phases { stages, waiting } => {
                 let taken = AOperand::Registers.operand_bytes(strip.part(0, stages), packing);
                 taken.next_multiple_of(8) + waiting_bytes(packing.rows(), waiting)
             }
             AOperand::Reloaded { .. } => {
-                self.starts_at(strip, packing) + starts_bytes(strip, WeightSide::B, strip.stage_tiles())
+                self.zero_points_at(strip, packing) + zero_points_bytes(strip, WeightSide::B, strip.stage_tiles())
             }
         }
     }
 
     /// Where in them the products of zeros lie, after the others.
-    pub(super) fn starts_at(self, strip: Strip, packing: Packing) -> u32 {
+    pub(super) fn zero_points_at(self, strip: Strip, packing: Packing) -> u32 {
         match self {
             AOperand::Shared => SharedActivations::bytes(strip, packing),
             AOperand::Registers | AOperand::Phases { .. } => 0,
@@ -49,9 +51,9 @@ impl AOperand {
 }
 
 /// Bytes of the products of zeros of a number of tiles.
-fn starts_bytes(strip: Strip, side: WeightSide, tiles: u32) -> u32 {
+fn zero_points_bytes(strip: Strip, side: WeightSide, tiles: u32) -> u32 {
     let has_zeros = strip.codes().is_some_and(|codes| codes.code.is_integer());
-    if has_zeros { tiles * strip.parts(side) * START_WORDS * 4 } else { 0 }
+    if has_zeros { tiles * strip.parts(side) * ZERO_POINT_WORDS * 4 } else { 0 }
 }
 
 /// Bytes of the sums of a number of strips that wait for those of the next phase.

@@ -17,7 +17,7 @@ use crate::weights::{CodeTile, Codes, LaneCodes, WarpTile};
 /// Adds the products of the next strips of the ring, which are codes, to their sums; a group has
 /// `group` strips.
 pub(super) fn products<'k>(work: Reloading<'_, 'k>, codes: Codes, group: u32) {
-    let Reloading { source, weights, sums, strips, room, starts } = work;
+    let Reloading { source, weights, sums, strips, room, zero_points } = work;
     let ActivationSource { team, strip, packing, .. } = *source;
     let k = team.k;
     let side = side(strip, packing, AOperand::Reloaded { group });
@@ -50,17 +50,17 @@ pub(super) fn products<'k>(work: Reloading<'_, 'k>, codes: Codes, group: u32) {
         for (round, (columns, tile)) in rounds.enumerate() {
             let fragments = source.fragments(columns);
             let number = tile.tile.get(k);
-            if let Some(starts) = starts {
-                starts.make(team, &[(number, fragments.clone())]);
+            if let Some(zero_points) = zero_points {
+                zero_points.make(team, &[(number, fragments.clone())]);
                 k.sync_warp();
             }
             let fragments = |step: u32| fragments[step as usize].clone();
-            let starts = |_: u32, part: u32, _: u32| starts.map(|starts| starts.load(number, part, 0));
+            let zero_points = |_: u32, part: u32, _: u32| zero_points.map(|sums| sums.load(number, part, 0));
             each(&|slot| {
                 let words: Vec<_> = held[slot as usize][round].iter().map(|word| word.get()).collect();
                 let packed = LaneCodes::of([0, 1, 2, 3].map(|at| words[at])).with_blocks(words.get(4).copied());
                 let tile = CodeTile::new(packed, strip.factors(codes, side, factors(slot), tile.tile));
-                let meeting = ProductOperands { side, terms, fragments: &fragments, starts: &starts };
+                let meeting = ProductOperands { side, terms, fragments: &fragments, zero_points: &zero_points };
                 multiply_codes(k, strip, codes, std::iter::once(tile), &meeting, chains[slot as usize]);
             });
         }

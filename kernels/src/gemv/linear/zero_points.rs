@@ -11,19 +11,19 @@ use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 use super::fragments::ActivationFragments;
 use super::operand::of_two_steps;
 use super::pass::StripPass;
-use super::shared_bytes::START_WORDS;
+use super::shared_bytes::ZERO_POINT_WORDS;
 use crate::gemv::activations::Packing;
 use crate::gemv::product::{Chains, Fragment, code_instructions, halved_instructions};
 use crate::warps::ConsumerWarps;
 use crate::weights::{Codes, Strip, Terms, WeightSide, convert};
 
 /// Tiles whose products of zeros are on their way together.
-const STARTS: u32 = 4;
+const TILES_TOGETHER: u32 = 4;
 
 /// Products of zeros, f32 `[tiles, parts, 16]`. Of weights as the A operand lanes 0 to 3 bring four
 /// each (of two strips two each), as the B operand lanes 4·l two each: others have the same.
 #[derive(Clone, Copy)]
-pub(super) struct Starts<'k> {
+pub(super) struct SharedZeroPoints<'k> {
     at: Ptr<'k, Shared, f32>,
     strip: Strip,
     codes: Codes,
@@ -32,9 +32,9 @@ pub(super) struct Starts<'k> {
 }
 
 /// The zero-point accumulators of a task's codes.
-pub(super) enum Brought<'k> {
+pub(super) enum ZeroPoints<'k> {
     /// In shared memory.
-    Shared(Starts<'k>),
+    Shared(SharedZeroPoints<'k>),
     /// In registers, part by part of this warp's tiles: of weights as the A operand every lane has
     /// its own where they are made.
     Kept(Vec<[Val<'k, f32>; 4]>),
@@ -43,28 +43,28 @@ pub(super) enum Brought<'k> {
 /// Most parts of tiles whose products of zeros are kept in registers, four of a lane each.
 const KEPT: usize = 8;
 
-impl<'k> Brought<'k> {
+impl<'k> ZeroPoints<'k> {
     /// The zero-point accumulators of a part of this warp's tile `number`, which is tile `tile` of
     /// the strip, in the registers of an accumulator.
     pub fn load(&self, number: u32, parts: u32, tile: Val<'k, u32>, part: u32, atom: u32) -> [Val<'k, f32>; 4] {
         match self {
-            Brought::Shared(starts) => starts.load(tile, part, atom),
-            Brought::Kept(all) => all[(number * parts + part) as usize],
+            ZeroPoints::Shared(zero_points) => zero_points.load(tile, part, atom),
+            ZeroPoints::Kept(all) => all[(number * parts + part) as usize],
         }
     }
 }
 
-impl<'k> Starts<'k> {
+impl<'k> SharedZeroPoints<'k> {
     /// The products that lie there; `None` where codes have no zeros.
-    pub fn new(at: Ptr<'k, Shared, u8>, strip: Strip, side: WeightSide, terms: Terms) -> Option<Starts<'k>> {
+    pub fn new(at: Ptr<'k, Shared, u8>, strip: Strip, side: WeightSide, terms: Terms) -> Option<SharedZeroPoints<'k>> {
         let codes = strip.codes().filter(|codes| codes.code.is_integer())?;
-        Some(Starts { at: at.cast(), strip, codes, side, terms })
+        Some(SharedZeroPoints { at: at.cast(), strip, codes, side, terms })
     }
 
     /// The products of some tiles of this warp, part by part: of their steps' fragments, as
     /// instructions take them. All are on their way together.
     fn products(self, k: &'k Builder, tiles: &[(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)]) -> Vec<Vec<Chains<'k>>> {
-        let Starts { strip, codes, side, terms, .. } = self;
+        let SharedZeroPoints { strip, codes, side, terms, .. } = self;
         let number = if codes.zeros { 1 } else { codes.code.middle() as u32 };
         let [even, odd] = convert::minus(codes.code, number).map(|bits| k.lit(bits));
         let together = if side == WeightSide::Pair { 2 } else { side.steps() };
@@ -148,18 +148,18 @@ impl<'k> Starts<'k> {
     }
 
     fn part(self, tile: Val<'k, u32>, part: u32) -> Ptr<'k, Shared, f32> {
-        self.at.at(tile * (self.strip.parts(self.side) * START_WORDS) + part * START_WORDS)
+        self.at.at(tile * (self.strip.parts(self.side) * ZERO_POINT_WORDS) + part * ZERO_POINT_WORDS)
     }
 }
 
 impl<'k> StripPass<'k> {
     /// The zero-point accumulators. If activations are in shared memory or registers, each warp
     /// computes them here for its own tiles.
-    pub(super) fn starts(self, x: &ActivationFragments<'k>, packing: Packing) -> Option<Brought<'k>> {
+    pub(super) fn zero_points(self, x: &ActivationFragments<'k>, packing: Packing) -> Option<ZeroPoints<'k>> {
         let (StripPass { team, scratch, strip, a_operand, .. }, k) = (self, self.team.k);
         strip.codes()?;
-        let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(strip, packing));
-        let starts = Starts::new(at, strip, self.side(packing), packing.terms())?;
+        let at = scratch.operand.cast::<u8>().at(a_operand.zero_points_at(strip, packing));
+        let zero_points = SharedZeroPoints::new(at, strip, self.side(packing), packing.terms())?;
         let all = strip.stages() * strip.per_warp();
         let steps = strip.steps();
         let of_tile = |number: Val<'k, u32>, fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
@@ -169,10 +169,10 @@ impl<'k> StripPass<'k> {
         let some = |fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
             let together = |first: Val<'k, u32>, count: u32| {
                 let tiles: Vec<_> = (0..count).map(|number| of_tile(first + number, fragments)).collect();
-                starts.make(team, &tiles);
+                zero_points.make(team, &tiles);
             };
-            let rest = all % STARTS;
-            k.for_step(0u32, all - rest, STARTS, |first| together(first, STARTS));
+            let rest = all % TILES_TOGETHER;
+            k.for_step(0u32, all - rest, TILES_TOGETHER, |first| together(first, TILES_TOGETHER));
             together(k.lit(all - rest), rest);
         };
         let of_registers = |held: &[Vec<Fragment<'k>>]| {
@@ -190,15 +190,15 @@ impl<'k> StripPass<'k> {
             }
             ActivationFragments::Registers(held) => {
                 let tiles = of_registers(held);
-                if starts.side == WeightSide::A && tiles.len() * strip.parts(WeightSide::A) as usize <= KEPT {
-                    let sums = starts.products(k, &tiles).into_iter().flatten();
-                    return Some(Brought::Kept(sums.map(|sums| sums.of_side(WeightSide::A)).collect()));
+                if zero_points.side == WeightSide::A && tiles.len() * strip.parts(WeightSide::A) as usize <= KEPT {
+                    let sums = zero_points.products(k, &tiles).into_iter().flatten();
+                    return Some(ZeroPoints::Kept(sums.map(|sums| sums.of_side(WeightSide::A)).collect()));
                 }
-                tiles.chunks(STARTS as usize).for_each(|tiles| starts.make(team, tiles));
+                tiles.chunks(TILES_TOGETHER as usize).for_each(|tiles| zero_points.make(team, tiles));
             }
             ActivationFragments::Reloaded(_) => {}
         }
         k.sync_warp();
-        Some(Brought::Shared(starts))
+        Some(ZeroPoints::Shared(zero_points))
     }
 }
