@@ -96,7 +96,7 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
             "early" => device.early = number()? != 0,
             "skip_semaphores" => device.skip_semaphores = number()? != 0,
             "merge_packets" => device.merge_packets = number()? != 0,
-            "pages" => device.pages_ahead = number()? != 0,
+            "pages" => device.prefetch_pages = number()? != 0,
             "stage_order" => {
                 let stage_order = StageOrder::ALL.iter().find(|(name, _)| *name == value);
                 let wrong = || format!("`{pair}`: the order of stages is `order`, `strips` or `stages`");

@@ -25,9 +25,9 @@ pub struct LinearScratch<'k> {
     pub copied_registers: u32,
     /// Most rows whose codes are multiplied two strips at a time, where they can be.
     pub paired_rows: u32,
-    /// Most stages of a strip of 4-bit codes of which the words of one come into registers under
-    /// the products of the one before.
-    pub words_ahead: u32,
+    /// Most stages of a strip of 4-bit codes whose words are prefetched into registers during the
+    /// products of the previous stage.
+    pub prefetched_word_stages: u32,
     /// The report of activations that overflow f16, if it is needed.
     pub overflow: Option<F16Overflow<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.

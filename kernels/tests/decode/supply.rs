@@ -133,7 +133,7 @@ pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u
         best: k.shared("best", 16),
         paired_rows: 16,
         copied_registers: 16,
-        words_ahead: 0,
+        prefetched_word_stages: 0,
         overflow: None,
         loaded: None,
     }

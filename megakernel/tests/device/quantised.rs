@@ -300,7 +300,7 @@ fn two_steps(program: Placed, rows: usize, weights: &dyn Weights, options: Devic
     [bits(0), bits(1)].concat()
 }
 
-/// Codes and factors that are prefetched give the same bits, and so do words that come ahead.
+/// Codes and factors that are prefetched give the same bits, and so do prefetched words.
 #[test]
 fn no_bit_depends_on_prefetched_codes() {
     let spec = wider().inner(832);

@@ -10,7 +10,7 @@
 //! | `zero_points` | zero-point accumulators: the initial sums of codes |
 //! | `sums` | the warps' sums in shared memory |
 //! | `products` | strips from the ring times activations, by [`product`](super::product) |
-//! | `ahead` | the words of the next stage of codes under the products of this one |
+//! | `code_prefetch` | prefetch of the words of the next stage of codes during the products of this one |
 //! | `reloaded`, `wide` | products with activations that come stage by stage; of codes, by rounds of tiles |
 //! | `pass`, `run` | the passage of a tile's strips through the team |
 //! | `phases` | rows that are longer than registers hold, some columns at a time |
@@ -18,7 +18,7 @@
 //! May import: `norm`, `tile`, `warps`, `weights`, and of `gemv` `activations`, `announce`,
 //! `product` and `scratch`.
 
-mod ahead;
+mod code_prefetch;
 mod fill;
 mod fragments;
 mod operand;

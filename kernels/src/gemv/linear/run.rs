@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::ahead::Ahead;
+use super::code_prefetch::CodePrefetch;
 use super::fragments::ActivationFragments;
 use super::operand::{SharedActivations, of_two_steps};
 use super::pass::StripPass;
@@ -169,8 +169,9 @@ impl<'k> StripPass<'k> {
         if operands.side != WeightSide::A {
             return k.for_(next, strips, one);
         }
-        if let Some(codes) = strip.codes().filter(|_| Ahead::is_for(strip, self.scratch.words_ahead)) {
-            return Ahead { of: products, codes }.products([next, strips.max(next)]);
+        if let Some(codes) = strip.codes().filter(|_| CodePrefetch::is_for(strip, self.scratch.prefetched_word_stages))
+        {
+            return CodePrefetch { of: products, codes }.products([next, strips.max(next)]);
         }
         let first = k.var(next);
         for together in turns(strip, weights.most()) {

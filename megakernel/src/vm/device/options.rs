@@ -41,7 +41,7 @@ pub struct DeviceOptions {
     pub stream_tokens: bool,
     /// Whether keys and values that are not streamed through the ring are prefetched before
     /// attention reaches them.
-    pub pages_ahead: bool,
+    pub prefetch_pages: bool,
     /// Fewest tokens of a split of attention, whole pages: merging a split costs more than some
     /// more tokens. Lower it where few key heads leave SMs idle, raise it where merges take long.
     pub split_tokens: u32,
@@ -150,9 +150,9 @@ impl DeviceOptions {
     /// producer have 255 of a thread, eight have 168 and spill: what they hold at a time is less,
     /// too.
     pub(super) fn within(self, arch: Arch) -> DeviceOptions {
-        let pages_ahead = self.pages_ahead && Needs::Sm90.met_by(arch);
+        let prefetch_pages = self.prefetch_pages && Needs::Sm90.met_by(arch);
         if Needs::Sm90aUp.met_by(arch) {
-            return DeviceOptions { pages_ahead, ..self };
+            return DeviceOptions { prefetch_pages, ..self };
         }
         let warps = self.warps.min(4);
         let stage_bytes = self.stage_bytes.min(8192);
@@ -163,7 +163,7 @@ impl DeviceOptions {
             prefetch_stages: self.prefetch_stages.min(2),
             activation_registers: self.activation_registers.min(64),
             take_registers: false,
-            pages_ahead,
+            prefetch_pages,
             thresholds: self.thresholds.changed(|limits| {
                 limits.prefetch_code_stages = limits.prefetch_code_stages.min(1);
             }),
@@ -222,7 +222,7 @@ impl Default for DeviceOptions {
             in_flight: 1,
             burst: 4,
             stream_tokens: true,
-            pages_ahead: true,
+            prefetch_pages: true,
             split_tokens: 128,
             table_bytes: 32768,
             polls: 1 << 24,

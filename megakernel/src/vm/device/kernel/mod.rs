@@ -73,7 +73,7 @@ const COPIED_REGISTERS: u32 = 32;
 
 /// Most stages of a strip of 4-bit codes of which the words of one, more than 8 KB, come into
 /// registers under the products of the one before.
-const WORDS_AHEAD: u32 = 1;
+const PREFETCHED_WORD_STAGES: u32 = 1;
 
 /// Records the kernel of a plan.
 ///
@@ -115,7 +115,7 @@ fn body(k: &Builder, plan: &Plan) {
         best: k.shared::<u64>("best", 16),
         paired_rows: options.thresholds.paired_rows,
         copied_registers: COPIED_REGISTERS,
-        words_ahead: WORDS_AHEAD,
+        prefetched_word_stages: PREFETCHED_WORD_STAGES,
         overflow: None,
         loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };

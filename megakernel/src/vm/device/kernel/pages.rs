@@ -14,7 +14,7 @@ use crate::vm::device::{Opcode, TokenStream};
 /// Asks for the pages that a task of attention will read.
 pub(super) fn prefetch_pages<'k>(context: KernelContext<'k, '_>, opcodes: &[Opcode], task: TaskView<'k>) {
     let k = context.k;
-    if !context.shape.options.pages_ahead || context.shape.cells.is_none() {
+    if !context.shape.options.prefetch_pages || context.shape.cells.is_none() {
         return;
     }
     for (opcode, function) in opcodes.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Stages of codes ahead of their products: a lane's words of the next stage come from shared
-//! memory while those of this one are multiplied.
+//! Register prefetch of codes: a lane's words of the next stage are loaded from shared memory while
+//! those of this one are multiplied.
 //!
 //! A stage is waited for, read and released by all warps at the same time. Were it read where it is
 //! multiplied, the pipe that takes codes out of words would stand still meanwhile.
@@ -14,7 +14,7 @@ use crate::weights::{CodeTile, Codes, Strip};
 
 /// Strips of codes, each times the same operand.
 #[derive(Clone, Copy)]
-pub(super) struct Ahead<'a, 'k> {
+pub(super) struct CodePrefetch<'a, 'k> {
     /// Products of the strips.
     pub of: Products<'a, 'k>,
     /// Form of the codes.
@@ -57,8 +57,8 @@ impl<'k> PrefetchedWords<'k> {
     }
 }
 
-impl<'k> Ahead<'_, 'k> {
-    /// Whether a strip's words are loaded ahead: its codes have 4 bits, it has `most` stages at
+impl<'k> CodePrefetch<'_, 'k> {
+    /// Whether a strip's words are prefetched: its codes have 4 bits, it has `most` stages at
     /// most, and a warp more than two tiles of one.
     pub fn is_for(strip: Strip, most: u32) -> bool {
         let four_bits = strip.codes().is_some_and(|codes| codes.code.bits() == 4);
