@@ -8,9 +8,9 @@
 //!
 //! Keys: the names of `DeviceOptions::NUMBERS` and of `Thresholds` (`stage flight registers least`
 //! for short), `splits page` (numbers), `activation` (`f32`, `bf16`), `stage_order`
-//! (`order`, `strips`, `stages`), `packets`, `early`, `skip_semaphores`, `merge_packets`, `stream`,
-//! `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level goes). `tilewright
-//! bench decode` times the shipped settings and compares them with peers.
+//! (`order`, `strips`, `stages`), `packets`, `early_signals`, `skip_semaphores`, `merge_packets`,
+//! `stream`, `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level goes).
+//! `tilewright bench decode` times the shipped settings and compares them with peers.
 
 use std::error::Error;
 use std::time::Instant;
@@ -93,7 +93,7 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
         match key {
             "packets" => device.packets = number()? != 0,
             "stream" => device.stream_tokens = number()? != 0,
-            "early" => device.early = number()? != 0,
+            "early_signals" => device.early_signals = number()? != 0,
             "skip_semaphores" => device.skip_semaphores = number()? != 0,
             "merge_packets" => device.merge_packets = number()? != 0,
             "pages" => device.prefetch_pages = number()? != 0,

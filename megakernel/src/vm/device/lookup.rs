@@ -458,7 +458,7 @@ impl Planner<'_> {
         record.task = task.id.index() as u32;
         let packets = self.edges.task(task.id);
         (record.input, record.residual, record.output) = (packets.input, packets.residual, packets.output);
-        (record.releases, record.early) = (packets.release.into(), early.into());
+        (record.releases, record.signals_early) = (packets.release.into(), early.into());
         Ok(record)
     }
 }

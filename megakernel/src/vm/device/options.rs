@@ -55,7 +55,7 @@ pub struct DeviceOptions {
     pub packets: bool,
     /// Whether a linear task whose results are flagged words signals before it stores them, ahead
     /// of the products of its last group ([`Early`]); else after its stores.
-    pub early: bool,
+    pub early_signals: bool,
     /// Whether tasks poll flagged words without waiting for a semaphore. It applies if all their
     /// inputs are flagged words of few columns.
     pub skip_semaphores: bool,
@@ -187,8 +187,8 @@ impl DeviceOptions {
 
     /// The point at which linear tasks signal if their results are flagged words; `None` if they
     /// signal after the stores.
-    pub(crate) fn early(self) -> Option<Early> {
-        self.early.then_some(Early::Products)
+    pub(crate) fn early_signal(self) -> Option<Early> {
+        self.early_signals.then_some(Early::Products)
     }
 
     /// Threads of a block.
@@ -227,7 +227,7 @@ impl Default for DeviceOptions {
             table_bytes: 32768,
             polls: 1 << 24,
             packets: true,
-            early: true,
+            early_signals: true,
             skip_semaphores: true,
             stage_order: StageOrder::Stages,
             prefetch_stages: 4,

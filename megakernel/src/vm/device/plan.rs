@@ -133,7 +133,7 @@ impl Plan {
             has_pairs: opcodes.iter().any(|opcode| opcode.takes_pairs().is_some()),
             has_small_stages: codes().any(|(stream, _)| stream.strip.stage_bytes() <= small_bytes),
             has_halves: codes().any(|(_, codes)| self.rows > 4 || !codes.code.is_integer()),
-            polls_early: self.skips_semaphores,
+            skips_semaphores: self.skips_semaphores,
             leaves: self.skips_semaphores || opcodes.iter().any(|opcode| opcode.polls_peers()),
         }
     }

@@ -103,7 +103,7 @@ impl<'p> Planner<'p> {
                 (true, false) => FlaggedUse::Parts,
             },
             flagged_splits: options.merge_packets,
-            token: options.early && self.placed.devices == 1,
+            token: options.early_signals && self.placed.devices == 1,
             split: if few_rows { None } else { Some(self) },
         };
         ChosenEdges::choose(self.placed, &rule)

@@ -10,7 +10,7 @@ use tilewright_kernels::weights::HeldForm;
 /// ```text
 /// word  0 opcode    1 task            2 weights   3 first         4 stages    5 stage_bytes   6 strip_stages, prefetched
 ///       7 group, placement            8 waits     9 wait_count   10 signals  11 signal_count
-///      12 input    13 residual       14 output   15 releases, early          16 .. 32 fields
+///      12 input    13 residual       14 output   15 releases, signals_early  16 .. 32 fields
 /// ```
 ///
 /// The tables hold of each record as many words as the longest fields in the plan take: shared
@@ -61,7 +61,7 @@ pub struct TaskRecord {
     /// 1: signals release what is not packets.
     pub releases: u16,
     /// 1: the task signals itself, before its last stores, which are packets.
-    pub early: u16,
+    pub signals_early: u16,
     /// The op's own fields: the row of each op has their type.
     pub fields: [u32; FIELDS],
 }

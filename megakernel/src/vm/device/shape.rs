@@ -57,7 +57,7 @@ pub(super) struct KernelShape {
     /// Whether activations may be multiplied with codes as f16.
     pub has_halves: bool,
     /// Whether some tasks poll flagged words without waiting for a semaphore.
-    pub polls_early: bool,
+    pub skips_semaphores: bool,
     /// Whether some tasks may abort polling.
     pub leaves: bool,
 }

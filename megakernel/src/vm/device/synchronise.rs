@@ -25,7 +25,7 @@ impl Planner<'_> {
     pub(super) fn unordered(&self, records: &[TaskRecord]) -> Vec<Violation> {
         let by = Synchronisation {
             acquires: self.edges.polls().iter().map(|polls| !polls).collect(),
-            releases: records.iter().map(|record| record.releases != 0 && record.early == 0).collect(),
+            releases: records.iter().map(|record| record.releases != 0 && record.signals_early == 0).collect(),
         };
         if by.acquires.iter().chain(&by.releases).all(|&orders| orders) {
             return Vec::new();

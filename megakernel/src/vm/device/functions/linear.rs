@@ -61,7 +61,7 @@ impl DeviceOp for Linear {
             out: plan.operand(out)?,
         };
         let weights = Stretch { stream, first, strips, taken: tile.taken() };
-        let early = plan.options().early().filter(|_| output.is_packets());
+        let early = plan.options().early_signal().filter(|_| output.is_packets());
         let function = LinearTile { tile, bias, output, width, early };
         Ok(self.fields(plan, function, common)?.streaming(weights))
     }

@@ -56,7 +56,7 @@ impl DeviceOp for LinearPart {
             input: InputFields::plan(&activations, plan, &[self.weight], strip, tile.product.a_operand)?,
             out: plan.operand(self.out)?,
         };
-        let early = plan.options().early().filter(|_| out.period > 0);
+        let early = plan.options().early_signal().filter(|_| out.period > 0);
         let function = PartTile { tile, out, pitch: k, width: features, early };
         Ok(Planned::new(function, fields).streaming(Stretch {
             stream,

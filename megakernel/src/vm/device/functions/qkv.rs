@@ -53,7 +53,7 @@ impl DeviceOp for Qkv {
         let tile = TileCode::new(plan, strip, rows, input, Waits::InShared(self.strips.len() as u32));
         let newest = plan.newest();
         let period = newest.map_or(0, |(_, period)| period);
-        let early = plan.options().early().filter(|_| period > 0);
+        let early = plan.options().early_signal().filter(|_| period > 0);
         let fields = QkvFields {
             first_row: self.rows.lo as u32,
             first: self.strips.lo as u32,

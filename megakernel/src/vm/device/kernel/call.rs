@@ -107,7 +107,7 @@ impl<'k> Call<'k, '_> {
 
     /// An operand among activations, as packets if its storage says so.
     pub fn stored(self, field: usize, storage: Storage, generation: Generation) -> Array<'k> {
-        let left = self.left().filter(|_| self.context.shape.polls_early);
+        let left = self.left().filter(|_| self.context.shape.skips_semaphores);
         self.as_packets(self.array(field, storage.float), storage, generation).unless(left)
     }
 

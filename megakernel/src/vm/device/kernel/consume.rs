@@ -62,7 +62,7 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, opcodes: &[Opcode], re
                     trace.note(index, 3);
                 }
                 context.progress.is_between();
-                k.when(task.early().eq(0), || sync.signal(task));
+                k.when(task.signals_early().eq(0), || sync.signal(task));
                 if let Some(trace) = context.trace {
                     trace.note(index, 4);
                 }

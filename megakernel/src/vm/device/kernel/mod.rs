@@ -71,8 +71,8 @@ pub(super) const NAME: &str = "megakernel";
 /// by bf16 weights.
 const COPIED_REGISTERS: u32 = 32;
 
-/// Most stages of a strip of 4-bit codes of which the words of one, more than 8 KB, come into
-/// registers under the products of the one before.
+/// Most stages of a strip of 4-bit codes whose words, more than 8 KB of a stage, are prefetched into
+/// registers during the products of the previous stage.
 const PREFETCHED_WORD_STAGES: u32 = 1;
 
 /// Records the kernel of a plan.

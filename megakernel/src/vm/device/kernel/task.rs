@@ -47,7 +47,7 @@ macro_rules! short_fields {
     };
 }
 
-short_fields!(strip_stages prefetched group placement releases early);
+short_fields!(strip_stages prefetched group placement releases signals_early);
 
 impl<'k> TaskView<'k> {
     /// Wait number `number`: counter, threshold, period; and, where it is asked for, whether other
