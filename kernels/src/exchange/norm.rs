@@ -78,8 +78,8 @@ impl SumNormShape {
 /// stored in each of `out0`, `out1` and so on. The kernel `sum_post_norm`, which is that of
 /// [`ResidualAdd::AfterNorm`], stores there `x[r] + rms_norm((part0[r] + part1[r]) + ..)`; one of
 /// the arrays may be `x`, which it reads only. A launch's end orders its stores: other devices read
-/// them after a [barrier](super::device_barrier). Parameters: `x` (f32), `part0`, `part1` and so on,
-/// `weight`, `out0` and so on, aligned to 16 bytes. Parts and copies may be other devices'. A shape
+/// them after a [barrier](super::device_barrier). Parameters: `x` (f32), `part0`, `part1` and so
+/// on, `weight`, `out0` and so on, aligned to 16 bytes. Parts and copies may be other devices'. A shape
 /// that makes no sense is refused in the kernel's errors.
 pub fn sum_rms_norm(arch: Arch, shape: SumNormShape) -> Kernel {
     let warps = shape.warps();

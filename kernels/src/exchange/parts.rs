@@ -53,8 +53,8 @@ impl PartsShape {
 /// The kernel `sum_parts`: `out[r, c] = (part0[r, c] + part1[r, c]) + ..`, in f32 and in this
 /// order, for the row r of block r, stored in each copy. A launch's end orders its stores: other
 /// devices read them after a [barrier](super::device_barrier). Parameters: `part0`, `part1` and so
-/// on, `out0` and so on. The arrays may be other devices'. A shape that makes no sense is refused in the
-/// kernel's errors.
+/// on, `out0` and so on. The arrays may be other devices'. A shape that makes no sense is refused
+/// in the kernel's errors.
 pub fn sum_parts(arch: Arch, shape: PartsShape) -> Kernel {
     record("sum_parts", arch, block(WARPS * 32), |k: &Builder| {
         if let Some(wrong) = shape.wrong() {

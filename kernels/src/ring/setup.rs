@@ -93,8 +93,8 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
 
     /// A ring that one thread of the block fills by bulk copies and tensor maps, and begins before
     /// the block synchronises: it makes the mbarriers, and starts the copies of the first stages,
-    /// each by its number. They are as many as a producer finds empty without a wait: those that may be in
-    /// flight.
+    /// each by its number. They are as many as a producer finds empty without a wait: those that
+    /// may be in flight.
     #[track_caller]
     pub fn begun<B>(
         k: &'k Builder,

@@ -1,5 +1,5 @@
-//! Register prefetch of weights: stages that consumer warps take out of the ring while they wait for
-//! activations, so that the ring has room for what follows.
+//! Register prefetch of weights: stages that consumer warps take out of the ring while they wait
+//! for activations, so that the ring has room for what follows.
 //!
 //! Stages are taken before it is known what will be done with them, so a stage of codes is taken by
 //! numbers that its task brings ([`HeldForm`]): of each tile one word of scales and one of zeros.

@@ -108,7 +108,7 @@ impl DeviceFunction for Capped {
         let out = Array::new(call.state(offset_of!(Fields, out)), self.out);
         let first_row = call.value(offset_of!(Fields, first_row));
         let first = call.value(offset_of!(Fields, first));
-        call.team().each(self.rows * self.columns, |item| {
+        call.consumers().each(self.rows * self.columns, |item| {
             let at = (first_row + item / self.columns) * self.width + first + item % self.columns;
             // tanh z = 1 - 2 / (exp 2z + 1)
             let twice = (x.load(at) * (2.0 * std::f32::consts::LOG2_E / self.cap)).ex2();

@@ -124,8 +124,8 @@ impl Program {
         known.unwrap_or_else(|| self.add_buffer(name, BufferKind::Activation, DType::F32, shape))
     }
 
-    /// Adds a level of parts, partitioned over the SMs by their stages, and the level that adds them up,
-    /// tile by tile as the level was cut.
+    /// Adds a level of parts, partitioned over the SMs by their stages, and the level that adds
+    /// them up, tile by tile as the level was cut.
     fn add_level(&mut self, level: &[Task], cut: &Cut) -> Result<(), LowerError> {
         let Some(first) = level.first() else { return Ok(()) };
         let Some((op, x)) = summed(first) else { return Ok(()) };

@@ -8,7 +8,8 @@ use crate::program::Span;
 /// Weight rows of one strip.
 pub const STRIP: usize = 8;
 
-/// `strips` partitioned into `tasks` tasks: consecutive, sizes differing by at most one, larger first.
+/// `strips` partitioned into `tasks` tasks: consecutive, sizes differing by at most one, larger
+/// first.
 pub(crate) fn partition(strips: usize, tasks: usize) -> Vec<Span> {
     let tasks = tasks.clamp(1, strips.max(1));
     let share = strips / tasks;

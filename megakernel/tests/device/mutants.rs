@@ -36,7 +36,7 @@ const SHOWN: &str = "the host reads tokens after the steps that are released, an
 const OWN: &str = "thread 0 looks at what it alone writes; the producer's look is found out";
 const START: &str = "before the block's first barrier, by one thread; no other thread reads it before that";
 const OPENED: &str = "where a block waits for a step to begin: block 0, which alone looks at the host's word, opened the step itself and never waits for it";
-const UNSEEN: &str = "at the start, as the words of `cells`; where tables are wrong, whose block runs neither team nor producer; and where block 0 would hear an abort while it waits for a step that it opened itself";
+const UNSEEN: &str = "at the start, as the words of `cells`; where tables are wrong, whose block runs neither consumers nor producer; and where block 0 would hear an abort while it waits for a step that it opened itself";
 const LOGITS: &str = "a logit is stored by the same thread in every step; within a launch only tasks that draw read it, after a counter that is released";
 
 /// Mutants that nothing can find out, and how many: an entry under which another number survives is
@@ -66,8 +66,8 @@ fn chooses(op: &Op) -> bool {
 }
 
 /// Of four stages two land, one for the prefetched stage, while the producer waits for an empty
-/// one, so that a launch that fails may end under a copy, and it runs ahead of what the team reads
-/// of a step. Tasks have more stages than are prefetched.
+/// one, so that a launch that fails may end under a copy, and it runs ahead of what the consumers
+/// read of a step. Tasks have more stages than are prefetched.
 fn options() -> DeviceOptions {
     DeviceOptions {
         warps: 2,
@@ -274,8 +274,8 @@ fn take(entries: &mut Vec<&str>, text: &str) -> bool {
     entries.iter().position(|entry| *entry == text).map(|at| entries.remove(at)).is_some()
 }
 
-/// Tables by sections, more than have room, of two blocks: what the producer and the team tell each
-/// other.
+/// Tables by sections, more than have room, of two blocks: what the producer and the consumers tell
+/// each other.
 #[test]
 fn mutants_of_sections_are_found_out() {
     let spec = least().layers(7);

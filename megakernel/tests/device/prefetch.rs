@@ -1,5 +1,5 @@
-//! A task's first stages in registers while the team waits, and copied activations: the same bits,
-//! and no launch hangs.
+//! A task's first stages in registers while the consumers wait, and copied activations: the same
+//! bits, and no launch hangs.
 
 use tilewright_megakernel::ops::{Linear, Qkv};
 use tilewright_megakernel::program::Op;

@@ -124,7 +124,7 @@ impl DeviceFunction for EndsOfRows {
             offset_of!(Fields, last),
         ]
         .map(|field| call.state(field).cast::<i32>());
-        call.team().each(rows, |row| {
+        call.consumers().each(rows, |row| {
             let at = position.at(row).load();
             let all = (at + BLOCK as i32) / BLOCK as i32;
             let chosen = all.min(newest as i32 + 1);

@@ -81,7 +81,7 @@ impl<'k> CandidateSweep<'k, '_, '_> {
         let CandidateSweep { id, of_row, of } = self;
         let k = of_row.call.builder();
         let recipe = of_row.recipe;
-        let team = of_row.call.team();
+        let consumers = of_row.call.consumers();
         let operand = recipe.graph().operands(id)[0];
         let [d0, d1] = recipe.extents(operand);
         let held = recipe.spread.held(d1);
@@ -104,7 +104,7 @@ impl<'k> CandidateSweep<'k, '_, '_> {
         let pitch = (d0 * d1) as u32;
         let place = |at: usize, e: u32| of_row.element(d1 as u32, at as u32, e);
         // All reads of what was gathered before are complete.
-        team.sync();
+        consumers.sync();
         for (at, sums) in sums.iter().enumerate() {
             for (sum, e) in sums.iter().zip(0u32..) {
                 let mut all = sum.get();
@@ -114,10 +114,10 @@ impl<'k> CandidateSweep<'k, '_, '_> {
                 k.when(k.lane().lt(of_row.holders(d1 as u32)), || parts.at(k.warp() * pitch + place(at, e)).store(all));
             }
         }
-        team.sync();
+        consumers.sync();
         let of_warps = |at: usize, e: u32| {
             let part = |warp: u32| parts.at(place(at, e) + warp * pitch).load();
-            finish((1..team.warps).fold(part(0), |all, warp| join(joined, all, part(warp))))
+            finish((1..consumers.warps).fold(part(0), |all, warp| join(joined, all, part(warp))))
         };
         (0..d0).map(|at| (0..held).map(|e| of_warps(at, e)).collect()).collect()
     }

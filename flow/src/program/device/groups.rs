@@ -67,7 +67,7 @@ impl<'k, 'p, 'r> Begun<'k, 'p, 'r> {
 
     /// Candidates from round to round.
     fn step(&self) -> u32 {
-        self.of_row.call.team().warps * self.of_warp()
+        self.of_row.call.consumers().warps * self.of_warp()
     }
 
     /// The places of the candidates of a round, each in the lane of its number.

@@ -52,12 +52,12 @@ pub(super) fn shared_bytes(recipe: &PassRecipe) -> u32 {
 }
 
 /// A query made of those of the group's heads, of which each lane has its part. All threads of the
-/// team take part.
+/// consumer warps take part.
 pub(super) fn query<'k>(of_row: &OfRow<'k, '_, '_>, id: ValueId, queries: &[LaneRow<'k>]) -> LaneRow<'k> {
     let call = of_row.call;
     let recipe = of_row.recipe;
     let k = call.builder();
-    let team = call.team();
+    let consumers = call.consumers();
     let of = LearnedQueryExtents::of(recipe, id);
     let weights = |which: usize| match *recipe.graph().op(recipe.graph().operands(id)[which]) {
         Op::Load { from: source @ Source::Parameter(_) } => of_row.parameter(source),
@@ -68,21 +68,21 @@ pub(super) fn query<'k>(of_row: &OfRow<'k, '_, '_>, id: ValueId, queries: &[Lane
     let kept: Ptr<'k, Shared, f32> = call.scratch().operand.cast();
     let [queries_at, latent, result] = [0, 1, 2].map(|part| kept.at(of.places()[part]));
     // All reads of the old contents are complete.
-    team.sync();
+    consumers.sync();
     k.when(k.tid().lt(of_row.holders(of.dim)), || {
         for (head, row) in (0..).zip(queries) {
             (0..).zip(row).for_each(|(e, &x)| queries_at.at(of_row.element(of.dim, head, e)).store(x));
         }
     });
-    team.sync();
-    of.latent(team.threads(), [queries_at, latent], w_q);
-    team.sync();
-    of.result(team.warps, [latent, result], w_k, recipe.scale(id));
-    team.sync();
+    consumers.sync();
+    of.latent(consumers.threads(), [queries_at, latent], w_q);
+    consumers.sync();
+    of.result(consumers.warps, [latent, result], w_k, recipe.scale(id));
+    consumers.sync();
     let all =
         (0..recipe.spread.held(of.dim as usize)).map(|e| result.at(of_row.element(of.dim, 0, e)).load()).collect();
     // The next use finds the shared memory free.
-    team.sync();
+    consumers.sync();
     all
 }
 

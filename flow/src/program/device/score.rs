@@ -203,7 +203,7 @@ impl ScoreDeviceFunction {
         };
         match (&self.staged, begun) {
             (Some(stage), _) => {
-                let team = call.team();
+                let consumers = call.consumers();
                 let kept = call.scratch().operand.cast::<f32>();
                 let keep: Each<'k, '_, '_, '_> = &|values, block, at, is_there| {
                     self.finish(values, block, lane, is_there, &|score| kept.at(at).store(score));
@@ -211,7 +211,7 @@ impl ScoreDeviceFunction {
                 stage.each(of_row, of, &values, ring, keep, &|first, [begin, end]| {
                     let to = scores.at(begin - of.origin);
                     let from = kept.at(begin - first);
-                    k.for_step(k.tid(), end - begin, team.threads(), |at| to.at(at).store(from.at(at).load()));
+                    k.for_step(k.tid(), end - begin, consumers.threads(), |at| to.at(at).store(from.at(at).load()));
                 });
             }
             (None, Some(begun)) => go_on(begun, &values, each),
@@ -219,7 +219,7 @@ impl ScoreDeviceFunction {
         }
         if self.recipe.across().len() + usize::from(self.has_slot) > 0 {
             // The next row finds the shared memory free.
-            call.team().sync();
+            call.consumers().sync();
         }
     }
 

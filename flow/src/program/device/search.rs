@@ -59,10 +59,10 @@ pub(super) struct RowScores<'k> {
 
 impl<'k> RowScores<'k> {
     /// The scores of `count` candidates, as far as threads keep them.
-    pub fn new(team: ConsumerWarps<'k>, count: Val<'k, u32>, of: Shares<'k>) -> RowScores<'k> {
+    pub fn new(consumers: ConsumerWarps<'k>, count: Val<'k, u32>, of: Shares<'k>) -> RowScores<'k> {
         let k = count.builder();
         let Shares { splits, share, .. } = of;
-        let threads = (team.threads() / splits).max(1);
+        let threads = (consumers.threads() / splits).max(1);
         let width = (count + (splits - 1)) / splits;
         let scores = RowScores {
             k,
@@ -72,10 +72,10 @@ impl<'k> RowScores<'k> {
             width,
             count,
             threads,
-            together: team.threads() / threads,
+            together: consumers.threads() / threads,
             split: k.tid() / threads,
             first: k.tid() % threads,
-            is_kept: width.le(if splits <= team.threads() { KEPT * threads } else { 0 }),
+            is_kept: width.le(if splits <= consumers.threads() { KEPT * threads } else { 0 }),
             kept: k.regs(KEPT, 0u32),
         };
         k.when(scores.is_kept, || {
@@ -147,11 +147,11 @@ fn order_of(score: Val<'_, f32>) -> Val<'_, u32> {
     score.ne(score).select(0u32, ordered)
 }
 
-/// A search by the whole team.
+/// A search by all consumer warps.
 #[derive(Clone, Copy)]
 pub(super) struct CandidateSearch<'k> {
     pub k: &'k Builder,
-    pub team: ConsumerWarps<'k>,
+    pub consumers: ConsumerWarps<'k>,
     /// Counts of the warps, u32 `[2, warps, 4]`.
     pub meeting: Ptr<'k, Shared, u32>,
     pub scores: RowScores<'k>,
@@ -166,7 +166,7 @@ impl<'k> CandidateSearch<'k> {
         conditions: impl Fn(Val<'k, u32>, Val<'k, u32>) -> [Val<'k, bool>; 3],
     ) -> [Val<'k, u32>; 3] {
         let k = self.k;
-        let warps = self.team.warps;
+        let warps = self.consumers.warps;
         let mine = [(); 3].map(|()| k.var(0u32));
         self.scores.each(|order, at, is_there| {
             for (count, holds) in mine.iter().zip(conditions(order, at)) {
@@ -176,7 +176,7 @@ impl<'k> CandidateSearch<'k> {
         let [a, b, c] = mine.map(|count| count.get().redux(ReduxOp::Add));
         let here = self.meeting.at(turn * (warps * 4));
         k.when(k.lane().eq(0), || here.at(k.warp() * 4).store_vec([a, b, c, k.lit(0u32)]));
-        self.team.sync();
+        self.consumers.sync();
         let of_warp = |warp: u32| here.at(warp * 4).load_vec::<4>();
         let add = |[a, b, c, d]: [Val<'k, u32>; 4], [x, y, z, w]: [Val<'k, u32>; 4]| [a + x, b + y, c + z, d + w];
         let [a, b, c, _] = (1..warps).map(of_warp).fold(of_warp(0), add);
@@ -186,7 +186,7 @@ impl<'k> CandidateSearch<'k> {
     /// The number of candidates that fulfil a condition; between searches.
     pub fn count(self, condition: impl Fn(Val<'k, u32>, Val<'k, u32>) -> Val<'k, bool>) -> Val<'k, u32> {
         let [found, _, _] = self.counts(self.k.lit(0u32), |order, at| [condition(order, at); 3]);
-        self.team.sync();
+        self.consumers.sync();
         found
     }
 
@@ -195,7 +195,7 @@ impl<'k> CandidateSearch<'k> {
     /// than `goal` do.
     pub fn best_of_warps(self, goal: Val<'k, u32>) -> Val<'k, u32> {
         let k = self.k;
-        let warps = self.team.warps;
+        let warps = self.consumers.warps;
         let best = k.var(0u32);
         self.scores.each(|order, _, _| best.set(best.get().max(order)));
         let share = (goal + (warps - 1)) / warps;
@@ -209,7 +209,7 @@ impl<'k> CandidateSearch<'k> {
         });
         let cut = cut.get();
         k.when(k.lane().eq(0), || self.meeting.at(k.warp()).store(cut));
-        self.team.sync();
+        self.consumers.sync();
         let cuts = (1..warps).map(|warp| self.meeting.at(warp).load());
         cuts.fold(self.meeting.load(), |least, cut| least.min(cut))
     }
@@ -244,7 +244,7 @@ impl<'k> CandidateSearch<'k> {
             k.break_if(found.get().le(enough));
         });
         // The next search meets in the first place again.
-        self.team.sync();
+        self.consumers.sync();
         (cut.get(), found.get())
     }
 }
@@ -253,7 +253,7 @@ impl<'k> CandidateSearch<'k> {
 #[derive(Clone, Copy)]
 pub(super) struct List<'k> {
     pub k: &'k Builder,
-    pub team: ConsumerWarps<'k>,
+    pub consumers: ConsumerWarps<'k>,
     /// The number of keys that reach the cut, even if the list has no room for them.
     pub count: Ptr<'k, Shared, u32>,
     pub keys: Ptr<'k, Shared, u64>,
@@ -270,7 +270,7 @@ impl<'k> List<'k> {
     /// Empties it; a barrier comes before it is filled.
     pub fn clear(self) {
         let k = self.k;
-        k.for_step(k.tid() * 2, self.room, self.team.threads() * 2, |at| {
+        k.for_step(k.tid() * 2, self.room, self.consumers.threads() * 2, |at| {
             self.keys.at(at).store_vec([k.lit(0u64), k.lit(0u64)]);
         });
         k.when(k.tid().eq(0), || self.count.store(k.lit(0u32)));
@@ -302,7 +302,7 @@ impl<'k> List<'k> {
             k.when(is_listed & slot.get().lt(self.room), || to.store(key));
             slot.set(slot.get() + is_listed.select(1u32, 0u32));
         });
-        self.team.sync();
+        self.consumers.sync();
     }
 
     /// Stores, for each of the `goal` best, how many are better, and the value of `place` for its
@@ -318,7 +318,7 @@ impl<'k> List<'k> {
         let share = k.tid() % SHARES;
         let number = k.tid() / SHARES;
         // Lanes count together, so that all of a warp are there.
-        k.for_step(0u32, all, self.team.threads() / SHARES, |base| {
+        k.for_step(0u32, all, self.consumers.threads() / SHARES, |base| {
             let mine = base + number;
             let own = self.keys.at(mine.min(all - 1)).load();
             let place = place(!own.split().0);

@@ -1,5 +1,5 @@
 //! The exact selection on a device: a search for the score down to which candidates win, digit by
-//! digit, by the whole team.
+//! digit, by all consumer warps.
 
 use std::mem::offset_of;
 
@@ -124,7 +124,7 @@ impl Winners {
     fn row<'k>(&self, call: Call<'k, '_>, row: Val<'k, u32>) {
         let Winners { kv_heads, batch, block_tokens, most, amount, .. } = *self;
         let k = call.builder();
-        let team = call.team();
+        let consumers = call.consumers();
         let kv_head = call.value(offset_of!(SelectTaskFields, kv_head));
         let [blocks, last] = [offset_of!(SelectTaskFields, blocks), offset_of!(SelectTaskFields, last)]
             .map(|field| call.state(field).cast::<i32>());
@@ -154,7 +154,7 @@ impl Winners {
                 );
             },
         );
-        team.sync();
+        consumers.sync();
     }
 
     /// Keys that there is room for.
@@ -168,19 +168,19 @@ impl Winners {
     /// each finds its place by counting the better ones.
     fn choose<'k>(&self, of: SelectionRow<'k, '_>, count: Val<'k, u32>, goal: Val<'k, u32>) {
         let k = of.call.builder();
-        let team = of.call.team();
+        let consumers = of.call.consumers();
         let room = self.room();
         let meeting: Ptr<'k, Shared, u32> = of.call.scratch().operand.cast();
         let list = List {
             k,
-            team,
-            count: meeting.at_byte(2 * team.warps * 16),
-            keys: meeting.at_byte(counts_bytes(team.warps)).cast(),
+            consumers,
+            count: meeting.at_byte(2 * consumers.warps * 16),
+            keys: meeting.at_byte(counts_bytes(consumers.warps)).cast(),
             room,
         };
         let field = |field| of.call.value(field);
         let scores = RowScores::new(
-            team,
+            consumers,
             count,
             Shares {
                 at: of.call.state(offset_of!(SelectTaskFields, scores)).cast::<f32>(),
@@ -189,14 +189,14 @@ impl Winners {
                 share: field(offset_of!(SelectTaskFields, share)),
             },
         );
-        let search = CandidateSearch { k, team, meeting, scores };
+        let search = CandidateSearch { k, consumers, meeting, scores };
         list.clear();
         let cut = search.best_of_warps(goal);
         list.fill(scores, cut, k.lit(0u32));
         let found = list.count.load();
         k.when(found.lt(goal) | found.gt(room), || {
             // All threads have seen the count.
-            team.sync();
+            consumers.sync();
             let cut = k.var(0u32);
             let place = k.var(0u32);
             let (lower, reach) = search.descend(goal, room, |order, _| order);
@@ -208,7 +208,7 @@ impl Winners {
                 place.set(search.descend(goal - above, goal - above, of_cut).0);
             });
             list.clear();
-            team.sync();
+            consumers.sync();
             list.fill(scores, cut.get(), place.get());
         });
         let first = self.amount.first;
@@ -236,8 +236,8 @@ impl<'k> SelectionRow<'k, '_> {
     /// Stores `count` consecutive blocks.
     fn store(self, at: Val<'k, u32>, block: Val<'k, u32>, count: Val<'k, u32>) {
         let k = self.call.builder();
-        let team = self.call.team();
-        k.for_step(k.tid(), count, team.threads(), |i| {
+        let consumers = self.call.consumers();
+        k.for_step(k.tid(), count, consumers.threads(), |i| {
             self.chosen.at(at + i).store(self.place(block + i).cast::<i32>());
         });
     }
@@ -272,7 +272,7 @@ struct Fixed<'k> {
 impl<'k> Fixed<'k> {
     fn store(self, of: SelectionRow<'k, '_>) {
         let k = of.call.builder();
-        let threads = of.call.team().threads();
+        let threads = of.call.consumers().threads();
         k.when(k.tid().lt(self.count), || of.chosen.at(self.to).store(self.place.cast::<i32>()));
         if self.count > threads {
             // More than there are threads.

@@ -27,10 +27,10 @@ impl BlockStage {
         flush: &dyn Fn(Val<'k, u32>, [Val<'k, u32>; 2]),
     ) {
         let k = of_row.call.builder();
-        let team = of_row.call.team();
+        let consumers = of_row.call.consumers();
         let spread = of_row.recipe.spread;
         let run = self.run(of);
-        let warps = team.warps;
+        let warps = consumers.warps;
         let of_tile = spread.groups() * ROUNDS as u32;
         let kept = self.kept_stages();
         let group = k.lane() / spread.lanes;
@@ -58,11 +58,11 @@ impl BlockStage {
                     });
                 });
             });
-            team.sync();
+            consumers.sync();
             let [begin, end] = run.candidates;
             flush(origin, [origin.max(begin), (origin + kept * run.blocks).min(end)]);
             // What comes next finds the shared memory free.
-            team.sync();
+            consumers.sync();
         });
     }
 }

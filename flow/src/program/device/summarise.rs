@@ -64,7 +64,7 @@ impl DeviceFunction for Summaries {
         let first_row = call.value(offset_of!(FlowTaskFields, first_row));
         let kv_head = call.value(offset_of!(FlowTaskFields, kv_head));
         let lane = k.lane() % spread.lanes;
-        k.for_step(k.warp(), self.rows, call.team().warps, |at| {
+        k.for_step(k.warp(), self.rows, call.consumers().warps, |at| {
             let row = first_row + at;
             let tokens = self.kept.cells(call).position.load(row) + 1;
             k.when(tokens.gt(0) & (tokens.max(0).cast::<u32>() % block_tokens).eq(0), || {

@@ -91,10 +91,10 @@ const REGISTERS: u32 = 65536;
 /// Most registers of a thread that can be asked for.
 const MOST: u32 = 240;
 
-/// Registers of a thread of the team and of the producer's warpgroup.
+/// Registers of a consumer thread and of the producer's warpgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Registers {
-    pub team: u32,
+    pub consumers: u32,
     pub producer: u32,
 }
 
@@ -209,8 +209,8 @@ impl DeviceOptions {
         // eight.
         let each = REGISTERS / (WARPGROUP * (groups + 1)) / 8 * 8;
         let producer = 24;
-        let team = ((each * (groups + 1) - producer) / groups / 8 * 8).min(MOST);
-        (each < team).then_some(Registers { team, producer })
+        let consumers = ((each * (groups + 1) - producer) / groups / 8 * 8).min(MOST);
+        (each < consumers).then_some(Registers { consumers, producer })
     }
 }
 
@@ -270,17 +270,20 @@ mod tests {
     fn registers_are_shared_out_within_what_a_block_is_launched_with() {
         for warps in 1..=16 {
             let options = DeviceOptions { warps, ..DeviceOptions::default() };
-            let Some(Registers { team, producer }) = options.registers() else {
+            let Some(Registers { consumers, producer }) = options.registers() else {
                 assert_eq!(options.threads(), warps * 32 + 32);
                 continue;
             };
             let launched = REGISTERS / options.threads() / 8 * 8;
-            let all = team * warps * 32 + producer * WARPGROUP;
+            let all = consumers * warps * 32 + producer * WARPGROUP;
             assert!(all <= launched * options.threads(), "{warps} warps: {all} registers");
-            assert!(warps % 4 == 0 && team > launched && team % 8 == 0 && producer < launched, "{warps} warps");
+            assert!(
+                warps % 4 == 0 && consumers > launched && consumers % 8 == 0 && producer < launched,
+                "{warps} warps"
+            );
         }
         let default = DeviceOptions::default();
-        assert_eq!(default.registers(), Some(Registers { team: 240, producer: 24 }));
+        assert_eq!(default.registers(), Some(Registers { consumers: 240, producer: 24 }));
         assert_eq!(DeviceOptions { take_registers: false, ..default }.threads(), 288);
     }
 }

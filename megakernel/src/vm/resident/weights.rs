@@ -14,8 +14,8 @@ use crate::weights::Weights;
 /// that depends on the model, the SMs and on
 /// [`DeviceOptions::warps`](crate::vm::device::DeviceOptions::warps),
 /// [`DeviceOptions::stage_bytes`](crate::vm::device::DeviceOptions::stage_bytes) and
-/// [`DeviceOptions::stage_order`](crate::vm::device::DeviceOptions::stage_order), not on rows, context
-/// or batch. Norms, biases and tables of rotations are small, and each machine has its own.
+/// [`DeviceOptions::stage_order`](crate::vm::device::DeviceOptions::stage_order), not on rows,
+/// context or batch. Norms, biases and tables of rotations are small, and each machine has its own.
 pub struct DeviceWeights {
     pub(in crate::vm) devices: Vec<Device>,
     pub(in crate::vm) weights: Arc<dyn Weights + Send + Sync>,

@@ -50,6 +50,6 @@ impl DeviceFunction for BestOfTiles {
         let rows = self.rows;
         let first_row = call.value(offset_of!(ArgmaxFields, first_row));
         let out = call.state(offset_of!(ArgmaxFields, out)).cast();
-        tiles::argmax(call.team(), tiles::Argmax { bests, out, rows, first_row });
+        tiles::argmax(call.consumers(), tiles::Argmax { bests, out, rows, first_row });
     }
 }

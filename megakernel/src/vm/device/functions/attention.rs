@@ -328,6 +328,6 @@ impl DeviceFunction for SplitOfTokens {
             selected: selected
                 .map(|selected| selected.chosen(call.pages([offset_of!(AttentionFields, keys), scales], pools))),
         };
-        split::attention(call.team(), call.scratch(), weights, split, || call.signal(out));
+        split::attention(call.consumers(), call.scratch(), weights, split, || call.signal(out));
     }
 }

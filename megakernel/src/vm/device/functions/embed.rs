@@ -117,6 +117,6 @@ impl DeviceFunction for RowsOfTable {
             columns,
             norm: scaled.map(|code| embed::EmbedNorm::Terms(call.scaled_output(offset_of!(EmbedFields, scaled), code))),
         };
-        embed::embed(call.team(), rows_of_table);
+        embed::embed(call.consumers(), rows_of_table);
     }
 }

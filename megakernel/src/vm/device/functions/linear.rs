@@ -305,6 +305,6 @@ impl DeviceFunction for LinearTile {
         let input = input.of(call, offset_of!(TileFields, input), strip.k());
         let pitch = strip.k();
         let tile = task::LinearTask { strip, pitch, rows, first_row, first, end, input, a_operand, epilogue };
-        call.announcing(self.early, |announce| task::linear(call.team(), call.scratch(), weights, tile, announce));
+        call.announcing(self.early, |announce| task::linear(call.consumers(), call.scratch(), weights, tile, announce));
     }
 }

@@ -147,6 +147,6 @@ impl DeviceFunction for PartTile {
                 self.width,
             ),
         };
-        call.announcing(self.early, |announce| task::linear(call.team(), call.scratch(), weights, tile, announce));
+        call.announcing(self.early, |announce| task::linear(call.consumers(), call.scratch(), weights, tile, announce));
     }
 }

@@ -237,6 +237,6 @@ impl DeviceFunction for QkvTile {
             v: call.pages([offset_of!(QkvFields, v), scales + size_of::<u32>()], pools),
             newest: call.newest(offset_of!(QkvFields, newest), q.period, Generation::Output),
         };
-        call.announcing(early, |announce| task::qkv(call.team(), call.scratch(), weights, tile, announce));
+        call.announcing(early, |announce| task::qkv(call.consumers(), call.scratch(), weights, tile, announce));
     }
 }

@@ -141,7 +141,7 @@ impl DeviceFunction for SumTile {
             first_row: call.value(offset_of!(ReduceFields, first_row)),
             columns: [column(0), column(1)],
         };
-        sums.add_up(call.team());
+        sums.add_up(call.consumers());
     }
 
     fn polls_peers(&self) -> bool {

@@ -119,6 +119,6 @@ impl DeviceFunction for RotatedHeads {
         let out_heads = heads;
         let work =
             rope::HeadRotation { x, norm, rotation, heads, out_heads, first_head, count, rows, first_row, pages, out };
-        rope::rope(call.team(), work);
+        rope::rope(call.consumers(), work);
     }
 }

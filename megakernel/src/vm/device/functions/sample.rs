@@ -85,6 +85,6 @@ impl DeviceFunction for SampleFunction {
             first_row: call.value(offset_of!(SampleFields, first_row)),
         };
         // No task's activations are in shared memory now.
-        tiles::sample(call.team(), SampleScratch::new(call.scratch().operand.cast()), choice);
+        tiles::sample(call.consumers(), SampleScratch::new(call.scratch().operand.cast()), choice);
     }
 }

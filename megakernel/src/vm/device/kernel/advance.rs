@@ -29,18 +29,18 @@ pub(in crate::vm::device) enum Feeds {
 /// Ends a step.
 pub(super) fn advance<'k>(context: KernelContext<'k, '_>, step: Val<'k, u32>) {
     let k = context.k;
-    let team = context.team;
+    let consumers = context.consumers;
     let sync = context.sync;
     k.when(sync.is_first(), || {
         let leader = k.tid().eq(0);
         // The host's word is across the bus: one look in a few steps costs nothing that shows.
         k.when(leader & (step % LISTEN).eq(0), || sync.listen(k.lit(u32::MAX)));
         k.when(leader, || sync.all_finished(step));
-        team.sync();
+        consumers.sync();
         let goes_on = k.var(true);
         if let Some(cells) = context.shape.feedback {
             // A launch that is told to end leaves blocks within the step.
-            let feeds = |what: Feeds| context.advance.eq(what as u32) & !sync.team_stopped();
+            let feeds = |what: Feeds| context.advance.eq(what as u32) & !sync.consumers_stopped();
             k.when(k.warp().eq(0) & feeds(Feeds::Choices), || {
                 goes_on.set(false);
                 k.for_step(k.lane(), context.shape.rows, 32, |row| {
@@ -53,7 +53,7 @@ pub(super) fn advance<'k>(context: KernelContext<'k, '_>, step: Val<'k, u32>) {
                 k.when(feeds(Feeds::Proposals), || goes_on.set(proposals.next(context, cells, step)));
             }
         }
-        team.sync();
+        consumers.sync();
         k.when(leader & !sync.stopped(), || {
             sync.status(status::STEPS).store_release(step + 1, Scope::Sys);
             k.if_else(goes_on.get(), || sync.open(), || sync.end());

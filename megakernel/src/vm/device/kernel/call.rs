@@ -41,8 +41,8 @@ impl<'k> Call<'k, '_> {
     }
 
     /// The warps that compute.
-    pub fn team(self) -> ConsumerWarps<'k> {
-        self.context.team
+    pub fn consumers(self) -> ConsumerWarps<'k> {
+        self.context.consumers
     }
 
     /// Shared memory of the task.

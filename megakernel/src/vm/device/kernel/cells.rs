@@ -1,8 +1,8 @@
 //! Positions and page tables in shared memory: a step does not change them, and every task needs
 //! them first.
 //!
-//! The thread that fills the ring looks at them too, for keys and values: it waits until the team
-//! has brought those of its step, and the team until it has done with them.
+//! The thread that fills the ring looks at them too, for keys and values: it waits until the
+//! consumer warps have brought those of its step, and they wait until it has done with them.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
@@ -65,29 +65,29 @@ impl<'k> StepCells<'k> {
         }
     }
 
-    /// Copies the cells of a step to shared memory; by the team, which has met.
-    pub fn fetch(self, team: ConsumerWarps<'k>, step: Val<'k, u32>) {
+    /// Copies the cells of a step to shared memory; by the consumer warps, after a barrier.
+    pub fn fetch(self, consumers: ConsumerWarps<'k>, step: Val<'k, u32>) {
         if let Some((plan, kept)) = self.kept {
             let positions = self.global(plan.position);
             let tables = self.global(plan.table);
-            team.each(plan.rows, |row| kept.at(row).store(positions.at(row).load()));
+            consumers.each(plan.rows, |row| kept.at(row).store(positions.at(row).load()));
             // Entry by entry: rows have the same number of them.
             let near = self.width.min(plan.near());
-            self.k.for_step(self.k.tid(), near * plan.rows, team.threads(), |at| {
+            self.k.for_step(self.k.tid(), near * plan.rows, consumers.threads(), |at| {
                 let row = at % plan.rows;
                 let entry = at / plan.rows;
                 kept.at(plan.rows).at(row * plan.near() + entry).store(tables.at(row * self.width + entry).load());
             });
         }
-        team.sync();
+        consumers.sync();
         if let (Some((plan, kept)), Some([there, _])) = (self.kept, self.turns) {
             let position = StepScalars::Shared(kept);
             let table = self.table(plan.table);
             let to = prefix_cells(plan, kept);
-            team.each(plan.rows, |row| {
+            consumers.each(plan.rows, |row| {
                 to.at(row).store(immutable_prefix(position, table, plan.page_tokens, row, plan.rows));
             });
-            team.sync();
+            consumers.sync();
             self.k.when(self.k.tid().eq(0), || there.store_release(step + 1, Scope::Cta));
         }
     }

@@ -1,4 +1,4 @@
-//! The team: waits, computes, publishes, task by task and step by step.
+//! The consumer warps: wait, compute, publish, task by task and step by step.
 
 use super::call::Call;
 use super::context::KernelContext;
@@ -10,12 +10,12 @@ use crate::vm::device::Opcode;
 
 /// Runs every task of every step.
 ///
-/// Thread 0 alone writes the block's word `stop`, before the first barrier of a task; the team
-/// reads it between that barrier and the next, so that all of it stops at the same task. A step in
+/// Thread 0 alone writes the block's word `stop`, before the first barrier of a task; the consumer
+/// warps read it between that barrier and the next, so that all stop at the same task. A step in
 /// which packets were left is not finished.
 pub(super) fn consume<'k>(context: KernelContext<'k, '_>, opcodes: &[Opcode], reader: RingReader<'k>) {
     let k = context.k;
-    let team = context.team;
+    let consumers = context.consumers;
     let sync = context.sync;
     let tasks = context.table.tasks();
     let leader = k.tid().eq(0);
@@ -25,13 +25,13 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, opcodes: &[Opcode], re
             sync.begin(step);
             context.cells.wait_for_producer(sync, step);
         });
-        team.sync();
-        over.set(sync.team_stopped());
+        consumers.sync();
+        over.set(sync.consumers_stopped());
         k.break_if(over.get());
-        context.cells.fetch(team, step);
+        context.cells.fetch(consumers, step);
         k.for_(0u32, tasks, |index| {
             let section = context.table.sections.map(|sections| sections.of(step, index));
-            section.into_iter().for_each(|section| section.ask_for_next(team));
+            section.into_iter().for_each(|section| section.ask_for_next(consumers));
             let task = context.table.task(section, index);
             if let Some(trace) = context.trace {
                 k.when(leader, || {
@@ -49,12 +49,12 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, opcodes: &[Opcode], re
                     trace.note(index, 1);
                 }
             });
-            team.sync();
-            over.set(sync.team_stopped());
+            consumers.sync();
+            over.set(sync.consumers_stopped());
             k.break_if(over.get());
             dispatch::dispatch(Call { context, task, now: sync.now(step) }, opcodes, &weights);
             section.into_iter().for_each(Section::wait_for_copies);
-            team.sync();
+            consumers.sync();
             k.when(leader, || {
                 section.into_iter().for_each(Section::says_next);
                 if let Some(trace) = context.trace {

@@ -32,7 +32,7 @@ pub(super) struct KernelContext<'k, 'p> {
     pub progress: Progress<'k>,
     pub table: Table<'k>,
     pub sync: Sync<'k>,
-    pub team: ConsumerWarps<'k>,
+    pub consumers: ConsumerWarps<'k>,
     pub scratch: LinearScratch<'k>,
     pub cells: StepCells<'k>,
     /// Where times go, if they are wanted.

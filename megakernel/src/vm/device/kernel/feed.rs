@@ -28,14 +28,14 @@ pub(super) struct Turn<'k> {
     pub number: Val<'k, u32>,
 }
 
-/// Stages for the team.
+/// Stages for the consumer warps.
 pub(super) struct Feed<'k, 'p> {
     pub context: KernelContext<'k, 'p>,
     pub producer: RingProducer<'k>,
     pub how: Bulk<'k>,
-    /// How it watches the team while it waits.
+    /// How it watches the consumer warps while it waits.
     pub watch: Option<ProducerWatch<'k>>,
-    /// Whether the team does not go on.
+    /// Whether the consumer warps stop.
     pub stopped: Var<'k, bool>,
     /// With a timeline: how long nothing was on its way because the ring was full.
     pub full: Option<Var<'k, u64>>,
@@ -89,13 +89,13 @@ impl<'k> Feed<'k, '_> {
         self.producer.by_warp()
     }
 
-    /// Finds out whether the team does not go on.
+    /// Finds out whether the consumer warps stop.
     pub fn listen(&self) {
         self.stopped.set(self.producer.any(self.context.sync.stopped()));
     }
 
-    /// Fills the next stage for a task, when there is room; or finds out that the team does not go
-    /// on.
+    /// Fills the next stage for a task, when there is room; or finds out that the consumer warps
+    /// stop.
     pub fn stage(&self, turn: Turn<'k>, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
         let k = self.context.k;
         let producer = &self.producer;
@@ -178,7 +178,7 @@ impl<'k, 'p> RingFeed<'k, 'p> {
         self.feed.context.cells.streamed(stage)
     }
 
-    /// Whether the team does not go on: then there is nothing to fill, and loops end.
+    /// Whether the consumer warps stop: then there is nothing to fill, and loops end.
     pub fn stopped(self) -> Val<'k, bool> {
         self.feed.stopped.get()
     }

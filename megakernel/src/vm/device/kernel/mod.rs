@@ -3,7 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `context` | what every part of the kernel works with |
-//! | `ring` | the ring of stages, and how far the team has come |
+//! | `ring` | the ring of stages, and how far the consumer warps have come |
 //! | `table`, `task` | the block's tables in shared memory; the record of a task |
 //! | `sections` | tables of many tasks, section by section |
 //! | `cells` | positions and page tables in shared memory |
@@ -12,7 +12,7 @@
 //! | `produce` | the warp that streams weights, keys and values |
 //! | `feed` | stages of the ring that device functions fill |
 //! | `consume` | the warps that compute |
-//! | `prefetch` | a task's first stages in registers, while the team waits |
+//! | `prefetch` | a task's first stages in registers, while the consumer warps wait |
 //! | `pages` | keys and values that are not streamed on their way to L2 |
 //! | `call`, `dispatch` | calls of device functions; from opcodes to them |
 //! | `advance` | from one step to the next |
@@ -71,8 +71,8 @@ pub(super) const NAME: &str = "megakernel";
 /// by bf16 weights.
 const COPIED_REGISTERS: u32 = 32;
 
-/// Most stages of a strip of 4-bit codes whose words, more than 8 KB of a stage, are prefetched into
-/// registers during the products of the previous stage.
+/// Most stages of a strip of 4-bit codes whose words, more than 8 KB of a stage, are prefetched
+/// into registers during the products of the previous stage.
 const PREFETCHED_WORD_STAGES: u32 = 1;
 
 /// Records the kernel of a plan.
@@ -132,7 +132,7 @@ fn body(k: &Builder, plan: &Plan) {
         progress,
         table,
         sync,
-        team: ConsumerWarps::new(k, options.warps),
+        consumers: ConsumerWarps::new(k, options.warps),
         scratch,
         cells,
         trace,
@@ -159,7 +159,7 @@ fn body(k: &Builder, plan: &Plan) {
             k.warp().lt(options.warps),
             || {
                 if let Some(registers) = options.registers() {
-                    k.registers_up(registers.team);
+                    k.registers_up(registers.consumers);
                 }
                 consume::consume(context, &plan.opcodes, reader.into());
             },

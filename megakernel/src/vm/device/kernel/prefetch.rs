@@ -1,5 +1,5 @@
-//! A task's first stages in registers: taken while the team waits for its activations, since
-//! weights depend on nothing.
+//! A task's first stages in registers: taken while the consumer warps wait for activations,
+//! since weights depend on nothing.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_kernels::ring::{AnyStage, Stages};
@@ -27,7 +27,7 @@ impl<'r, 'k> Prefetched<'r, 'k> {
         let stage_bytes = context.shape.options.stage_bytes;
         let forms = context.shape.prefetched_form.unwrap_or_default();
         let stages: Vec<_> = (0..context.shape.prefetched_stages)
-            .map(|_| PrefetchedStage::new(context.team, stage_bytes, forms))
+            .map(|_| PrefetchedStage::new(context.consumers, stage_bytes, forms))
             .collect();
         for (number, stage) in (0u32..).zip(&stages) {
             if forms == HeldForm::default() {

@@ -1,6 +1,6 @@
 //! The thread that fills the ring, or the warp where there is no copy engine: it walks the queue
-//! ahead of the team and waits for nothing but room in the ring, and for the positions of a step
-//! before its first keys and values.
+//! ahead of the consumers and waits for nothing but room in the ring, and for the positions of a
+//! step before its first keys and values.
 
 use tilewright_codegen::build::Bulk;
 use tilewright_codegen::ir::attr::{Eviction, ProxyFence};

@@ -49,15 +49,15 @@ impl<'k> Proposals<'k> {
         self.words.at(TEXT)
     }
 
-    /// Ends a step, whose rows all blocks have finished; by the team of one block, before a
-    /// barrier. Whether the sequence goes on.
+    /// Ends a step, whose rows all blocks have finished; by the consumer warps of one block, before
+    /// a barrier. Whether the sequence goes on.
     pub fn next(self, context: KernelContext<'k, '_>, cells: Feedback, step: Val<'k, u32>) -> Val<'k, bool> {
         self.bring(context, cells);
-        context.team.sync();
+        context.consumers.sync();
         context.k.when(context.k.tid().eq(0), || self.judge(context, step));
-        context.team.sync();
+        context.consumers.sync();
         self.look_up(context);
-        context.team.sync();
+        context.consumers.sync();
         self.feed(context, cells);
         self.found.at(GOES_ON).load().ne(0)
     }
@@ -124,7 +124,7 @@ impl<'k> Proposals<'k> {
         };
         let last: Vec<Val<i32>> = (0..RUN).map(|back| token(len - 1, back)).collect();
         let best = k.var(0u32);
-        k.for_step(k.tid() * WORDS, len - 1, context.team.threads() * WORDS, |first| {
+        k.for_step(k.tid() * WORDS, len - 1, context.consumers.threads() * WORDS, |first| {
             let ends: [Val<i32>; WORDS as usize] = text.at(first).load_vec();
             for (end, at) in ends.into_iter().zip(0u32..) {
                 let at = first + at;
@@ -151,7 +151,7 @@ impl<'k> Proposals<'k> {
         let k = context.k;
         k.when(k.tid().lt(context.shape.rows), || {
             let row = k.tid();
-            let warps = (0..context.team.warps).map(|warp| self.best.at(warp).load());
+            let warps = (0..context.consumers.warps).map(|warp| self.best.at(warp).load());
             let best = warps.reduce(|a, b| a.max(b)).unwrap_or_else(|| k.lit(0));
             let [len, left, most] = [LEN, LEFT, MOST].map(|at| self.number(at).load().cast::<u32>());
             let last = len - 1;

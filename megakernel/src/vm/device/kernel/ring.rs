@@ -1,5 +1,5 @@
 //! The ring of stages in shared memory: one producer thread, or a warp of them, and all warps of
-//! the team as readers.
+//! the consumer warps as readers.
 
 use std::cell::RefCell;
 

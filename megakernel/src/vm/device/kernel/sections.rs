@@ -1,8 +1,8 @@
-//! Tables of many tasks come to shared memory by sections, ahead of the team: the ring needs the
-//! room.
+//! Tables of many tasks come to shared memory by sections, ahead of the consumers: the ring needs
+//! the room.
 //!
-//! With the first task of a section the team asks for the next one, and says after that task that
-//! it is there. The thread that fills the ring reads sections ahead of the team, and says which it
+//! With the first task of a section the consumers ask for the next one, and say after that task
+//! that it is there. The thread that fills the ring reads sections ahead of them, and says which it
 //! has done with. Sections are counted over the launch.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
@@ -29,7 +29,7 @@ pub(super) struct Sections<'k> {
     done: Ptr<'k, Shared, u32>,
 }
 
-/// A task's section, as the team or the producer comes to it.
+/// A task's section, as the consumers or the producer come to it.
 #[derive(Clone, Copy)]
 pub(super) struct Section<'k> {
     sections: Sections<'k>,
@@ -56,7 +56,7 @@ impl<'k> Sections<'k> {
         self.done.store_relaxed(0u32, Scope::Cta);
     }
 
-    /// Waits for this thread's copies: the team may stop at the task at which it requested a
+    /// Waits for this thread's copies: the consumers may stop at the task at which it requested a
     /// section.
     pub fn leave(self) {
         self.k.cp_async_wait(0);
@@ -85,8 +85,8 @@ impl<'k> Section<'k> {
         self.sections.slot(self.number)
     }
 
-    /// Requests the next section, with the first task of this one; by all threads of the team.
-    pub fn ask_for_next(self, team: ConsumerWarps<'k>) {
+    /// Requests the next section, with the first task of this one; by all consumer threads.
+    pub fn ask_for_next(self, consumers: ConsumerWarps<'k>) {
         let Section { sections, number, index, .. } = self;
         let k = sections.k;
         k.when(self.begins, || {
@@ -94,18 +94,20 @@ impl<'k> Section<'k> {
             let next = (index / SECTION_TASKS + 1) % sections.of_step.load();
             let from = sections.tables.at(sections.start.load()).cast::<u32>().at(sections.place(next));
             let to = sections.slot(number + 1);
-            k.for_step(k.tid() * 4, sections.words, team.threads() * 4, |word| to.at(word).cp_async(from.at(word)));
+            k.for_step(k.tid() * 4, sections.words, consumers.threads() * 4, |word| {
+                to.at(word).cp_async(from.at(word))
+            });
             k.cp_async_commit();
         });
     }
 
-    /// Waits until the producer has reached this section, too: the team overwrites the sections
+    /// Waits until the producer has reached this section, too: the consumers overwrite the sections
     /// before; by one thread.
     pub fn wait_for_producer(self, sync: Sync<'k>) {
         self.sections.k.when(self.begins, || sync.until(self.sections.done, self.number, || ()));
     }
 
-    /// Waits until this thread's copies are complete; by all threads of the team, before it meets
+    /// Waits until this thread's copies are complete; by all consumer threads, before they meet
     /// after the task.
     pub fn wait_for_copies(self) {
         self.sections.k.when(self.begins, || self.sections.k.cp_async_wait(0));
@@ -119,7 +121,7 @@ impl<'k> Section<'k> {
     }
 
     /// Waits until the section is loaded, and marks those before as finished; by the producer, of
-    /// which `one` acts. It may not be there when the team is told to stop.
+    /// which `one` acts. It may not be there when the consumers are told to stop.
     pub fn enter(self, sync: Sync<'k>, watch: Option<ProducerWatch<'k>>, one: impl FnOnce(&dyn Fn())) {
         let Sections { k, there, done, .. } = self.sections;
         k.moving().when(self.begins, || {

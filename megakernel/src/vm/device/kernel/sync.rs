@@ -107,13 +107,13 @@ impl<'k> Sync<'k> {
         self.own(HALT)
     }
 
-    /// Whether the team does not go on, for a thread that looks while others may write.
+    /// Whether the consumer warps stop, for a thread that looks while others may write.
     pub fn stopped(self) -> Val<'k, bool> {
         self.stop.load_relaxed(Scope::Cta).ne(0)
     }
 
-    /// Whether the team does not go on, between two barriers of the team: the same for all of it.
-    pub fn team_stopped(self) -> Val<'k, bool> {
+    /// Whether the consumer warps stop, between two of their barriers: the same for all of them.
+    pub fn consumers_stopped(self) -> Val<'k, bool> {
         self.stop.load().ne(0)
     }
 
@@ -134,7 +134,7 @@ impl<'k> Sync<'k> {
         });
     }
 
-    /// Stops this block's team at its next barrier.
+    /// Stops this block's consumer warps at their next barrier.
     pub fn stop_block(self) {
         self.stop.store_relaxed(1u32, Scope::Cta);
     }
@@ -214,7 +214,7 @@ impl<'k> Sync<'k> {
         });
     }
 
-    /// Waits until a word of the block's has reached a value, or the team stops; looks for
+    /// Waits until a word of the block's has reached a value, or the consumers stop; looks for
     /// something else meanwhile.
     pub fn until(self, word: Ptr<'k, Shared, u32>, wanted: Val<'k, u32>, looks: impl FnOnce()) {
         let k = self.k;
@@ -249,8 +249,8 @@ impl<'k> Sync<'k> {
         });
     }
 
-    /// Publishes that a task is done; by one thread, after a barrier of the team. Where everything
-    /// that it wrote is packets, nothing is released.
+    /// Publishes that a task is done; by one thread, after a barrier of the consumers. Where
+    /// everything that it wrote is packets, nothing is released.
     pub fn signal(self, task: TaskView<'k>) {
         let k = self.k;
         k.for_(0u32, task.signal_count(), |at| {

@@ -113,7 +113,7 @@ impl<'k> Table<'k> {
         TaskView { at: section.at(index * (self.record / 4)), section }
     }
 
-    /// The task's id in the program, for reports of a task that the team has left.
+    /// The task's id in the program, for reports of a task that the consumer warps have left.
     pub fn id(self, index: Val<'k, u32>) -> Val<'k, u32> {
         let Some(sections) = self.sections else { return self.task(None, index).task() };
         let section = self.part().at(sections.place(index / SECTION_TASKS));

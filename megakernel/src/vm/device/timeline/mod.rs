@@ -24,7 +24,7 @@ pub struct TaskTimes {
     pub task: TaskId,
     /// Its block.
     pub block: usize,
-    /// The team came to it.
+    /// The consumer warps came to it.
     pub begun: u64,
     /// The time at which its waits were satisfied.
     pub waited: u64,

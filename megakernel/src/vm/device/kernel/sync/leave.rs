@@ -2,7 +2,7 @@
 //!
 //! A poll of packets also reads the block's word `left` every time, and goes on without them
 //! once it is not 0. The ring's producer writes it: while it waits for room it looks now and then
-//! whether the host or another block wants the end, and whether the team has been at one task too
+//! whether the host or another block wants the end, and whether the consumers are at one task too
 //! long. The leader says so at the step's end, which does not finish then: what its tasks made of
 //! any numbers is read only by tasks of that step, the launch ends with an error, and a position
 //! that is fed again is written again.
@@ -28,7 +28,7 @@ const ASKED: u32 = 1 << 30;
 /// Another block asked for the end of the launch.
 const HEARD: u32 = 1 << 29;
 
-/// The eye of the ring's producer on a team that looks for packets.
+/// The eye of the ring's producer on consumer warps that poll for packets.
 #[derive(Clone, Copy)]
 pub(in crate::vm::device::kernel) struct ProducerWatch<'k> {
     sync: Sync<'k>,
@@ -45,13 +45,13 @@ impl<'k> Sync<'k> {
         self.left
     }
 
-    /// The producer's eye on the team; `None` if no task polls packets that may not come.
+    /// The producer's eye on the consumer warps; `None` if no task polls packets that may not come.
     pub fn watch(self, progress: Progress<'k>) -> Option<ProducerWatch<'k>> {
         self.left.map(|left| ProducerWatch { sync: self, left, progress, looks: self.k.var(0u32) })
     }
 
     /// Says that this block finished a step, or why it did not: where packets were left, which ends
-    /// the launch. By one thread, after a barrier of the team.
+    /// the launch. By one thread, after a barrier of the consumers.
     pub fn finish(
         self,
         step: Val<'k, u32>,
@@ -102,7 +102,7 @@ impl<'k> ProducerWatch<'k> {
         });
     }
 
-    /// Watches until the team is done with the launch.
+    /// Watches until the consumer warps are done with the launch.
     pub fn to_the_end(self) {
         let k = self.sync.k;
         self.begins();
