@@ -1,4 +1,5 @@
-//! Consumer warps: the warps of a block that compute, their barrier, and how work is dealt to them.
+//! Consumer warps: the warps of a block that compute, their barrier, and how work is divided among
+//! them.
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 

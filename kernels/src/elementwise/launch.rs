@@ -48,7 +48,7 @@ fn kernel(
 /// `n`, 2048 elements a block. Parameters: `n`, `gate`, `up`, `out`.
 pub fn gated_all(arch: Arch, activation: Activation, types: Types) -> Kernel {
     let name = format!("{}_mul", activation.name());
-    kernel(&name, arch, types, ["gate", "up"], |team, run, arrays| gated(team, activation, run, arrays))
+    kernel(&name, arch, types, ["gate", "up"], |consumers, run, arrays| gated(consumers, activation, run, arrays))
 }
 
 /// The kernel `add`: `out[i] = a[i] + b[i]` for i below `n`, 2048 elements a block. Parameters:

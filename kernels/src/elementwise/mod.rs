@@ -32,16 +32,16 @@ impl<'k> ElementRange<'k> {
     /// `out[i] = of(a[i], b[i])`.
     fn map(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         arrays: [StoredRun<'k>; 3],
         of: impl Fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, f32>,
     ) {
-        let k = team.k;
+        let k = consumers.k;
         let mut left = self.first;
         if self.vector == 4 {
             let [a, b, out] = arrays.map(|array| array.whole_and_rest(0, 4)[0].vectorize::<0, 4>().inside());
             let fours = self.end / 4;
-            k.for_step(self.first / 4 + k.tid(), fours, team.threads(), |at| {
+            k.for_step(self.first / 4 + k.tid(), fours, consumers.threads(), |at| {
                 let a = a.load([at.into()]);
                 let b = b.load([at.into()]);
                 out.store([at.into()], std::array::from_fn(|i| of(a[i], b[i])));
@@ -49,7 +49,7 @@ impl<'k> ElementRange<'k> {
             left = fours * 4;
         }
         let [a, b, out] = arrays.map(|array| array.inside());
-        k.for_step(left + k.tid(), self.end, team.threads(), |at| {
+        k.for_step(left + k.tid(), self.end, consumers.threads(), |at| {
             let [a] = a.load([at.into()]);
             let [b] = b.load([at.into()]);
             out.store([at.into()], [of(a, b)]);
@@ -59,16 +59,16 @@ impl<'k> ElementRange<'k> {
 
 /// `out[i] = activation(gate[i]) · up[i]`; `out`, the last of the arrays, may be one of the others.
 pub fn gated<'k>(
-    team: ConsumerWarps<'k>,
+    consumers: ConsumerWarps<'k>,
     activation: Activation,
     run: ElementRange<'k>,
     gate_up_out: [StoredRun<'k>; 3],
 ) {
-    run.map(team, gate_up_out, |gate, up| activation.apply(gate) * up);
+    run.map(consumers, gate_up_out, |gate, up| activation.apply(gate) * up);
 }
 
 /// `out[i] = a[i] + b[i]`, rounded once in f32 and once to the type of `out`, the last of the
 /// arrays, which may be one of the others.
-pub fn add<'k>(team: ConsumerWarps<'k>, run: ElementRange<'k>, a_b_out: [StoredRun<'k>; 3]) {
-    run.map(team, a_b_out, |a, b| a + b);
+pub fn add<'k>(consumers: ConsumerWarps<'k>, run: ElementRange<'k>, a_b_out: [StoredRun<'k>; 3]) {
+    run.map(consumers, a_b_out, |a, b| a + b);
 }

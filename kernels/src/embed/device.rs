@@ -69,7 +69,7 @@ pub enum EmbedNorm<'k> {
 }
 
 /// Embeds.
-pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
+pub fn embed<'k>(consumers: ConsumerWarps<'k>, embed: Embed<'k>) {
     for row in 0..embed.rows {
         let row = embed.first_row + row;
         let active = embed.position.at(row).load().ge(0);
@@ -91,7 +91,7 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
             values
         };
         let Some(EmbedNorm::Terms(scaled)) = embed.norm else {
-            team.each(embed.columns / 4, |at| {
+            consumers.each(embed.columns / 4, |at| {
                 let column = embed.first + at * 4;
                 let values = store(column);
                 if let Some(EmbedNorm::Start(norm)) = embed.norm {
@@ -100,7 +100,7 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
             });
             continue;
         };
-        for item in team.items(embed.columns / 4) {
+        for item in consumers.items(embed.columns / 4) {
             item.by_warp(|| {
                 let column = embed.first + item.at * 4;
                 scaled.store_of_four([row, column], item.inside, || store(column));

@@ -125,12 +125,12 @@ impl<'k> SumNormArrays<'k> {
         let k = self.k;
         let SumNormShape { width, residual, .. } = self.shape;
         let before = residual == ResidualAdd::BeforeNorm;
-        let team = ConsumerWarps::new(k, self.shape.warps());
+        let consumers = ConsumerWarps::new(k, self.shape.warps());
         let row = k.block_id() * width;
-        let sums = k.shared("sums", team.warps);
+        let sums = k.shared("sums", consumers.warps);
         let squares = k.var(0.0f32);
         let mut kept: Vec<[Var<'k, f32>; N]> = Vec::new();
-        let items = team.items(width / N as u32);
+        let items = consumers.items(width / N as u32);
         for item in &items {
             let held: [Var<f32>; N] = std::array::from_fn(|_| k.var(0.0f32));
             item.alone(|| {
@@ -149,8 +149,8 @@ impl<'k> SumNormArrays<'k> {
             kept.push(held);
         }
         store_warp_sum(sums, squares.get());
-        team.sync();
-        let scale = rms_factor(sum_of_warps(sums, team.warps, 1), width, self.shape.eps);
+        consumers.sync();
+        let scale = rms_factor(sum_of_warps(sums, consumers.warps, 1), width, self.shape.eps);
         for (item, kept) in items.iter().zip(kept) {
             item.alone(|| {
                 let column = item.at * N as u32;

@@ -89,21 +89,21 @@ impl<'k> NormEnd<'k> {
 
     /// Adds the sums of every row in their order, and makes the factors; it ends with a barrier of
     /// the warps.
-    pub(crate) fn prepare(self, team: ConsumerWarps<'k>) {
+    pub(crate) fn prepare(self, consumers: ConsumerWarps<'k>) {
         let NormEnd { squares, width, rows, parts, factors, .. } = self;
         let slots = width / SLOT / parts;
-        team.each(parts * rows, |item| {
+        consumers.each(parts * rows, |item| {
             let first = squares.at(item / rows * (slots * rows) + item % rows);
             let sums: Vec<Val<f32>> = (0..slots).map(|slot| first.at(slot * rows).load()).collect();
             factors.at(item).store(sums[1..].iter().fold(sums[0], |sum, &more| sum + more));
         });
-        team.sync();
+        consumers.sync();
         // A thread overwrites what it alone reads.
-        team.each(rows, |row| {
+        consumers.each(rows, |row| {
             let part = |part: u32| factors.at(row + part * rows).load();
             let sum = (1..parts).fold(part(0), |sum, next| sum + part(next));
             factors.at(row).store(rms_factor(sum, width, self.eps));
         });
-        team.sync();
+        consumers.sync();
     }
 }

@@ -53,10 +53,10 @@ pub struct RmsNorm<'k> {
     pub eps: f32,
 }
 
-/// Normalises a row; `sums` has room for a number for each warp, and is free again once the team
-/// has met.
-pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: RmsNorm<'k>) {
-    let k = team.k;
+/// Normalises a row; `sums` has room for a number for each warp, and is free again after
+/// the next barrier of the consumers.
+pub fn rms_norm<'k>(consumers: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: RmsNorm<'k>) {
+    let k = consumers.k;
     let sum = k.var(0.0f32);
     let by_fours = if row.vector == 4 { row.width / 4 } else { 0 };
     // Each thread reads the sums that it wrote.
@@ -65,9 +65,9 @@ pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: Rm
     let fours = arrays.map(fours);
     let rest = arrays.map(|array| array.inside());
     let left = |item: &dyn Fn([Index<'k>; 1])| {
-        team.each(row.width - by_fours * 4, |at| item([Index::any(at) + by_fours * 4]));
+        consumers.each(row.width - by_fours * 4, |at| item([Index::any(at) + by_fours * 4]));
     };
-    team.each(by_fours, |at| {
+    consumers.each(by_fours, |at| {
         let mut x = fours[0].load([at.into()]);
         if row.added.is_some() {
             let added = fours[3].load([at.into()]);
@@ -86,9 +86,9 @@ pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: Rm
         sum.set(add_squares(sum.get(), [x]));
     });
     store_warp_sum(sums, sum.get());
-    team.sync();
-    let scale = rms_factor(sum_of_warps(sums, team.warps, 1), row.width, row.eps);
-    team.each(by_fours, |at| {
+    consumers.sync();
+    let scale = rms_factor(sum_of_warps(sums, consumers.warps, 1), row.width, row.eps);
+    consumers.each(by_fours, |at| {
         let [x, weight] = [4, 1].map(|of| fours[of].load([at.into()]));
         fours[2].store([at.into()], std::array::from_fn(|i| x[i] * scale * weight[i]));
     });

@@ -86,10 +86,10 @@ pub struct HeadNorm<'k> {
 }
 
 /// Rotates.
-pub fn rope<'k>(team: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
-    let k = team.k;
+pub fn rope<'k>(consumers: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
+    let k = consumers.k;
     let half = rope.pages.dim / 2;
-    k.for_step(k.warp(), rope.rows * rope.count, team.warps, |item| {
+    k.for_step(k.warp(), rope.rows * rope.count, consumers.warps, |item| {
         let row = rope.first_row + item / rope.count;
         let head = rope.first_head + item % rope.count;
         let position = rope.pages.position.load(row);

@@ -87,13 +87,13 @@ fn field<'k, T: Scalar>(at: Ptr<'k, Global, u8>, offset: usize) -> Val<'k, T> {
 /// 1 to 32.
 pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
     record("sample", arch, block(warps * 32), |k| {
-        let team = ConsumerWarps::new(k, warps);
+        let consumers = ConsumerWarps::new(k, warps);
         let scratch = SampleScratch::new(k.shared("scratch", SampleScratch::BYTES / 8));
         let logits = row(k);
         let request = k.global::<u8>("requests").at(k.block_id() * size_of::<Request>() as u32);
         let tokens = k.global::<u32>("tokens");
-        let best = argmax(team, scratch, logits);
-        let token = sample(team, scratch, logits, best, Request::load(request));
+        let best = argmax(consumers, scratch, logits);
+        let token = sample(consumers, scratch, logits, best, Request::load(request));
         k.when(k.tid().eq(0), || tokens.at(k.block_id()).store(token));
     })
 }
@@ -103,11 +103,11 @@ pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
 /// Parameters: `count`, `stride`, `logits`, `tokens`. `warps` is 1 to 32.
 pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
     record("argmax", arch, block(warps * 32), |k| {
-        let team = ConsumerWarps::new(k, warps);
+        let consumers = ConsumerWarps::new(k, warps);
         let scratch = SampleScratch::new(k.shared("scratch", SampleScratch::ARGMAX_BYTES / 8));
         let logits = row(k);
         let tokens = k.global::<u32>("tokens");
-        let best = argmax(team, scratch, logits);
+        let best = argmax(consumers, scratch, logits);
         k.when(k.tid().eq(0), || tokens.at(k.block_id()).store(best));
     })
 }

@@ -75,28 +75,28 @@ pub struct SamplingParams<'k> {
 }
 
 /// The number of the largest logit, the lowest among equals, or [`NO_TOKEN`] where that logit is
-/// infinite; NaN counts as −∞. The same in all threads of the team, which has at most 32 warps.
-pub fn argmax<'k>(team: ConsumerWarps<'k>, scratch: SampleScratch<'k>, logits: Logits<'k>) -> Val<'k, u32> {
-    greedy::likeliest(scratch.search(team), LogitRow { logits: logits.at, count: logits.count })
+/// infinite; NaN counts as −∞. The same in all consumer threads, of at most 32 warps.
+pub fn argmax<'k>(consumers: ConsumerWarps<'k>, scratch: SampleScratch<'k>, logits: Logits<'k>) -> Val<'k, u32> {
+    greedy::likeliest(scratch.search(consumers), LogitRow { logits: logits.at, count: logits.count })
 }
 
 /// Chooses a token as [`naive::sample`](crate::naive::sample) does, or [`NO_TOKEN`] where that
-/// chooses none; `best` is what [`argmax`] gives. The same in all threads of the team, which has at
-/// most 32 warps.
+/// chooses none; `best` is what [`argmax`] gives. The same in all consumer threads, of at most
+/// 32 warps.
 pub fn sample<'k>(
-    team: ConsumerWarps<'k>,
+    consumers: ConsumerWarps<'k>,
     scratch: SampleScratch<'k>,
     logits: Logits<'k>,
     best: Val<'k, u32>,
     choice: SamplingParams<'k>,
 ) -> Val<'k, u32> {
-    let k = team.k;
+    let k = consumers.k;
     let chosen = k.var(best);
     let row = LogitRow { logits: logits.at, count: logits.count };
     k.when(choice.temperature.gt(0.0) & best.ne(NO_TOKEN), || {
         let weigh = Weigh { max: row.logit(best), temperature: choice.temperature };
         let limits = TokenLimits { top_k: choice.top_k, top_p: choice.top_p };
-        let draw = Drawing { search: scratch.search(team), scratch, weigh, limits, choice };
+        let draw = Drawing { search: scratch.search(consumers), scratch, weigh, limits, choice };
         let by_count = limits.top_k.lt(row.count);
         let listed = k.var(NOWHERE);
         let total = k.var(0u64);
@@ -137,7 +137,7 @@ impl<'k> Drawing<'k> {
         take: impl Fn(Val<'k, u32>),
     ) {
         let Drawing { search, scratch, weigh, limits, choice } = self;
-        let k = search.team.k;
+        let k = search.consumers.k;
         let cut = k.var(0u64);
         k.when(by_count, || {
             let each = |_| k.lit(1u64);

@@ -23,7 +23,8 @@ impl<'k> TokenLimits<'k> {
     }
 }
 
-/// Shared memory of the team that the choice uses while it runs; free again once the team has met.
+/// Shared memory that the choice uses while it runs; free again after the next barrier of the
+/// consumers.
 #[derive(Clone, Copy)]
 pub struct SampleScratch<'k> {
     pub(super) at: Ptr<'k, Shared, u64>,
@@ -44,8 +45,8 @@ impl<'k> SampleScratch<'k> {
         SampleScratch { at, bins: at.at(MEETING) }
     }
 
-    pub(super) fn search(self, team: ConsumerWarps<'k>) -> SumSearch<'k> {
-        SumSearch { team, runs: self.at, sums: self.at.at(32u32), found: self.at.at(64u32) }
+    pub(super) fn search(self, consumers: ConsumerWarps<'k>) -> SumSearch<'k> {
+        SumSearch { consumers, runs: self.at, sums: self.at.at(32u32), found: self.at.at(64u32) }
     }
 
     /// The shortlist of `count` tokens.

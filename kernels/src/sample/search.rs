@@ -8,13 +8,13 @@ use crate::warps::ConsumerWarps;
 /// Nowhere.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
-/// A team that searches, and the shared memory in which it meets.
+/// Consumer warps that search, and the shared memory in which they combine their results.
 ///
 /// Two arrays of sums alternate, so that no thread waits for the readers of the other. What was
 /// found is read after the last barrier of a search: another must pass before the next search ends.
 #[derive(Clone, Copy)]
 pub(super) struct SumSearch<'k> {
-    pub team: ConsumerWarps<'k>,
+    pub consumers: ConsumerWarps<'k>,
     /// A sum for each warp, of a search by runs.
     pub runs: Ptr<'k, Shared, u64>,
     /// A sum for each warp, of all else.
@@ -37,33 +37,33 @@ pub(super) struct SearchHit<'k> {
 /// Running sums over the warps: lane w has those of warp w.
 #[derive(Clone, Copy)]
 struct Warps<'k> {
-    team: ConsumerWarps<'k>,
+    consumers: ConsumerWarps<'k>,
     before: Val<'k, u64>,
     through: Val<'k, u64>,
 }
 
 impl<'k> Warps<'k> {
     fn total(self) -> Val<'k, u64> {
-        from_lane(self.team, self.through, self.team.k.lit(31))
+        from_lane(self.consumers, self.through, self.consumers.k.lit(31))
     }
 
     /// The sum of the warps below this one.
     fn below(self) -> Val<'k, u64> {
-        from_lane(self.team, self.before, self.team.k.warp())
+        from_lane(self.consumers, self.before, self.consumers.k.warp())
     }
 }
 
 impl<'k> SumSearch<'k> {
     /// The sums of the warps, each of which gives its own in all lanes.
     fn warps(self, at: Ptr<'k, Shared, u64>, mine: Val<'k, u64>) -> Warps<'k> {
-        let team = self.team;
-        let k = self.team.k;
+        let consumers = self.consumers;
+        let k = self.consumers.k;
         k.when(k.lane().eq(0), || at.at(k.warp()).store(mine));
-        team.sync();
-        let there = at.at(k.lane().min(team.warps - 1)).load();
-        let sum = k.lane().lt(team.warps).select(there, 0u64);
-        let through = warp_scan(team, sum);
-        Warps { team, before: through - sum, through }
+        consumers.sync();
+        let there = at.at(k.lane().min(consumers.warps - 1)).load();
+        let sum = k.lane().lt(consumers.warps).select(there, 0u64);
+        let through = warp_scan(consumers, sum);
+        Warps { consumers, before: through - sum, through }
     }
 
     /// The sum over all threads.
@@ -73,8 +73,8 @@ impl<'k> SumSearch<'k> {
 
     /// The sum over the threads of the warps below this one, and over all threads.
     pub fn stretches(self, mine: Val<'k, u64>) -> (Val<'k, u64>, Val<'k, u64>) {
-        let team = self.team;
-        let warps = self.warps(self.sums, from_lane(team, warp_scan(team, mine), team.k.lit(31)));
+        let consumers = self.consumers;
+        let warps = self.warps(self.sums, from_lane(consumers, warp_scan(consumers, mine), consumers.k.lit(31)));
         (warps.below(), warps.total())
     }
 
@@ -86,29 +86,29 @@ impl<'k> SumSearch<'k> {
         value: impl Fn(Val<'k, u32>) -> Val<'k, u64>,
         wanted: impl Fn(Val<'k, u64>) -> Val<'k, u64>,
     ) -> SearchHit<'k> {
-        let team = self.team;
-        let k = self.team.k;
-        let run = (end - begin + (team.threads() - 1)) / team.threads();
+        let consumers = self.consumers;
+        let k = self.consumers.k;
+        let run = (end - begin + (consumers.threads() - 1)) / consumers.threads();
         let first = (begin + k.tid() * run).min(end);
         let last = (first + run).min(end);
         let mine = k.var(0u64);
         k.for_(first, last, |at| mine.set(mine.get() + value(at)));
-        let through = warp_scan(team, mine.get());
+        let through = warp_scan(consumers, mine.get());
         k.when(k.tid().eq(0), || self.found.store_vec([k.lit(u64::from(NOWHERE)), k.lit(0)]));
-        let warps = self.warps(self.runs, from_lane(team, through, k.lit(31)));
+        let warps = self.warps(self.runs, from_lane(consumers, through, k.lit(31)));
         let wanted = wanted(warps.total());
         let below = warps.below();
         let sum = k.var(below + (through - mine.get()));
         k.when(sum.get().lt(wanted) & wanted.le(below + through), || {
             k.for_(first, last, |at| self.pass(at, value(at), sum, wanted));
         });
-        team.sync();
+        consumers.sync();
         SearchHit { at: self.found.load().cast(), before: self.found.at(1).load(), wanted }
     }
 
     /// One step of the run in which the sum is reached.
     fn pass(self, at: Val<'k, u32>, value: Val<'k, u64>, sum: Var<'k, u64>, wanted: Val<'k, u64>) {
-        let k = self.team.k;
+        let k = self.consumers.k;
         let next = sum.get() + value;
         k.when(sum.get().lt(wanted) & wanted.le(next), || {
             self.found.store(at.cast::<u64>());
@@ -126,36 +126,36 @@ impl<'k> SumSearch<'k> {
         value: impl Fn(Token<'k>) -> Val<'k, u64>,
         wanted: impl Fn(Val<'k, u64>) -> Val<'k, u64>,
     ) -> Val<'k, u32> {
-        let team = self.team;
-        let k = self.team.k;
-        let stretch = (source.count() + (team.warps - 1)) / team.warps;
+        let consumers = self.consumers;
+        let k = self.consumers.k;
+        let stretch = (source.count() + (consumers.warps - 1)) / consumers.warps;
         let begin = (k.warp() * stretch).min(source.count());
         let end = (begin + stretch).min(source.count());
         let mine = k.var(0u64);
         visit(source, [begin, end], k.lane(), 32, |token| mine.set(mine.get() + value(token)));
-        let warps = self.warps(self.sums, from_lane(team, warp_scan(team, mine.get()), k.lit(31)));
+        let warps = self.warps(self.sums, from_lane(consumers, warp_scan(consumers, mine.get()), k.lit(31)));
         let wanted = wanted(warps.total());
         let here = (warps.before.lt(wanted) & wanted.le(warps.through)).ballot();
         let warp = here.bfind().min(31);
         let start = here.ne(0).select((stretch * warp).min(source.count()), source.count());
-        let rest = wanted - from_lane(team, warps.before, warp);
+        let rest = wanted - from_lane(consumers, warps.before, warp);
         let end = (start + stretch).min(source.count());
         self.locate([start, end], |at| value(token(source, at)), |_| rest).at
     }
 }
 
 /// The sum over the lanes up to this one.
-fn warp_scan<'k>(team: ConsumerWarps<'k>, mine: Val<'k, u64>) -> Val<'k, u64> {
-    let lane = team.k.lane();
+fn warp_scan<'k>(consumers: ConsumerWarps<'k>, mine: Val<'k, u64>) -> Val<'k, u64> {
+    let lane = consumers.k.lane();
     [1u32, 2, 4, 8, 16].into_iter().fold(mine, |sum, distance| {
         let (low, high) = sum.split();
-        let below = team.k.join::<u64>(low.shfl_up(distance), high.shfl_up(distance));
+        let below = consumers.k.join::<u64>(low.shfl_up(distance), high.shfl_up(distance));
         sum + lane.ge(distance).select(below, 0u64)
     })
 }
 
 /// The value in a lane.
-fn from_lane<'k>(team: ConsumerWarps<'k>, value: Val<'k, u64>, lane: Val<'k, u32>) -> Val<'k, u64> {
+fn from_lane<'k>(consumers: ConsumerWarps<'k>, value: Val<'k, u64>, lane: Val<'k, u32>) -> Val<'k, u64> {
     let (low, high) = value.split();
-    team.k.join(low.shfl_idx(lane), high.shfl_idx(lane))
+    consumers.k.join(low.shfl_idx(lane), high.shfl_idx(lane))
 }

@@ -27,8 +27,8 @@ pub(super) fn raise<'k, S: TokenSource<'k>>(
     measure: impl Fn(Token<'k>) -> Val<'k, u64>,
     wanted: impl Fn(Val<'k, u64>) -> Val<'k, u64>,
 ) {
-    let team = search.team;
-    let k = search.team.k;
+    let consumers = search.consumers;
+    let k = search.consumers.k;
     let kept = |token: Token<'k>| token.key.ge(cut.get());
     let upper = |token: Token<'k>| token.key.split().1;
     let prefix = k.var(0u32);
@@ -36,16 +36,16 @@ pub(super) fn raise<'k, S: TokenSource<'k>>(
     let remaining = k.var(0u64);
     let here = k.var(0u64);
     k.for_(0u32, DIGITS, |digit| {
-        team.each(BINS, |bin| bins.at(bin).store(0u64));
-        team.sync();
-        visit(source, [k.lit(0), source.count()], k.tid(), team.threads(), |token| {
+        consumers.each(BINS, |bin| bins.at(bin).store(0u64));
+        consumers.sync();
+        visit(source, [k.lit(0), source.count()], k.tid(), consumers.threads(), |token| {
             let shares = (upper(token) >> (shift.get() + DIGIT)).eq(prefix.get());
             k.when(kept(token) & shares, || {
                 let bin = (upper(token) >> shift.get()) & (BINS - 1);
                 bins.at(bin).red(AtomOp::Add, measure(token), RedOrder::Relaxed(Scope::Cta));
             });
         });
-        team.sync();
+        consumers.sync();
         let falling = |at: Val<'k, u32>| bins.at((BINS - 1) - at);
         let goal = |total: Val<'k, u64>| digit.eq(0).select(wanted(total), remaining.get());
         let found = search.locate([k.lit(0), k.lit(BINS)], |at| falling(at).load(), goal);
@@ -55,7 +55,7 @@ pub(super) fn raise<'k, S: TokenSource<'k>>(
         here.set(bins.at(bin).load());
         prefix.set(prefix.get() << DIGIT | bin);
         shift.set(shift.get() - DIGIT);
-        team.sync();
+        consumers.sync();
     });
     let equal = |token: Token<'k>| kept(token) & upper(token).eq(prefix.get());
     let last = k.var(NOWHERE);

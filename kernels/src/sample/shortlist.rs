@@ -56,7 +56,8 @@ pub(super) struct Extent<'k> {
     pub listed: Val<'k, u32>,
 }
 
-/// Gathers the tokens that may be kept, if they are few; the list is there once the team has met.
+/// Gathers the tokens that may be kept, if they are few; the list is there after the next
+/// barrier of the consumers.
 pub(super) fn gather<'k>(
     search: SumSearch<'k>,
     scratch: SampleScratch<'k>,
@@ -64,22 +65,22 @@ pub(super) fn gather<'k>(
     weigh: Weigh<'k>,
     limits: TokenLimits<'k>,
 ) -> Extent<'k> {
-    let team = search.team;
-    let k = search.team.k;
+    let consumers = search.consumers;
+    let k = search.consumers.k;
     let scale = k.lit(LOG2_E * BINS_PER_OCTAVE as f32).div_rn(weigh.temperature);
     let bins = Bins { weigh, scale, counts: scratch.bins.cast() };
-    team.each(BINS, |bin| bins.counts.at(bin).store(0u32));
-    team.sync();
+    consumers.each(BINS, |bin| bins.counts.at(bin).store(0u32));
+    consumers.sync();
     let by_count = limits.top_k.lt(row.count);
     let mine = k.var(0u64);
-    visit(row, [k.lit(0), row.count], k.tid(), team.threads(), |token| {
+    visit(row, [k.lit(0), row.count], k.tid(), consumers.threads(), |token| {
         let bin = bins.of(token.logit);
         k.when(bin.lt(BINS), || {
             bins.counts.at(bin).red(AtomOp::Add, 1u32, RedOrder::Relaxed(Scope::Cta));
             k.when(!by_count, || mine.set(mine.get() + weigh.weight(token.logit)));
         });
     });
-    // Here the team meets, and the counts are complete.
+    // The consumers synchronise here: the counts are complete.
     let total = search.total(mine.get());
     let wanted = by_count.select(limits.top_k.cast::<u64>(), limits.share(total));
     let measure = |bin: Val<'k, u32>| {
@@ -100,9 +101,9 @@ fn write<'k>(
     list: Shortlist<'k>,
     passes: impl Fn(Val<'k, f32>) -> Val<'k, bool>,
 ) -> Val<'k, u32> {
-    let team = search.team;
-    let k = search.team.k;
-    let stretch = (row.count + (team.warps - 1)) / team.warps;
+    let consumers = search.consumers;
+    let k = search.consumers.k;
+    let stretch = (row.count + (consumers.warps - 1)) / consumers.warps;
     let begin = (k.warp() * stretch).min(row.count);
     let end = (begin + stretch).min(row.count);
     let mine = k.var(0u64);

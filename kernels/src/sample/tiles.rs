@@ -59,9 +59,9 @@ pub struct Argmax<'k> {
 }
 
 /// Decides: of the largest the lowest index, or -1 where the largest is infinite; NaN counts as −∞.
-pub fn argmax<'k>(team: ConsumerWarps<'k>, argmax: Argmax<'k>) {
-    let k = team.k;
-    k.for_step(k.warp(), argmax.rows, team.warps, |row| {
+pub fn argmax<'k>(consumers: ConsumerWarps<'k>, argmax: Argmax<'k>) {
+    let k = consumers.k;
+    k.for_step(k.warp(), argmax.rows, consumers.warps, |row| {
         let row = argmax.first_row + row;
         let best = argmax.bests.best(row);
         k.when(k.lane().eq(0), || argmax.out.at(row).store(best.cast::<i32>()));
@@ -89,12 +89,12 @@ pub struct Sample<'k> {
     pub first_row: Val<'k, u32>,
 }
 
-/// Chooses as [`naive::sample`](crate::naive::sample) does, row after row, each by the whole team.
+/// Chooses as [`naive::sample`](crate::naive::sample) does, row after row, each by all consumers.
 ///
 /// The likeliest token is known from the tiles, so that logits are only read where one is drawn at
 /// random.
-pub fn sample<'k>(team: ConsumerWarps<'k>, scratch: SampleScratch<'k>, sample: Sample<'k>) {
-    let k = team.k;
+pub fn sample<'k>(consumers: ConsumerWarps<'k>, scratch: SampleScratch<'k>, sample: Sample<'k>) {
+    let k = consumers.k;
     let each = |row: Val<'k, u32>| {
         let token = k.var(NO_TOKEN);
         k.when(sample.position.at(row).load().ge(0), || {
@@ -102,7 +102,7 @@ pub fn sample<'k>(team: ConsumerWarps<'k>, scratch: SampleScratch<'k>, sample: S
             let best = sample.bests.best(row).shfl_idx(0);
             let logits = Logits { at: sample.logits.at(row.mul_wide(sample.vocab)), count: k.lit(sample.vocab) };
             let request = Request::load(sample.requests.at(row * size_of::<Request>() as u32));
-            token.set(draw(team, scratch, logits, best, request));
+            token.set(draw(consumers, scratch, logits, best, request));
         });
         k.when(k.tid().eq(0), || sample.out.at(row).store(token.get().cast::<i32>()));
     };

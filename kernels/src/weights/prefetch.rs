@@ -61,10 +61,10 @@ impl HeldForm {
     }
 }
 
-/// A stage of the ring in the registers of the team: of each tile that a warp multiplies, a lane's
-/// 16 bytes.
+/// A stage of the ring in the registers of the consumers: of each tile that a warp multiplies, a
+/// lane's 16 bytes.
 pub struct PrefetchedStage<'k> {
-    team: ConsumerWarps<'k>,
+    consumers: ConsumerWarps<'k>,
     widest: Strip,
     tiles: Vec<[Var<'k, u32>; 4]>,
     /// For each tile, the word that has the scale of this lane's row, and that of the zero.
@@ -74,18 +74,19 @@ pub struct PrefetchedStage<'k> {
 impl<'k> PrefetchedStage<'k> {
     /// Registers, set to zero, for a stage of at most `stage_bytes` bytes of tiles, of any of these
     /// forms.
-    pub fn new(team: ConsumerWarps<'k>, stage_bytes: u32, forms: HeldForm) -> PrefetchedStage<'k> {
-        let widest = Strip::of_one_stage(team.warps, stage_bytes);
-        let tile = |_| std::array::from_fn(|_| team.k.var(0u32));
-        let word = |bit: u32| (forms.0 & bit > 0).then(|| (0..widest.per_warp()).map(|_| team.k.var(0u32)).collect());
+    pub fn new(consumers: ConsumerWarps<'k>, stage_bytes: u32, forms: HeldForm) -> PrefetchedStage<'k> {
+        let widest = Strip::of_one_stage(consumers.warps, stage_bytes);
+        let tile = |_| std::array::from_fn(|_| consumers.k.var(0u32));
+        let word =
+            |bit: u32| (forms.0 & bit > 0).then(|| (0..widest.per_warp()).map(|_| consumers.k.var(0u32)).collect());
         let tiles = (0..widest.per_warp()).map(tile).collect();
-        PrefetchedStage { team, widest, tiles, factors: [HeldForm::SCALES, HeldForm::ZEROS].map(word) }
+        PrefetchedStage { consumers, widest, tiles, factors: [HeldForm::SCALES, HeldForm::ZEROS].map(word) }
     }
 
     /// Takes the ring's next stage, which has `bytes` bytes in the form `form`, and releases it; by
     /// whole warps. The form is ignored if no stages of codes are prefetched.
     pub fn take(&self, ring: &dyn Stages<'k>, bytes: Val<'k, u32>, form: Val<'k, u32>) {
-        let k = self.team.k;
+        let k = self.consumers.k;
         let round = self.widest.stage_bytes() / self.widest.per_warp().max(1);
         let stage = ring.wait();
         // Factors are fewer bytes than a round of tiles.
@@ -108,7 +109,7 @@ impl<'k> PrefetchedStage<'k> {
         tiles: Val<'k, u32>,
         form: Val<'k, u32>,
     ) {
-        let k = self.team.k;
+        let k = self.consumers.k;
         let shift = form >> HeldForm::SHIFT;
         let row = Strip::ROWS * 2;
         let factors = stage.at(tiles);
