@@ -367,8 +367,8 @@ impl Planner<'_> {
 
     /// The operands of the flagged words for queries and for the current token's keys and values,
     /// and their generations per step. `None`: the planned task hands over none.
-    pub fn newest(&self) -> Option<([u32; 3], u32)> {
-        (self.edges.token_generation(self.task) > 0).then(|| (self.places.newest(), self.edges.token_period()))
+    pub fn current_token(&self) -> Option<([u32; 3], u32)> {
+        (self.edges.token_generation(self.task) > 0).then(|| (self.places.current_token(), self.edges.token_period()))
     }
 
     /// The operands of the merge of partial sums, and of its arrival counters or the flagged words

@@ -28,7 +28,7 @@ pub struct Places {
     /// the flagged words of parts.
     merged: Vec<(BufferId, [u64; 2])>,
     /// The offsets of the current token's queries, keys and values.
-    newest: [u64; 3],
+    current_token: [u64; 3],
     /// For each split activation, the offsets of its terms and of its sums of squares.
     scaled: Vec<(BufferId, [u64; 2])>,
     /// Bytes of the plain weights, tables of rotations not counted.
@@ -52,7 +52,7 @@ impl Places {
         let offsets = Vec::new();
         let merged = Vec::new();
         let scaled = Vec::new();
-        let mut places = Places { offsets, merged, newest: [0; 3], scaled, plain: 0, state, pools: 0 };
+        let mut places = Places { offsets, merged, current_token: [0; 3], scaled, plain: 0, state, pools: 0 };
         // Devices have pools of their own at the same places; of everything else, which is small,
         // each has room for all.
         let mut pools = vec![0; program.devices.max(1)];
@@ -94,7 +94,7 @@ impl Places {
             };
             places.state = arrivals + parts;
         }
-        places.newest = edges.token_bytes(program).map(|bytes| {
+        places.current_token = edges.token_bytes(program).map(|bytes| {
             let start = places.state;
             places.state = (start + bytes).next_multiple_of(ALIGN);
             start
@@ -135,8 +135,8 @@ impl Places {
 
     /// The operands of the current token's flagged words, in units of 16 bytes: queries, keys,
     /// values.
-    pub(super) fn newest(&self) -> [u32; 3] {
-        self.newest.map(|offset| (offset / 16) as u32)
+    pub(super) fn current_token(&self) -> [u32; 3] {
+        self.current_token.map(|offset| (offset / 16) as u32)
     }
 
     /// The operands of split activations and of their sums of squares, in units of 16 bytes.

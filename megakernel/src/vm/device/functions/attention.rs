@@ -40,8 +40,8 @@ impl DeviceOp for Attention {
                 return Err(Unsupported::DType { what, buffer, found, expected: "bf16 or f8e4m3" });
             }
         }
-        let newest = plan.newest();
-        let period = newest.map_or(0, |(_, period)| period);
+        let current = plan.current_token();
+        let period = current.map_or(0, |(_, period)| period);
         let q = Storage { float: plan.plain_float("q", self.q)?, period };
         let rows = rows_of(self.rows)?;
         let scale = self.scale;
@@ -59,19 +59,19 @@ impl DeviceOp for Attention {
             first_row: self.rows.lo as u32,
             kv_head: self.kv_head as u32,
             split: self.split as u32,
-            q: newest.map_or(plan.operand(self.q), |([q, ..], _)| Ok(q))?,
+            q: current.map_or(plan.operand(self.q), |([q, ..], _)| Ok(q))?,
             keys: plan.operand(self.k_pool)?,
             values: plan.operand(self.v_pool)?,
             acc: plan.operand(self.acc)?,
             stats: plan.operand(self.stats)?,
             merged,
             arrivals,
-            newest: newest.map(|([_, keys, values], _)| [keys, values]).or(order).unwrap_or_default(),
+            current_token: current.map(|([_, keys, values], _)| [keys, values]).or(order).unwrap_or_default(),
         };
         match (pools.of, &self.selection) {
             (PoolType::Float(_), None) => {
-                let all = newest.is_some() || order.is_some();
-                let bytes = if all { size_of_val(&fields) } else { offset_of!(AttentionFields, newest) };
+                let all = current.is_some() || order.is_some();
+                let bytes = if all { size_of_val(&fields) } else { offset_of!(AttentionFields, current_token) };
                 Ok(Planned::new(function, fields).keeping(bytes))
             }
             (PoolType::Float(_), Some(selection)) => {
@@ -117,13 +117,13 @@ struct AttentionFields {
     merged: u32,
     /// Counts of the parts that have arrived, or their packets.
     arrivals: u32,
-    /// The newest token's keys and values as packets, if there are any; `q` are packets then. Or
+    /// The current token's keys and values as packets, if there are any; `q` are packets then. Or
     /// the table of the order in which terms of the merge lie: with packets there are none.
-    newest: [u32; 2],
+    current_token: [u32; 2],
 }
 
 // Terms have the table of their order after two words.
-const _: () = assert!(offset_of!(AttentionFields, newest) == offset_of!(AttentionFields, merged) + 8);
+const _: () = assert!(offset_of!(AttentionFields, current_token) == offset_of!(AttentionFields, merged) + 8);
 
 /// The record fields that locate keys and values.
 const FIELDS: TokenFields = TokenFields {
@@ -324,7 +324,7 @@ impl DeviceFunction for SplitOfTokens {
                 },
             },
             streamed: streamed.and_then(|stage| call.streamed(stage)),
-            newest: call.newest(offset_of!(AttentionFields, newest), q.period, Generation::Input),
+            newest: call.current_token(offset_of!(AttentionFields, current_token), q.period, Generation::Input),
             selected: selected
                 .map(|selected| selected.chosen(call.pages([offset_of!(AttentionFields, keys), scales], pools))),
         };

@@ -51,8 +51,8 @@ impl DeviceOp for Qkv {
         let stream = plan.stream(rows_of_stream, strip, 0);
         let rows = rows_of(self.rows)?;
         let tile = TileCode::new(plan, strip, rows, input, Waits::InShared(self.strips.len() as u32));
-        let newest = plan.newest();
-        let period = newest.map_or(0, |(_, period)| period);
+        let current = plan.current_token();
+        let period = current.map_or(0, |(_, period)| period);
         let early = plan.options().early_signal().filter(|_| period > 0);
         let fields = QkvFields {
             first_row: self.rows.lo as u32,
@@ -60,10 +60,10 @@ impl DeviceOp for Qkv {
             strips: self.strips.len() as u32,
             kv_head: self.kv_head as u32,
             input: InputFields::plan(&self.input, plan, &weights, strip, tile.product.a_operand)?,
-            q: newest.map_or(plan.operand(self.q), |([q, ..], _)| Ok(q))?,
+            q: current.map_or(plan.operand(self.q), |([q, ..], _)| Ok(q))?,
             k: plan.operand(k_out)?,
             v: plan.operand(self.v_pool)?,
-            newest: newest.map_or([0; 2], |([_, keys, values], _)| [keys, values]),
+            current_token: current.map_or([0; 2], |([_, keys, values], _)| [keys, values]),
         };
         let stretch = Stretch { stream, first: self.strips.lo, strips: self.strips.len(), taken: tile.taken() };
         let q = Storage { float: q, period };
@@ -76,7 +76,7 @@ impl DeviceOp for Qkv {
         if biases == [None; 3] {
             return Ok(match codes {
                 false => {
-                    let bytes = if period > 0 { size_of_val(&fields) } else { offset_of!(QkvFields, newest) };
+                    let bytes = if period > 0 { size_of_val(&fields) } else { offset_of!(QkvFields, current_token) };
                     Planned::new(function, fields).keeping(bytes).streaming(stretch)
                 }
                 true => Planned::new(function, QkvCodeFields { tile: fields, scales }).streaming(stretch),
@@ -107,7 +107,7 @@ struct QkvFields {
     v: u32,
     /// The destinations of flagged words of keys and values, if they are used; `q` then consists of
     /// flagged words too.
-    newest: [u32; 2],
+    current_token: [u32; 2],
 }
 
 /// The fields of a tile with biases.
@@ -235,7 +235,7 @@ impl DeviceFunction for QkvTile {
             q: call.stored(offset_of!(QkvFields, q), q, Generation::Output),
             keys,
             v: call.pages([offset_of!(QkvFields, v), scales + size_of::<u32>()], pools),
-            newest: call.newest(offset_of!(QkvFields, newest), q.period, Generation::Output),
+            newest: call.current_token(offset_of!(QkvFields, current_token), q.period, Generation::Output),
         };
         call.announcing(early, |announce| task::qkv(call.consumers(), call.scratch(), weights, tile, announce));
     }

@@ -123,9 +123,9 @@ impl<'k> Call<'k, '_> {
         array.accessed(AccessMode::Packets(self.now * storage.period + within))
     }
 
-    /// The newest token's keys and values as packets, whose operands are two fields; of no
+    /// The current token's keys and values as packets, whose operands are two fields; of no
     /// generations there are none.
-    pub fn newest(self, field: usize, period: u32, generation: Generation) -> Option<Newest<'k>> {
+    pub fn current_token(self, field: usize, period: u32, generation: Generation) -> Option<Newest<'k>> {
         let storage = Storage { float: Float::Bf16, period };
         let packets = |field: usize| self.stored(field, storage, generation);
         (period > 0).then(|| Newest { keys: packets(field), values: packets(field + size_of::<u32>()) })

@@ -1,7 +1,7 @@
 //! Pages of keys and values that do not come through the ring, on their way to L2 before attention
 //! comes to them.
 //!
-//! Tokens of earlier steps depend on nothing of this one. The newest token's page is prefetched
+//! Tokens of earlier steps depend on nothing of this one. The current token's page is prefetched
 //! too: L2 is where its writer's stores end.
 
 use tilewright_codegen::build::Val;
