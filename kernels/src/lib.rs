@@ -73,7 +73,6 @@
 
 pub mod activation;
 pub mod attention;
-mod early;
 pub mod elementwise;
 pub mod embed;
 pub mod epilogue;
@@ -86,6 +85,7 @@ pub mod kv;
 pub mod mma;
 pub mod naive;
 pub mod norm;
+mod pdl;
 pub mod quant;
 pub mod ring;
 pub mod rope;

@@ -5,8 +5,8 @@ use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{Embed, EmbedNorm, EmbedTable, embed};
-use crate::early::early;
 use crate::norm::NormStart;
+use crate::pdl::trigger_and_wait;
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 use crate::weights::{StagePlacement, Strip};
@@ -58,7 +58,7 @@ pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
                 rows: k.blocks(),
             })
         });
-        early(k);
+        trigger_and_wait(k);
         let first_row = k.block_id();
         let first = k.lit(0u32);
         let (table, columns) = match shape.table {

@@ -4,7 +4,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use crate::early::early;
+use crate::pdl::trigger_and_wait;
 use crate::tile::MAX_DEVICES;
 
 /// Words of a device's memory that barriers use, zeros before the first but for
@@ -56,7 +56,7 @@ pub fn device_barrier(arch: Arch, devices: u32) -> Kernel {
         }
         let rank = k.param::<u32>("rank");
         let words: Vec<Ptr<Global, u32>> = (0..devices).map(|at| k.global::<u32>(&format!("words{at}"))).collect();
-        early(k);
+        trigger_and_wait(k);
         wait_for_devices(rank, &words);
     })
 }

@@ -4,8 +4,8 @@
 use tilewright_codegen::build::{Builder, Val, Var, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use crate::early::early;
 use crate::norm::{add_squares, rms_factor};
+use crate::pdl::trigger_and_wait;
 use crate::tile::{Array, Copies, Float, MAX_DEVICES};
 use crate::warps::{ConsumerWarps, store_warp_sum, sum_of_warps};
 
@@ -99,7 +99,7 @@ pub fn sum_rms_norm(arch: Arch, shape: SumNormShape) -> Kernel {
         let parts = each("part", shape.parts, shape.part);
         let weight = Array::new(k.global::<u8>("weight"), shape.weight);
         let out: Copies = each("out", shape.copies, shape.out).into_iter().collect();
-        early(k);
+        trigger_and_wait(k);
         let rows = SumNormArrays { k, shape, x, parts, weight, out };
         match shape.vector() {
             8 => rows.run::<8>(),

@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Builder, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use crate::early::early;
+use crate::pdl::trigger_and_wait;
 use crate::tile::{Array, Copies, Float, MAX_DEVICES};
 use crate::warps::ConsumerWarps;
 
@@ -63,7 +63,7 @@ pub fn sum_parts(arch: Arch, shape: PartsShape) -> Kernel {
         let array = |name: &str, float| Array::new(k.global::<u8>(name), float);
         let parts: Vec<Array> = (0..shape.parts).map(|part| array(&format!("part{part}"), shape.types[0])).collect();
         let out: Copies = (0..shape.copies).map(|copy| array(&format!("out{copy}"), shape.types[1])).collect();
-        early(k);
+        trigger_and_wait(k);
         let [from, to] = shape.strides.map(|stride| k.block_id() * stride);
         ConsumerWarps::new(k, WARPS).each(shape.width / shape.vector, |at| {
             let [from, to] = [from, to].map(|row| row + at * shape.vector);

@@ -1,11 +1,11 @@
-//! Shared memory of a team.
+//! Shared memory of a consumer warps.
 
 use tilewright_codegen::build::{Ptr, Shared};
 
 use crate::gemv::activations::F16Overflow;
 use crate::weights::Strip;
 
-/// Shared memory of the team that functions use while they run.
+/// Shared memory of the consumer warps that functions use while they run.
 #[derive(Clone, Copy)]
 pub struct LinearScratch<'k> {
     /// Activations, followed by `sums`.

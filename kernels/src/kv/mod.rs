@@ -19,7 +19,7 @@
 //! | `shared` | the tile in shared memory: layout, addresses, `ldmatrix` |
 //! | `tiles` | what every buffer has: the register tile, the ends of a [`ring`](crate::ring) |
 //! | `pool` | pools of pages, and the cells of a step: [`PagedPool`] |
-//! | `newest` | the newest token's keys and values as packets: [`Newest`] |
+//! | `newest` | the newest token's keys and values as packets: [`CurrentToken`] |
 //! | `element` | how a pool stores its numbers: [`PoolType`], [`PoolArray`] |
 //! | `widen` | pages of codes as pages of bf16, a kernel |
 //! | `token_row` | how a token's row lies in a pool |
@@ -70,7 +70,7 @@ pub use config::{KConfig, KvBufferConfig, VConfig};
 pub use cp_async::{CpAsync, CpAsyncBuffer};
 pub use element::{PoolArray, PoolType};
 pub(crate) use lanes::KvLanes;
-pub use newest::Newest;
+pub use newest::CurrentToken;
 pub use place::{KvView, Pages};
 pub use pool::{PageTable, PagedPool, SplitPages, StepScalars};
 pub use runs::is_swizzled;

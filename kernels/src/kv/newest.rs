@@ -8,14 +8,14 @@ use crate::tile::Array;
 /// Keys and values of each row's current token in addition to those in the pools: bf16 flagged
 /// words `[rows, kv_heads, dim]` each, of one generation.
 #[derive(Clone, Copy)]
-pub struct Newest<'k> {
+pub struct CurrentToken<'k> {
     /// Keys.
     pub keys: Array<'k>,
     /// Values.
     pub values: Array<'k>,
 }
 
-impl<'k> Newest<'k> {
+impl<'k> CurrentToken<'k> {
     /// Stores two neighbouring numbers from an even place on, of values or of keys: the words that
     /// a pool of bf16 has.
     #[track_caller]

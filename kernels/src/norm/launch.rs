@@ -4,7 +4,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{RmsNorm, rms_norm};
-use crate::early::early;
+use crate::pdl::trigger_and_wait;
 use crate::tile::{Float, Modes, StoredTensor};
 use crate::warps::ConsumerWarps;
 
@@ -53,7 +53,7 @@ fn norm_row<'k>(
     [x, weight, out]: [Ptr<'k, Global, u8>; 3],
     added: Option<(Ptr<'k, Global, u8>, Float)>,
 ) {
-    early(k);
+    trigger_and_wait(k);
     let row = |base, float| {
         let rows = Modes::row_major([k.blocks().into(), shape.width.into()], shape.stride);
         StoredTensor::new(base, float, rows).inside().slice([Some(k.block_id().into()), None])

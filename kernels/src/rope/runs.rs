@@ -5,8 +5,8 @@ use tilewright_codegen::build::{Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{HeadNorm, HeadRotation, Rotation, rope};
-use crate::early::early;
 use crate::kv::{PageTable, PagedPool, PoolArray, PoolType, SplitPages, StepScalars};
+use crate::pdl::trigger_and_wait;
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
@@ -71,7 +71,7 @@ pub fn rope_runs(arch: Arch, shape: &HeadRuns) -> Kernel {
         let position = k.global::<i32>("position");
         let table = k.global::<i32>("page_table");
         let [table_width, pages]: [Val<'_, u32>; 2] = [k.param("table_width"), k.param("pages")];
-        early(k);
+        trigger_and_wait(k);
         for (number, run) in shape.runs.iter().enumerate() {
             let weight =
                 |(eps, float)| HeadNorm { weight: Array::new(k.global(&format!("weight{number}")), float), eps };

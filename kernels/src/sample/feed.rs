@@ -8,7 +8,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use super::Request;
 use super::key::NO_TOKEN;
 
-use crate::early::early;
+use crate::pdl::trigger_and_wait;
 
 /// The shapes and types that the kernel is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub fn feed_rows(arch: Arch, shape: FeedShape) -> Kernel {
         let step = k.global::<u32>("step");
         let history = k.global::<u32>("history");
         let requests = shape.requests.then(|| k.global::<u8>("requests"));
-        early(k);
+        trigger_and_wait(k);
         let row = k.tid();
         let at = step.load();
         let history = history.at((at % shape.lines).mul_wide(shape.rows));

@@ -8,8 +8,8 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::key::{chosen, largest};
 use super::{Logits, SampleScratch, SamplingParams, argmax, sample};
-use crate::early::early;
 use crate::naive::{Sampling, SamplingError};
+use crate::pdl::trigger_and_wait;
 use crate::warps::ConsumerWarps;
 
 /// Keys of a lane whose loads are in flight together.
@@ -120,7 +120,7 @@ pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
 pub fn best_rows(arch: Arch) -> Kernel {
     record("best", arch, block(32), |k| {
         let count = k.param::<u32>("count");
-        early(k);
+        trigger_and_wait(k);
         let keys = k.global::<u64>("keys").at(k.block_id().mul_wide(count));
         let tokens = k.global::<u32>("tokens");
         let best = k.var(0u64);
@@ -139,6 +139,6 @@ pub fn best_rows(arch: Arch) -> Kernel {
 fn row(k: &Builder) -> Logits<'_> {
     let count = k.param::<u32>("count");
     let stride = k.param::<u32>("stride");
-    early(k);
+    trigger_and_wait(k);
     Logits { at: k.global::<f32>("logits").at(k.block_id().mul_wide(stride)), count }
 }

@@ -12,7 +12,7 @@
 //! | `convert` | codes to numbers that tensor cores take, in registers: [`Terms`] |
 //! | `lanes` | the weights of a stage as lanes read them: [`WarpTile`], [`LaneCodes`], [`CodeTile`] |
 //! | `number` | single numbers of packed codes |
-//! | `prefetch` | stages that are prefetched into registers: [`HeldForm`], [`PrefetchedStage`] |
+//! | `prefetch` | stages that are prefetched into registers: [`PrefetchForm`], [`PrefetchedStage`] |
 //! | `stages` | stages from a ring and from registers: [`WeightStages`] |
 //! | `stage_order` | the order in which stages come, if not strip by strip: [`StageOrder`], [`Phases`] |
 //!
@@ -42,7 +42,7 @@ pub use lanes::{CodeTile, LaneCodes, WarpTile};
 pub use packed::{Packer, Strip, StripError, pack};
 pub use packer::{CodePacker, QuantRow};
 pub use placement::StagePlacement;
-pub use prefetch::{HeldForm, PrefetchedStage};
+pub use prefetch::{PrefetchForm, PrefetchedStage};
 pub use stage_order::{Phases, StageOrder};
 pub use stages::{ReadStages, WeightStages};
 pub(crate) use weight_tile::DEPTH;

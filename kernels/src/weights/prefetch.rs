@@ -2,7 +2,7 @@
 //! for activations, so that the ring has room for what follows.
 //!
 //! Stages are taken before it is known what will be done with them, so a stage of codes is taken by
-//! numbers that its task brings ([`HeldForm`]): of each tile one word of scales and one of zeros.
+//! numbers that its task brings ([`PrefetchForm`]): of each tile one word of scales and one of zeros.
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
@@ -17,9 +17,9 @@ use crate::warps::ConsumerWarps;
 /// The data that is prefetched into registers in addition to the tiles of a stage of codes, as a
 /// task's record holds it; 0 for bf16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeldForm(pub u32);
+pub struct PrefetchForm(pub u32);
 
-impl HeldForm {
+impl PrefetchForm {
     const SCALES: u32 = 1;
     const ZEROS: u32 = 2;
     /// The first bit of the shift that maps a tile's number to its group's.
@@ -31,18 +31,18 @@ impl HeldForm {
     /// groups, scales are of f32, or tiles of a group are not a power of two.
     ///
     /// ```
-    /// use tilewright_kernels::weights::{Codes, HeldForm, Strip};
+    /// use tilewright_kernels::weights::{Codes, PrefetchForm, Strip};
     /// use tilewright_kernels::{quant::Code, tile::Float};
     /// let strip = |group| {
     ///     let codes = Codes { code: Code::U4, group, zeros: false, scale: Float::Bf16, blocks: false };
     ///     Strip::of_codes(4096, 8, 16384, codes)
     /// };
-    /// assert!(HeldForm::of(strip(Some(128))?).is_some() && HeldForm::of(strip(None)?).is_some());
-    /// assert_eq!(HeldForm::of(strip(Some(64))?), None);
+    /// assert!(PrefetchForm::of(strip(Some(128))?).is_some() && PrefetchForm::of(strip(None)?).is_some());
+    /// assert_eq!(PrefetchForm::of(strip(Some(64))?), None);
     /// # Ok::<(), tilewright_kernels::weights::StripError>(())
     /// ```
-    pub fn of(strip: Strip) -> Option<HeldForm> {
-        let Some(codes) = strip.codes() else { return Some(HeldForm(0)) };
+    pub fn of(strip: Strip) -> Option<PrefetchForm> {
+        let Some(codes) = strip.codes() else { return Some(PrefetchForm(0)) };
         let span = strip.span();
         let depth = strip.depth();
         let shift = match span / depth {
@@ -50,14 +50,14 @@ impl HeldForm {
             tiles if tiles.is_power_of_two() => tiles.trailing_zeros(),
             _ => return None,
         };
-        let zeros = if codes.zeros { HeldForm::ZEROS } else { 0 };
-        (codes.scale.bytes() == 2).then_some(HeldForm(HeldForm::SCALES | zeros | shift << HeldForm::SHIFT))
+        let zeros = if codes.zeros { PrefetchForm::ZEROS } else { 0 };
+        (codes.scale.bytes() == 2).then_some(PrefetchForm(PrefetchForm::SCALES | zeros | shift << PrefetchForm::SHIFT))
     }
 
     /// The form that has room for this one and another.
     #[must_use]
-    pub fn or(self, other: HeldForm) -> HeldForm {
-        HeldForm((self.0 | other.0) & (HeldForm::SCALES | HeldForm::ZEROS))
+    pub fn or(self, other: PrefetchForm) -> PrefetchForm {
+        PrefetchForm((self.0 | other.0) & (PrefetchForm::SCALES | PrefetchForm::ZEROS))
     }
 }
 
@@ -74,13 +74,13 @@ pub struct PrefetchedStage<'k> {
 impl<'k> PrefetchedStage<'k> {
     /// Registers, set to zero, for a stage of at most `stage_bytes` bytes of tiles, of any of these
     /// forms.
-    pub fn new(consumers: ConsumerWarps<'k>, stage_bytes: u32, forms: HeldForm) -> PrefetchedStage<'k> {
+    pub fn new(consumers: ConsumerWarps<'k>, stage_bytes: u32, forms: PrefetchForm) -> PrefetchedStage<'k> {
         let widest = Strip::of_one_stage(consumers.warps, stage_bytes);
         let tile = |_| std::array::from_fn(|_| consumers.k.var(0u32));
         let word =
             |bit: u32| (forms.0 & bit > 0).then(|| (0..widest.per_warp()).map(|_| consumers.k.var(0u32)).collect());
         let tiles = (0..widest.per_warp()).map(tile).collect();
-        PrefetchedStage { consumers, widest, tiles, factors: [HeldForm::SCALES, HeldForm::ZEROS].map(word) }
+        PrefetchedStage { consumers, widest, tiles, factors: [PrefetchForm::SCALES, PrefetchForm::ZEROS].map(word) }
     }
 
     /// Takes the ring's next stage, which has `bytes` bytes in the form `form`, and releases it; by
@@ -110,18 +110,18 @@ impl<'k> PrefetchedStage<'k> {
         form: Val<'k, u32>,
     ) {
         let k = self.consumers.k;
-        let shift = form >> HeldForm::SHIFT;
+        let shift = form >> PrefetchForm::SHIFT;
         let row = Strip::ROWS * 2;
         let factors = stage.at(tiles);
         let group = || (tile.get(k) >> shift) * row;
         if let [Some(scales), _] = &self.factors {
-            k.when((form & HeldForm::SCALES).ne(0), || {
+            k.when((form & PrefetchForm::SCALES).ne(0), || {
                 let mine = factors.at(group() + k.lane() / 8 * 4).cast::<u32>();
                 scales[number as usize].set(mine.load());
             });
         }
         if let [_, Some(zeros)] = &self.factors {
-            k.when((form & HeldForm::ZEROS).ne(0), || {
+            k.when((form & PrefetchForm::ZEROS).ne(0), || {
                 let groups = ((tiles / TILE) >> shift).max(1);
                 let mine = factors.at(groups * row + group() + k.lane() / 8 * 4).cast::<u32>();
                 zeros[number as usize].set(mine.load());

@@ -7,7 +7,7 @@ use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::epilogue::{ResultFunctions, ResultPlace};
-use tilewright_kernels::gemv::activations::{AOperand, Input, Ordered, Packing, Reordering, columns};
+use tilewright_kernels::gemv::activations::{AOperand, Ordered, Packing, Prologue, Reordering, columns};
 use tilewright_kernels::gemv::task::{ArgmaxCandidates, LinearEpilogue, LinearTask, linear};
 use tilewright_kernels::naive;
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts};
@@ -192,9 +192,9 @@ impl Case {
         let indexes = k.global::<u32>("indexes");
         let norm = (self.from == From::RmsNorm).then_some((f32s(weight), EPS));
         let input = match self.from {
-            From::Plain | From::RmsNorm if self.reorders() => Input::Ordered(Ordered { x, indexes, norm }),
-            From::Plain => Input::Plain(x),
-            From::RmsNorm => Input::RmsNorm { x, weight: f32s(weight), eps: EPS },
+            From::Plain | From::RmsNorm if self.reorders() => Prologue::Ordered(Ordered { x, indexes, norm }),
+            From::Plain => Prologue::Plain(x),
+            From::RmsNorm => Prologue::RmsNorm { x, weight: f32s(weight), eps: EPS },
         };
         let out = Array::new(out, self.out);
         let bias = self.bias.then_some(f32s(bias));

@@ -6,7 +6,7 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::activations::{AOperand, Input, Packing};
+use tilewright_kernels::gemv::activations::{AOperand, Packing, Prologue};
 use tilewright_kernels::gemv::task::{Qkv, QueryKeyEpilogue, qkv};
 use tilewright_kernels::naive;
 use tilewright_kernels::rope::Rotation;
@@ -147,9 +147,9 @@ impl Case {
             kv_heads: self.kv_heads,
             dim: self.dim,
             input: if self.normed {
-                Input::RmsNorm { x, weight: Array::new(weight, Float::F32), eps: EPS }
+                Prologue::RmsNorm { x, weight: Array::new(weight, Float::F32), eps: EPS }
             } else {
-                Input::Plain(x)
+                Prologue::Plain(x)
             },
             a_operand: self.a_operand,
             bias: bias.map(|bias| self.bias.then_some(bias)),

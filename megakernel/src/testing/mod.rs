@@ -6,6 +6,7 @@
 //! | [`generate`] | programs of at most 8 tasks over random queues, and the waits that they need |
 //! | [`sharded`] | the same of several devices, which send each other parts of sums |
 //! | [`draw`] | the computations of such programs: buffers and ops, no synchronisation |
+//! | `families` | small models of families whose graphs the lowering changes |
 //! | `plain_ops` | the unfused ops of tests, which no lowering emits |
 //! | [`clashes`] | which tasks touch the same bytes |
 //! | [`oracle`] | the judge: every interleaving of task starts and ends |
@@ -26,6 +27,7 @@
 
 pub mod clashes;
 pub mod draw;
+mod families;
 pub mod generate;
 pub mod oracle;
 mod plain_ops;
@@ -34,6 +36,7 @@ pub mod sharded;
 mod shrink;
 mod strategy;
 
+pub use families::small_families;
 pub use oracle::{Unsafe, judge};
 pub use plain_ops::{Add, Combine, KvAppend, RmsNorm, SiluMul, register_plain_ops};
 pub use rng::Rng;

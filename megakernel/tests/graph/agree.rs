@@ -7,6 +7,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::testing::small_families;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights};
 use tilewright_megakernel::vm::resident::DeviceWeights;
@@ -64,7 +65,17 @@ fn gemma_2_agrees_with_the_reference() {
     agrees(&gemma2(32), Arch::Sm80, 40, &[32], 23);
 }
 
-/// The bound of the test above notices each of these.
+/// Parts of weights, rows of heads in another order, two rotations and none, norms of the stream
+/// divided by a factor.
+#[test]
+fn families_by_their_graphs_agree_with_the_reference() {
+    for (seed, spec) in (31..).zip(small_families(64)) {
+        let chunks: &[usize] = if seed % 2 == 0 { &[32] } else { &[32, 1, 7] };
+        agrees(&spec, if seed == 33 { Arch::Sm80 } else { Arch::Sm90a }, 40, chunks, seed);
+    }
+}
+
+/// The bound of the test of Gemma 2 notices each of these.
 #[test]
 fn a_modifier_of_gemma_2_that_is_left_out_shows() {
     let spec = gemma2(64);

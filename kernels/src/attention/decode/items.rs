@@ -8,11 +8,11 @@ use super::combine::{Splits, warp_parts};
 use super::device::{HeadScores, SequenceTokens, queries, share, warps};
 use crate::attention::ScoreFunction;
 use crate::attention::warp::{WarpQueries, attend_by};
-use crate::early::wait_for_launches;
 use crate::kv::{
     Issued, IssuedAhead, KConfig, KvFamily, KvRings, KvThreads, KvView, OwnRing, TileSpan, VConfig, stream_issuing,
 };
 use crate::mma::Accumulator;
+use crate::pdl::wait_for_previous;
 
 /// The work of a persistent launch: shares of heads of sequences, numbered, shares first.
 pub struct Items<'k, 'a> {
@@ -196,12 +196,12 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     for _ in 0..keys.ahead() {
         // The launch before this one appends to a sequence's last tile.
         let (place, tile, is_one) = cursor.next();
-        k.when(is_one & ((tile + 1) * TILE).ge(place.tokens), || wait_for_launches(k));
+        k.when(is_one & ((tile + 1) * TILE).ge(place.tokens), || wait_for_previous(k));
         issue_keys();
         issue_values();
     }
     let current = Current::new(k, items, shape);
-    wait_for_launches(k);
+    wait_for_previous(k);
     k.while_(
         || current.is_one(),
         || {

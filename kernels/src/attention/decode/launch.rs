@@ -9,8 +9,8 @@ use super::combine::Splits;
 use super::device::{DecodeTask, attend, warps};
 use super::items::{Items, attend_items};
 use crate::attention::{AttentionError, CustomScores, ScoreFunction, ScoreVariant, WithScores};
-use crate::early::{begin_early, early};
 use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
+use crate::pdl::{trigger_and_wait, trigger_dependents};
 
 /// The layout of the keys and values of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -179,9 +179,9 @@ impl WithScores<'_, Decode> {
         let plane_stride = k.param::<u32>("plane_stride");
         let scores = ScoreFunction::declare(k, decode.scores);
         if stays {
-            begin_early(k)
+            trigger_dependents(k)
         } else {
-            early(k)
+            trigger_and_wait(k)
         }
         let acc = k.global::<f32>("acc");
         let stats = k.global::<f32>("stats");

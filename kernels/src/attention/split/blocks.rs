@@ -3,7 +3,7 @@
 use tilewright_codegen::build::Val;
 
 use super::TokenSelection;
-use super::queries::{NewestToken, QueryWords};
+use super::queries::{CurrentTokenWords, QueryWords};
 use crate::attention::split::pass::{AttentionPass, Running};
 use crate::gemv::task::LinearScratch;
 use crate::kv::{BLOCK, Issued, KvBuffer, StageTiles, Streamed, TileSpan, TokenBlock, TokenRow};
@@ -46,19 +46,19 @@ impl<'k> AttentionPass<'_, 'k> {
         state: WarpState<'_, 'k>,
         bring: impl FnOnce(Val<'k, u32>) -> Brought<'b, 'k>,
     ) {
-        self.team.k.moving().for_step(first, end, step, |at| self.block(bring(at), state));
+        self.consumers.k.moving().for_step(first, end, step, |at| self.block(bring(at), state));
     }
 
     /// Processes all tokens of the split: those that are not streamed, from the pages, and the
     /// streamed ones, which come first if the current token is waited for.
     pub fn all(self, scratch: LinearScratch<'k>, ring: &dyn Stages<'k>) -> Running<'k> {
-        let k = self.team.k;
+        let k = self.consumers.k;
         let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
         // Blocks that the window hides are not read.
         let paged = self.first_seen.map_or(paged, |seen| paged.max(seen & !(BLOCK - 1)));
         let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
         // From the last warp on: the first have the streamed blocks that are left over.
-        let first = (self.team.warps - 1) - k.warp();
+        let first = (self.consumers.warps - 1) - k.warp();
         let has_newest = |block: Val<'k, u32>| self.is_last & (block + 1).eq(blocks);
         let last = |block: Val<'k, u32>| self.end - paged - block * BLOCK - 1;
         let bring = |block: Val<'k, u32>, loaded: &TokenBlock<'k>| {
@@ -76,8 +76,8 @@ impl<'k> AttentionPass<'_, 'k> {
         let queries = self.queries(scratch);
         let running = self.running();
         let state = WarpState { queries: &queries, running: &running };
-        let from_pages = |newest: Option<NewestToken<'k>>| {
-            let span = TileSpan { first, end: blocks, step: self.team.warps };
+        let from_pages = |newest: Option<CurrentTokenWords<'k>>| {
+            let span = TileSpan { first, end: blocks, step: self.consumers.warps };
             self.blocks(span, state, |block| {
                 k.when(block.ne(first), || bring(block, &loaded));
                 if let Some(newest) = &newest {
@@ -102,7 +102,7 @@ impl<'k> AttentionPass<'_, 'k> {
                 from_ring();
             }
             Some(newest) => {
-                let mine = self.is_last & blocks.gt(0) & ((blocks - 1) % self.team.warps).eq(first);
+                let mine = self.is_last & blocks.gt(0) & ((blocks - 1) % self.consumers.warps).eq(first);
                 from_pages(Some(self.arriving(newest, mine, from_ring)));
             }
         }
@@ -113,9 +113,9 @@ impl<'k> AttentionPass<'_, 'k> {
     /// processes those of a row that it sees whole. The load of a warp's next block starts as soon
     /// as the scores of one are computed, and so does the lookup of the following one.
     pub fn chosen(self, scratch: LinearScratch<'k>, selected: TokenSelection<'k>) -> Running<'k> {
-        let k = self.team.k;
+        let k = self.consumers.k;
         let running = self.running();
-        let turns = selected.turns(self.team, self.work.keys, self.row, [self.begin, self.end]);
+        let turns = selected.turns(self.consumers, self.work.keys, self.row, [self.begin, self.end]);
         let place = |turn: Val<'k, u32>| {
             self.work.keys.token(self.work.kv_head, self.row, turns.start(turn.min(turns.count - 1)))
         };
@@ -164,9 +164,9 @@ impl<'k> AttentionPass<'_, 'k> {
         tokens: [Val<'k, u32>; 2],
         state: WarpState<'_, 'k>,
     ) {
-        let k = self.team.k;
+        let k = self.consumers.k;
         let stage = streamed.stage;
-        let warps = self.team.warps;
+        let warps = self.consumers.warps;
         let tiles = StageTiles::new(k, ring, stage, self.work.keys);
         k.for_(0u32, streamed.stages(tokens), |at| {
             let blocks = streamed.count(tokens, at) / BLOCK;
@@ -201,7 +201,7 @@ impl<'k> AttentionPass<'_, 'k> {
 
     /// Registers for a block.
     fn unloaded(self) -> TokenBlock<'k> {
-        TokenBlock::new(self.team.k, self.lanes())
+        TokenBlock::new(self.consumers.k, self.lanes())
     }
 
     /// The row of a token of a block that begins there, in elements.
@@ -215,6 +215,6 @@ impl<'k> AttentionPass<'_, 'k> {
         // Both pools have a token at the same place, and pages are whole blocks.
         let first = self.work.keys.token(self.work.kv_head, self.row, start);
         let row = |token: Val<'k, u32>| self.token(first, token.min(last));
-        to.load([self.work.keys, self.work.values].map(|pages| pages.pool.words(self.team.k.lit(0))), &row)
+        to.load([self.work.keys, self.work.values].map(|pages| pages.pool.words(self.consumers.k.lit(0))), &row)
     }
 }

@@ -32,13 +32,13 @@ use crate::warps::ConsumerWarps;
 /// Thread 0 calls `counted` once all splits of the task are counted: what is still to come are
 /// stores of merged results.
 pub fn attention<'k>(
-    team: ConsumerWarps<'k>,
+    consumers: ConsumerWarps<'k>,
     scratch: LinearScratch<'k>,
     ring: &dyn Stages<'k>,
     work: SplitAttention<'_, 'k>,
     counted: impl FnOnce(),
 ) {
-    let k = team.k;
+    let k = consumers.k;
     if let Err(error) = work.check() {
         return k.refuse(&error);
     }
@@ -50,7 +50,7 @@ pub fn attention<'k>(
             let count = (work.heads.group() - first).min(TOGETHER);
             let first = work.kv_head * work.heads.group() + first;
             let pass = AttentionPass {
-                team,
+                consumers,
                 work,
                 row,
                 begin,
@@ -66,7 +66,7 @@ pub fn attention<'k>(
             k.if_else(begin.lt(end), || pass.run(scratch, ring), || pass.idle(scratch));
         }
     });
-    work.arrive(team, scratch, counted);
+    work.arrive(consumers, scratch, counted);
 }
 
 impl<'k> AttentionPass<'_, 'k> {
@@ -82,30 +82,30 @@ impl<'k> AttentionPass<'_, 'k> {
             None => self.all(scratch, ring),
             Some(selected) => self.chosen(scratch, selected),
         };
-        let parts = self.work.heads.parts(self.team, self.count, scratch.operand.cast());
+        let parts = self.work.heads.parts(self.consumers, self.count, scratch.operand.cast());
         running.store(self, &parts);
-        self.team.sync();
+        self.consumers.sync();
         self.merge(&parts);
     }
 
     /// Zeros as an idle row's result, by the first split, after it has polled the packets of the
     /// current token as other rows do.
     fn idle(self, scratch: LinearScratch<'k>) {
-        let AttentionPass { team, work, .. } = self;
-        team.k.when(work.split.eq(0), || {
+        let AttentionPass { consumers, work, .. } = self;
+        consumers.k.when(work.split.eq(0), || {
             if let Some(newest) = work.newest {
                 self.queries(scratch);
-                self.arriving(newest, team.k.lit(true), || ());
-                team.sync();
+                self.arriving(newest, consumers.k.lit(true), || ());
+                consumers.sync();
             }
-            work.store_idle(team, self.row, self.first, self.count);
+            work.store_idle(consumers, self.row, self.first, self.count);
         });
     }
 
     /// Merges the warps' parts and stores them, two elements for each thread.
     fn merge(self, parts: &WarpParts<'k>) {
         let dim = parts.dim;
-        self.team.each(self.count * dim / 2, |pair| {
+        self.consumers.each(self.count * dim / 2, |pair| {
             let head = pair / (dim / 2);
             let d = pair % (dim / 2) * 2;
             let mut whole = parts.merged(head, d);
@@ -119,7 +119,7 @@ impl<'k> AttentionPass<'_, 'k> {
     /// The state of a warp before its first block. The maximum starts at the least finite number: a
     /// row whose scores are all −∞ then gets weights of `2^(−∞ − MIN)` = 0 instead of NaN.
     pub fn running(self) -> Running<'k> {
-        let k = self.team.k;
+        let k = self.consumers.k;
         Running {
             most: k.var(f32::MIN),
             sum: k.var(0.0f32),
@@ -133,8 +133,8 @@ impl<'k> AttentionPass<'_, 'k> {
         Brought { block, first, hidden, last, then }: Brought<'_, 'k>,
         WarpState { queries, running }: WarpState<'_, 'k>,
     ) {
-        let k = self.team.k;
-        let column = self.team.k.lane() % 4;
+        let k = self.consumers.k;
+        let column = self.consumers.k.lane() % 4;
         let lanes = self.lanes();
         let TokenBlock { keys, values, .. } = &block;
         let function = ScoreFunction::constant(k, self.work.modifier).with(k, self.work.custom);

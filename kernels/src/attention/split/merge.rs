@@ -122,18 +122,18 @@ impl<'k> SplitAttention<'_, 'k> {
     }
 
     /// Merges the splits of rows that have several: those of which it is the last, after a barrier
-    /// of the team that all partial results are stored before; or all, by the first, once their
+    /// of the consumer warps that all partial results are stored before; or all, by the first, once their
     /// packets are there.
-    pub(super) fn arrive(self, team: ConsumerWarps<'k>, scratch: LinearScratch<'k>, counted: impl FnOnce()) {
+    pub(super) fn arrive(self, consumers: ConsumerWarps<'k>, scratch: LinearScratch<'k>, counted: impl FnOnce()) {
         match self.merged.parts {
             SplitSignal::Counted(arrivals) => {
-                team.sync();
-                self.count(team, scratch, arrivals, counted);
+                consumers.sync();
+                self.count(consumers, scratch, arrivals, counted);
             }
             SplitSignal::Packets(_) => {
-                team.k.moving().when(team.k.tid().eq(0), counted);
-                team.k.when(self.split.eq(0), || {
-                    self.merge(team, |row| {
+                consumers.k.moving().when(consumers.k.tid().eq(0), counted);
+                consumers.k.when(self.split.eq(0), || {
+                    self.merge(consumers, |row| {
                         let SplitPart { begin, end, single, .. } = self.part(self.first_row + row);
                         begin.lt(end) & !single
                     });
@@ -146,12 +146,12 @@ impl<'k> SplitAttention<'_, 'k> {
     /// of.
     fn count(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         scratch: LinearScratch<'k>,
         arrivals: Ptr<'k, Global, u32>,
         counted: impl FnOnce(),
     ) {
-        let k = team.k;
+        let k = consumers.k;
         let all = self.heads.splits.next_power_of_two();
         let complete = scratch.best.cast::<u32>();
         k.when(k.tid().lt(self.rows), || {
@@ -167,17 +167,17 @@ impl<'k> SplitAttention<'_, 'k> {
             complete.at(k.tid()).store(last.get());
         });
         k.moving().when(k.tid().eq(0), counted);
-        team.sync();
-        self.merge(team, |row| complete.at(row).load().ne(0));
+        consumers.sync();
+        self.merge(consumers, |row| complete.at(row).load().ne(0));
     }
 
     /// Merges the splits of rows, counted from the task's first, that are `complete`, two elements
     /// for each thread.
-    fn merge(self, team: ConsumerWarps<'k>, complete: impl Fn(Val<'k, u32>) -> Val<'k, bool>) {
+    fn merge(self, consumers: ConsumerWarps<'k>, complete: impl Fn(Val<'k, u32>) -> Val<'k, bool>) {
         let pairs = self.heads.group() * self.heads.dim / 2;
-        team.each(self.rows * pairs, |item| {
+        consumers.each(self.rows * pairs, |item| {
             let row = item / pairs;
-            team.k.when(complete(row), || self.merge_pair(self.first_row + row, item % pairs * 2));
+            consumers.k.when(complete(row), || self.merge_pair(self.first_row + row, item % pairs * 2));
         });
     }
 
@@ -308,9 +308,9 @@ impl<'k> SplitAttention<'_, 'k> {
     }
 
     /// Zeros as an idle row's result.
-    pub(super) fn store_idle(self, team: ConsumerWarps<'k>, row: Val<'k, u32>, first: Val<'k, u32>, heads: u32) {
-        let zero = team.k.lit(0.0f32);
+    pub(super) fn store_idle(self, consumers: ConsumerWarps<'k>, row: Val<'k, u32>, first: Val<'k, u32>, heads: u32) {
+        let zero = consumers.k.lit(0.0f32);
         let dim = self.heads.dim;
-        team.each(heads * dim / 2, |pair| self.store_merged([row, first * dim + pair * 2], [zero; 2]));
+        consumers.each(heads * dim / 2, |pair| self.store_merged([row, first * dim + pair * 2], [zero; 2]));
     }
 }

@@ -11,7 +11,7 @@ use crate::warps::ConsumerWarps;
 /// A pass over the tokens for up to eight query heads of a row.
 #[derive(Clone, Copy)]
 pub(super) struct AttentionPass<'f, 'k> {
-    pub team: ConsumerWarps<'k>,
+    pub consumers: ConsumerWarps<'k>,
     pub work: SplitAttention<'f, 'k>,
     pub row: Val<'k, u32>,
     pub begin: Val<'k, u32>,

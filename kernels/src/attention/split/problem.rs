@@ -8,7 +8,7 @@ use crate::attention::ScorePlace;
 use crate::attention::merge::WarpParts;
 use crate::attention::scores::ScoreModifier;
 use crate::gemv::activations::ActivationOutput;
-use crate::kv::{Newest, PagedPool, Streamed};
+use crate::kv::{CurrentToken, PagedPool, Streamed};
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
@@ -53,7 +53,7 @@ pub struct SplitAttention<'f, 'k> {
     pub selected: Option<TokenSelection<'k>>,
     /// The newest token's keys and values as packets, which `q` is too then: of a program of one
     /// row of pools of bf16, whose tokens are not chosen.
-    pub newest: Option<Newest<'k>>,
+    pub newest: Option<CurrentToken<'k>>,
     /// The destination of the merge.
     pub merged: Merged<'k>,
 }
@@ -86,9 +86,14 @@ impl HeadCounts {
     }
 
     /// The partial results of the warps for `heads` query heads.
-    pub(super) fn parts<'k>(self, team: ConsumerWarps<'k>, heads: u32, memory: Ptr<'k, Shared, f32>) -> WarpParts<'k> {
+    pub(super) fn parts<'k>(
+        self,
+        consumers: ConsumerWarps<'k>,
+        heads: u32,
+        memory: Ptr<'k, Shared, f32>,
+    ) -> WarpParts<'k> {
         let HeadCounts { dim, .. } = self;
-        WarpParts { k: team.k, memory, warps: team.warps, heads, lines: heads, dim, pitch: self.pitch() }
+        WarpParts { k: consumers.k, memory, warps: consumers.warps, heads, lines: heads, dim, pitch: self.pitch() }
     }
 
     /// Whether one pass over the tokens serves all heads of a group: what passes through the ring

@@ -6,7 +6,7 @@ use super::HeadCounts;
 use crate::attention::split::pass::AttentionPass;
 use crate::attention::split::problem::TOGETHER;
 use crate::gemv::task::LinearScratch;
-use crate::kv::{Newest, PagedPool, PoolArray, TokenBlock};
+use crate::kv::{CurrentToken, PagedPool, PoolArray, TokenBlock};
 use crate::tile::Array;
 
 /// For each run of dimensions, the queries' words, and the remainders of their rounding.
@@ -14,7 +14,7 @@ pub(super) type QueryWords<'k> = Vec<[Vec<Val<'k, u32>>; 2]>;
 
 /// The part of the current token that a warp holds, as [`TokenBlock`] holds that of a block: the
 /// words of a run of a token.
-pub(super) struct NewestToken<'k> {
+pub(super) struct CurrentTokenWords<'k> {
     keys: Vec<[Val<'k, u32>; 4]>,
     values: Vec<[Val<'k, u32>; 4]>,
 }
@@ -35,20 +35,20 @@ impl HeadCounts {
 }
 
 impl<'k> AttentionPass<'_, 'k> {
-    /// The queries as A operands, times the scales and log2 e. The team brings them to shared
+    /// The queries as A operands, times the scales and log2 e. The consumer warps brings them to shared
     /// memory, two dimensions a thread: every lane has those of a head, so that each warp would
     /// load all of them.
     pub fn queries(self, scratch: LinearScratch<'k>) -> QueryWords<'k> {
-        let team = self.team;
+        let consumers = self.consumers;
         let heads = self.work.heads;
         let lanes = self.lanes();
         let half = heads.dim / 2;
         let [high, low] = [0, self.count].map(|before| scratch.sums.cast::<u32>().at(before * heads.query_pitch()));
         let q = self.work.q.from((self.row * heads.heads + self.first) * heads.dim);
-        let factor = team.k.lit(self.work.scale * std::f32::consts::LOG2_E);
+        let factor = consumers.k.lit(self.work.scale * std::f32::consts::LOG2_E);
         let factor = self.scale_of(self.work.keys).map_or(factor, |scale| scale * factor);
         let all = self.count * half;
-        let items: Vec<_> = team.items(all).into_iter().map(|item| item.clamped(all)).collect();
+        let items: Vec<_> = consumers.items(all).into_iter().map(|item| item.clamped(all)).collect();
         let loaded = q.gather::<2>(&items.iter().map(|item| item.at * 2).collect::<Vec<_>>());
         for (item, [a, b]) in items.iter().zip(loaded) {
             let place = item.at / half * heads.query_pitch() + item.at % half;
@@ -58,8 +58,8 @@ impl<'k> AttentionPass<'_, 'k> {
                 low.at(place).store(lanes.narrow(rest_a, rest_b).0);
             });
         }
-        team.sync();
-        let head = (team.k.lane() / 4).min(self.count - 1) * heads.query_pitch();
+        consumers.sync();
+        let head = (consumers.k.lane() / 4).min(self.count - 1) * heads.query_pitch();
         (0..self.lanes().runs()).map(|run| [high, low].map(|part| self.query_words(part.at(head), run))).collect()
     }
 
@@ -73,7 +73,7 @@ impl<'k> AttentionPass<'_, 'k> {
 
     /// Loads this lane's words of a run of its head's dimensions.
     fn query_words(self, head: Ptr<'k, Shared, u32>, run: u32) -> Vec<Val<'k, u32>> {
-        let k = self.team.k;
+        let k = self.consumers.k;
         let each = self.lanes().run;
         let words = k.regs(each / 2, 0u32);
         self.lanes().guarded(self.lanes().width() * run, self.lanes().width(), k.lane() % 4 * each, |at| {
@@ -87,8 +87,13 @@ impl<'k> AttentionPass<'_, 'k> {
 
     /// Loads the newest token's keys and values, all in flight together, and waits for them after
     /// `meanwhile` if this warp adds the token (`mine`).
-    pub fn arriving(self, newest: Newest<'k>, mine: Val<'k, bool>, meanwhile: impl FnOnce()) -> NewestToken<'k> {
-        let k = self.team.k;
+    pub fn arriving(
+        self,
+        newest: CurrentToken<'k>,
+        mine: Val<'k, bool>,
+        meanwhile: impl FnOnce(),
+    ) -> CurrentTokenWords<'k> {
+        let k = self.consumers.k;
         let heads = self.work.heads;
         let run = self.lanes().run;
         let row = k.lane() / 4 * run;
@@ -102,14 +107,14 @@ impl<'k> AttentionPass<'_, 'k> {
         let all: Vec<_> = (0..self.lanes().runs()).map(key).chain((0..self.lanes().rows()).map(value)).collect();
         let mut keys = Array::packets(&all, mine, meanwhile);
         let values = keys.split_off(self.lanes().runs() as usize);
-        NewestToken { keys, values }
+        CurrentTokenWords { keys, values }
     }
 }
 
-impl<'k> NewestToken<'k> {
+impl<'k> CurrentTokenWords<'k> {
     /// Stores the token into a block, as its token `number`.
     pub fn put(&self, pass: AttentionPass<'_, 'k>, number: Val<'k, u32>, to: &TokenBlock<'k>) {
-        let k = pass.team.k;
+        let k = pass.consumers.k;
         let row = k.lane() / 4;
         let column = k.lane() % 4;
         let words = |to: &RegArray<'k, u32>, from: &[Val<'k, u32>; 4]| {

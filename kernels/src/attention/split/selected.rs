@@ -51,13 +51,13 @@ impl<'k> TokenSelection<'k> {
     /// The blocks of a row's split that this warp takes.
     pub(super) fn turns(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         pool: PagedPool<'k>,
         row: Val<'k, u32>,
         [begin, end]: [Val<'k, u32>; 2],
     ) -> Turns<'k> {
-        let warp = team.k.warp();
-        let warps = team.warps;
+        let warp = consumers.k.warp();
+        let warps = consumers.warps;
         // As `immutable_prefix` has it of rows that share no page which one of them writes.
         let prefix = |rows: u32| (pool.position.load(row) - (rows as i32 - 1)).max(0).cast::<u32>() & !(BLOCK - 1);
         let newest = self.streams.map_or(begin, |rows| end.min(prefix(rows)).max(begin));

@@ -8,26 +8,26 @@
 //! | `ordered` | activations in the act-order of codes: [`Ordered`], [`Reordering`] |
 //! | `scaled` | split activations, stored as the operand's terms: [`Scaled`], [`ScaledOutput`] |
 //! | `overflow` | reports of activations that overflow f16: [`F16Overflow`] |
-//! | `input` | the activations of a product: [`Input`] |
+//! | `prologue` | the activations of a product, and what is done to them: [`Prologue`] |
 //! | `parts` | sums of the parts that a contraction was cut into: [`PartSums`] |
 //!
 //! May import: `norm`, `quant`, `tile`, `warps`, `weights`, and of `gemv` `product`.
 
 mod a_operand;
-mod input;
 mod ordered;
 mod overflow;
 mod packing;
 mod parts;
+mod prologue;
 mod scaled;
 
 pub use a_operand::AOperand;
-pub use input::Input;
 pub use ordered::{Ordered, Reordering, columns};
 pub use overflow::F16Overflow;
 pub(super) use overflow::{Infinite, size};
 pub use packing::Packing;
 pub(super) use packing::{Half, Quads};
 pub use parts::{PartSums, PostNorm};
+pub use prologue::Prologue;
 pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
 pub(super) use scaled::{Loaded, Squares};

@@ -181,8 +181,8 @@ impl Half {
 
     /// The row of the batch for this lane. Surplus rows of the MMA repeat a row of the batch, and
     /// are ignored.
-    pub fn row<'k>(self, team: ConsumerWarps<'k>) -> Val<'k, u32> {
-        let group = team.k.lane() / 4;
+    pub fn row<'k>(self, consumers: ConsumerWarps<'k>) -> Val<'k, u32> {
+        let group = consumers.k.lane() / 4;
         let row = if self.packing.quads() == Quads::Folded { group % 4 } else { group + self.base };
         row.min(self.packing.rows - 1)
     }
@@ -191,16 +191,16 @@ impl Half {
     /// four lanes have, and what is there where `accumulates` holds.
     pub fn add_up<'k>(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         sum: Val<'k, f32>,
         to: Ptr<'k, Shared, f32>,
         accumulates: Option<Val<'k, bool>>,
     ) {
-        let k = team.k;
+        let k = consumers.k;
         let sum = [1u32, 2].into_iter().fold(sum, |sum, bits| sum + sum.shfl_bfly(bits));
         let row = k.lane() / 4 + self.base;
         let mine = (k.lane() % 4).eq(0) & row.lt(self.packing.rows);
-        let place = to.at(k.warp()).at(row * team.warps);
+        let place = to.at(k.warp()).at(row * consumers.warps);
         k.when(mine, || match accumulates {
             None => place.store(sum),
             Some(accumulates) => k.if_else(accumulates, || place.store(place.load() + sum), || place.store(sum)),

@@ -42,8 +42,8 @@ pub struct PostNorm<'k> {
     pub weight: Array<'k>,
     /// Added to the mean square.
     pub eps: f32,
-    /// Room for sums of squares: as many f32 as the tile has rows or the team has warps, whichever
-    /// is more. It is free again once the team has met.
+    /// Room for sums of squares: as many f32 as the tile has rows or the consumer warps has warps, whichever
+    /// is more. It is free again once the consumer warps has met.
     pub squares: Ptr<'k, Shared, f32>,
 }
 
@@ -55,11 +55,11 @@ const IN_FLIGHT: u32 = 8;
 impl<'k> PartSums<'k> {
     /// Computes the tile: eight lanes take a row, four elements each; all loads of a lane are in
     /// flight together.
-    pub fn add_up(&self, team: ConsumerWarps<'k>) {
-        let k = team.k;
+    pub fn add_up(&self, consumers: ConsumerWarps<'k>) {
+        let k = consumers.k;
         let [first, end] = self.columns;
-        let norm = self.norm.map(|norm| (norm, self.add_squares(team, norm)));
-        let together = team.threads() / OF_ROW;
+        let norm = self.norm.map(|norm| (norm, self.add_squares(consumers, norm)));
+        let together = consumers.threads() / OF_ROW;
         let mine = k.tid() / OF_ROW;
         let lane = k.tid() % OF_ROW * 4;
         for base in (0..self.rows).step_by(together as usize) {
@@ -88,14 +88,14 @@ impl<'k> PartSums<'k> {
 
     /// Adds up the squares of whole rows of the sum, each row by the same number of warps, and
     /// returns that number; all warps meet.
-    fn add_squares(&self, team: ConsumerWarps<'k>, norm: PostNorm<'k>) -> u32 {
-        let k = team.k;
-        let warps = (team.warps / self.rows.max(1)).max(1);
+    fn add_squares(&self, consumers: ConsumerWarps<'k>, norm: PostNorm<'k>) -> u32 {
+        let k = consumers.k;
+        let warps = (consumers.warps / self.rows.max(1)).max(1);
         let lane = k.tid() % (warps * 32);
         let fours = self.width / 4;
         let rounds = fours.div_ceil(warps * 32);
         let at_once = (IN_FLIGHT / self.parts.len().max(1) as u32).min(rounds).max(1);
-        for base in (0..self.rows).step_by((team.warps / warps) as usize) {
+        for base in (0..self.rows).step_by((consumers.warps / warps) as usize) {
             let row = k.warp() / warps + base;
             k.when(row.lt(self.rows), || {
                 let start = (self.first_row + row) * self.width;
@@ -113,7 +113,7 @@ impl<'k> PartSums<'k> {
                 store_warp_sum(norm.squares.at(base * warps), squares.get());
             });
         }
-        team.sync();
+        consumers.sync();
         warps
     }
 

@@ -198,8 +198,13 @@ impl<'k> Scaled<'k> {
     }
 
     /// Loads the sums of squares of this warp's rows among `rows` from `first` on.
-    pub(in crate::gemv) fn load_squares(self, team: ConsumerWarps<'k>, rows: u32, first: Val<'k, u32>) -> Loaded<'k> {
-        let k = team.k;
+    pub(in crate::gemv) fn load_squares(
+        self,
+        consumers: ConsumerWarps<'k>,
+        rows: u32,
+        first: Val<'k, u32>,
+    ) -> Loaded<'k> {
+        let k = consumers.k;
         let fours = self.form.k / DEPTH;
         let Some(squares) = self.squares else { return Vec::new() };
         let load = |base: u32| {
@@ -212,23 +217,23 @@ impl<'k> Scaled<'k> {
             };
             (row, (0..fours).step_by(32).map(four).collect())
         };
-        (0..rows).step_by(team.warps as usize).map(load).collect()
+        (0..rows).step_by(consumers.warps as usize).map(load).collect()
     }
 
     /// Adds them up; the first number of each row of `[rows, warps]` is the row's factor, one over
     /// the root of its mean square.
     pub(in crate::gemv) fn store_factors(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         rows: u32,
         eps: f32,
         loaded: Loaded<'k>,
         to: Squares<'k>,
     ) {
         for (row, fours) in loaded {
-            let mine = fours.iter().flatten().fold(team.k.lit(0.0f32), |sum, &square| sum + square);
+            let mine = fours.iter().flatten().fold(consumers.k.lit(0.0f32), |sum, &square| sum + square);
             let factor = rms_factor(mine.warp_reduce(|a, b| a + b), self.form.k, eps);
-            team.k.when(team.k.lane().eq(0) & row.lt(rows), || to.at(row * team.warps).store(factor));
+            consumers.k.when(consumers.k.lane().eq(0) & row.lt(rows), || to.at(row * consumers.warps).store(factor));
         }
     }
 

@@ -25,14 +25,14 @@ impl<'k> Bests<'k> {
     /// each.
     pub fn store<const RUN: usize>(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         plan: &HopperPlan,
         room: Ptr<'k, Shared, f32>,
         [tile, first]: [Val<'k, u32>; 2],
         columns: u32,
     ) {
-        let k = team.k;
-        k.for_step(k.warp(), columns, team.warps, |column| {
+        let k = consumers.k;
+        k.for_step(k.warp(), columns, consumers.warps, |column| {
             let sums = room.at(column * plan.sums_pitch());
             let best = largest(self.of_lane::<RUN>(plan, sums, tile * plan.rows()), 32);
             let at = (first + column) * plan.tiles() + tile;

@@ -187,7 +187,7 @@ impl<'a, 'k> BlockShare<'a, 'k> {
         let k = self.k;
         let plan = self.plan;
         let [begin, end] = self.chunks();
-        let team = ConsumerWarps::new(k, plan.tuning.warpgroups * 4);
+        let consumers = ConsumerWarps::new(k, plan.tuning.warpgroups * 4);
         let group = Index::below(k.warp() / 4, plan.tuning.warpgroups);
         let thread = Index::below(k.tid() % 128, 128);
         let sums = Accumulator::<f32>::unset(k, warpgroup_atom::<bf16>(plan.columns()).1, 1, 1);
@@ -199,7 +199,7 @@ impl<'a, 'k> BlockShare<'a, 'k> {
             true => (thread, group * 64),
             false => (Index::below(k.lane(), 32), Index::below((k.warp() * 2).min(last), last + 1) * 8),
         };
-        results.prepare(team);
+        results.prepare(consumers);
         if exchange.is_some() {
             k.grid_wait();
         }
@@ -208,8 +208,9 @@ impl<'a, 'k> BlockShare<'a, 'k> {
             // Operands of heads, and of the few rows that are a block's of an exchange, come while
             // the first stages do.
             let is_early = exchange.is_some() || results.asks_by_vector();
-            let ask =
-                |first: u32| is_early.then(|| ResultRuns::<RUN>::of(self, tile, first, results).ask(team)).flatten();
+            let ask = |first: u32| {
+                is_early.then(|| ResultRuns::<RUN>::of(self, tile, first, results).ask(consumers)).flatten()
+            };
             let asked: Vec<_> = (0..plan.columns()).step_by(staged).map(ask).collect();
             // One stage; the group of the stage before may be in flight where its weights have
             // registers of their own.
@@ -240,7 +241,7 @@ impl<'a, 'k> BlockShare<'a, 'k> {
                 }
             }
             if plan.sums_in_ring() {
-                team.sync();
+                consumers.sync();
             }
             for (first, asked) in (0..plan.columns()).step_by(staged).zip(asked) {
                 let stage = |above: u32| self.stage(sums, [group * 64, first.into()], thread, above, room);
@@ -254,18 +255,18 @@ impl<'a, 'k> BlockShare<'a, 'k> {
                 }
                 let runs = ResultRuns::<RUN>::of(self, tile, first, results);
                 if let Some(exchange) = exchange {
-                    runs.store(team, &exchange.swap(self, team, room), asked);
+                    runs.store(consumers, &exchange.swap(self, consumers, room), asked);
                     continue;
                 }
-                team.sync();
+                consumers.sync();
                 match results.bests() {
                     Some(bests) => {
                         let columns = plan.staged().min(plan.batch.saturating_sub(first));
-                        bests.store::<RUN>(team, plan, room, [tile.rows, k.lit(first)], columns);
+                        bests.store::<RUN>(consumers, plan, room, [tile.rows, k.lit(first)], columns);
                     }
-                    None => runs.store(team, &[room], asked),
+                    None => runs.store(consumers, &[room], asked),
                 }
-                team.sync();
+                consumers.sync();
             }
         });
     }

@@ -56,20 +56,20 @@ impl<'k> Exchange<'k> {
     pub fn swap(
         self,
         block: BlockShare<'_, 'k>,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         staged: Ptr<'k, Shared, f32>,
     ) -> Vec<Ptr<'k, Shared, f32>> {
-        let k = team.k;
+        let k = consumers.k;
         let plan = block.plan;
         let own = block.split;
         let splits = plan.tuning.splits;
         let part = plan.part();
         // The padding between columns is copied too.
         let between = |column: Val<'k, u32>| staged.at(column * plan.sums_pitch() + plan.sums_pitch() - PAD);
-        team.each(splits * plan.staged(), |column| between(column).store_vec([k.lit(0.0f32); PAD as usize]));
+        consumers.each(splits * plan.staged(), |column| between(column).store_vec([k.lit(0.0f32); PAD as usize]));
         self.meet(k);
         k.fence_proxy_async(ProxyFence::Shared);
-        team.sync();
+        consumers.sync();
         let other = k.tid();
         k.when(other.lt(splits) & other.ne(own), || {
             let rank = block.member + other * plan.tuning.multicast;

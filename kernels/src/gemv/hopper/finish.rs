@@ -198,17 +198,17 @@ impl<'k> HopperResults<'k> {
 
     /// Prepares what is one number for each vector, by the warps that multiply, while weights and
     /// activations are on their way.
-    pub(super) fn prepare(&self, team: ConsumerWarps<'k>) {
+    pub(super) fn prepare(&self, consumers: ConsumerWarps<'k>) {
         if self.scaled.is_none() && self.heads.is_none() {
             return;
         }
         if let Some(heads) = self.heads {
-            heads.prepare(team);
+            heads.prepare(consumers);
         }
-        team.k.grid_wait();
+        consumers.k.grid_wait();
         match self.scaled {
-            Some(scaled) => scaled.prepare(team),
-            None => team.sync(),
+            Some(scaled) => scaled.prepare(consumers),
+            None => consumers.sync(),
         }
     }
 
@@ -353,14 +353,14 @@ struct PairRun<'a, 'k> {
 
 impl<'k> HeadOutputs<'k> {
     /// Positions, and where tokens lie.
-    fn prepare(self, team: ConsumerWarps<'k>) {
+    fn prepare(self, consumers: ConsumerWarps<'k>) {
         let batch = self.batch;
-        team.each(batch, |vector| {
+        consumers.each(batch, |vector| {
             let position = self.position.at(vector).load();
             let token = position.max(0).cast::<u32>();
             self.room.at(vector).store(position);
             // An idle row's table is not looked at.
-            team.k.when(position.ge(0), || {
+            consumers.k.when(position.ge(0), || {
                 let page = self.table.at(vector * self.table_width + token / self.page_tokens).load();
                 let place = page.cast::<u32>() * self.page_tokens + token % self.page_tokens;
                 self.room.at(vector + batch).store(place.cast::<i32>());

@@ -57,28 +57,30 @@ impl<'a, 'k, const RUN: usize> ResultRuns<'a, 'k, RUN> {
 
     /// Operands of this thread's runs, in the order of its rounds; none where there are too many,
     /// or rows that there are not.
-    pub fn ask(self, team: ConsumerWarps<'k>) -> Option<Vec<RunOperands<'k, RUN>>> {
-        let rounds = self.count().div_ceil(team.threads());
+    pub fn ask(self, consumers: ConsumerWarps<'k>) -> Option<Vec<RunOperands<'k, RUN>>> {
+        let rounds = self.count().div_ceil(consumers.threads());
         let fits = self.results.asked(RUN as u32) * rounds <= NUMBERS && rounds <= ROUNDS && self.is_whole();
         let operands = |at| self.results.ask(self.block.plan, self.run(at).is);
-        fits.then(|| team.items(self.count()).into_iter().map(|item| operands(item.clamped(self.count()).at)).collect())
+        fits.then(|| {
+            consumers.items(self.count()).into_iter().map(|item| operands(item.clamped(self.count()).at)).collect()
+        })
     }
 
     /// Finishes and stores them, with operands that were loaded ahead or are loaded now.
     pub fn store(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         shares: &[Ptr<'k, Shared, f32>],
         asked: Option<Vec<RunOperands<'k, RUN>>>,
     ) {
         let plan = self.block.plan;
         let count = self.count();
-        if !self.is_whole() || count.div_ceil(team.threads()) > ROUNDS {
-            return team.each(count, |item| self.alone(shares, self.run(item)));
+        if !self.is_whole() || count.div_ceil(consumers.threads()) > ROUNDS {
+            return consumers.each(count, |item| self.alone(shares, self.run(item)));
         }
         let numbers = RUN as u32 * if self.others().is_some() { 2 } else { 1 } + self.results.asked(RUN as u32);
         let mut asked = asked.map(Vec::into_iter);
-        for items in team.items(count).chunks((NUMBERS / numbers).max(1) as usize) {
+        for items in consumers.items(count).chunks((NUMBERS / numbers).max(1) as usize) {
             let load = |at: Val<'k, u32>| {
                 let run = self.run(at);
                 let asked = asked.as_mut().and_then(Iterator::next);

@@ -68,7 +68,7 @@ impl<'k> CodePrefetch<'_, 'k> {
     /// The products of strips, which are the next of the ring, into the slots `first..last` of the
     /// sums.
     pub fn products(self, [first, last]: [Val<'k, u32>; 2]) {
-        let k = self.of.team.k;
+        let k = self.of.consumers.k;
         k.when(first.lt(last), || {
             let words = PrefetchedWords::new(self.next(&|| ()));
             let last = last - 1;
@@ -80,9 +80,9 @@ impl<'k> CodePrefetch<'_, 'k> {
     /// The tiles of the next stage, which come while something else is done.
     fn next(self, meanwhile: &dyn Fn()) -> Vec<CodeTile<'k>> {
         let loaded = RefCell::new(Vec::new());
-        let Products { team, strip, weights, operands, .. } = self.of;
+        let Products { consumers, strip, weights, operands, .. } = self.of;
         weights.stage(&|stage| {
-            let tiles = code_tiles(team.k, strip, self.codes, operands.side, stage);
+            let tiles = code_tiles(consumers.k, strip, self.codes, operands.side, stage);
             *loaded.borrow_mut() = tiles.collect();
             meanwhile();
         });
@@ -92,13 +92,13 @@ impl<'k> CodePrefetch<'_, 'k> {
     /// The products of a strip whose first stage is in `words`; `more`: whether there are further
     /// strips.
     fn strip(self, words: &PrefetchedWords<'k>, slot: Val<'k, u32>, more: bool) {
-        let Products { team, strip, operands, .. } = self.of;
-        let chains = Chains::new(team.k, 1, chains(strip));
+        let Products { consumers, strip, operands, .. } = self.of;
+        let chains = Chains::new(consumers.k, 1, chains(strip));
         for stage in 0..strip.stages() {
             let tiles = words.get();
             let multiply = || {
-                operands.meet(team, strip, stage, |meeting| {
-                    multiply_codes(team.k, strip, self.codes, tiles.iter().cloned(), &meeting, chains);
+                operands.meet(consumers, strip, stage, |meeting| {
+                    multiply_codes(consumers.k, strip, self.codes, tiles.iter().cloned(), &meeting, chains);
                 });
             };
             if more || stage + 1 < strip.stages() {

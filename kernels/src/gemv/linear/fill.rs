@@ -3,18 +3,18 @@
 use tilewright_codegen::build::Val;
 
 use super::operand::SharedActivations;
-use crate::gemv::activations::{Input, Ordered};
+use crate::gemv::activations::{Ordered, Prologue};
 use crate::norm::add_squares;
 use crate::tile::{Array, Float};
 use crate::warps::{ConsumerWarps, Item};
 use crate::weights::Strip;
 
-impl<'k> Input<'k> {
+impl<'k> Prologue<'k> {
     /// Brings rows `first..` into the operand, which lie `pitch` elements apart. Of a normalised
     /// input gives a thread's sum of squares of each.
     pub(super) fn fill(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         strip: Strip,
         pitch: u32,
         first: Val<'k, u32>,
@@ -25,19 +25,19 @@ impl<'k> Input<'k> {
         for row in 0..to.rows() {
             let start = (first + row) * pitch;
             match self {
-                Input::Plain(x) | Input::RmsNorm { x, .. } | Input::Ordered(Ordered { x, .. }) => {
+                Prologue::Plain(x) | Prologue::RmsNorm { x, .. } | Prologue::Ordered(Ordered { x, .. }) => {
                     let copied = RowCopy { x, start, width, to, row };
                     squares.extend(match x.float() {
-                        Float::F32 => self.copy::<2>(team, copied),
-                        Float::F16 | Float::Bf16 => self.copy::<4>(team, copied),
+                        Float::F32 => self.copy::<2>(consumers, copied),
+                        Float::F16 | Float::Bf16 => self.copy::<4>(consumers, copied),
                     })
                 }
-                Input::Scaled { x, .. } => {
+                Prologue::Scaled { x, .. } => {
                     debug_assert!(!x.form.has_pairs(), "pairs of rows come to registers");
                     for part in 0..to.parts() {
                         let row_at = first + row;
-                        let part_at = team.k.lit(part);
-                        team.each(width / 8, |at| {
+                        let part_at = consumers.k.lit(part);
+                        consumers.each(width / 8, |at| {
                             let [words] = x.eights(part_at, row_at, &[at * 8])[..] else { return };
                             to.store8(part, row, at * 8, words);
                         });
@@ -45,7 +45,7 @@ impl<'k> Input<'k> {
                 }
             }
         }
-        to.clear_tail(team);
+        to.clear_tail(consumers);
         squares
     }
 
@@ -54,12 +54,12 @@ impl<'k> Input<'k> {
     /// gives the sum of the thread's squares.
     fn copy<const N: usize>(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         RowCopy { x, start, width, to, row }: RowCopy<'k>,
     ) -> Option<Val<'k, f32>> {
-        let norm = self.norm().map(|(weight, _)| (weight, team.k.var(0.0f32)));
+        let norm = self.norm().map(|(weight, _)| (weight, consumers.k.var(0.0f32)));
         let run = N as u32;
-        rounds(team, width, run, |items| {
+        rounds(consumers, width, run, |items| {
             let columns: Vec<_> = items.iter().map(|item| item.at * run).collect();
             let weights = norm.map(|(weight, _)| weight.asked::<N>(&columns));
             let places = self.ordered().map(|ordered| ordered.runs::<N>(&columns));
@@ -99,9 +99,9 @@ struct RowCopy<'k> {
 /// Elements of a thread whose loads are in flight together.
 const TOGETHER: u32 = 32;
 
-/// Deals the runs of `run` elements of a row of `width` to the team, some rounds at a time. An item
+/// Deals the runs of `run` elements of a row of `width` to the consumer warps, some rounds at a time. An item
 /// that does not exist stands for the last that does: it may be loaded, and is not stored.
-fn rounds<'k>(team: ConsumerWarps<'k>, width: u32, run: u32, work: impl Fn(&[Item<'k>])) {
-    let items: Vec<Item> = team.items(width / run).into_iter().map(|item| item.clamped(width / run)).collect();
+fn rounds<'k>(consumers: ConsumerWarps<'k>, width: u32, run: u32, work: impl Fn(&[Item<'k>])) {
+    let items: Vec<Item> = consumers.items(width / run).into_iter().map(|item| item.clamped(width / run)).collect();
     items.chunks((TOGETHER / run) as usize).for_each(work);
 }

@@ -12,7 +12,7 @@
 //! | `products` | strips from the ring times activations, by [`product`](super::product) |
 //! | `code_prefetch` | prefetch of the words of the next stage of codes during the products of this one |
 //! | `reloaded`, `wide` | products with activations that come stage by stage; of codes, by rounds of tiles |
-//! | `pass`, `run` | the passage of a tile's strips through the team |
+//! | `pass`, `run` | the passage of a tile's strips through the consumer warps |
 //! | `phases` | rows that are longer than registers hold, some columns at a time |
 //!
 //! May import: `norm`, `tile`, `warps`, `weights`, and of `gemv` `activations`, `announce`,

@@ -130,18 +130,18 @@ impl<'k> SharedActivations<'k> {
     }
 
     /// Zeros beyond the rows, where weights are zeros too: what lay there could be a NaN.
-    pub(super) fn clear_tail(self, team: ConsumerWarps<'k>) {
+    pub(super) fn clear_tail(self, consumers: ConsumerWarps<'k>) {
         let tail = self.strip.padded_k() - self.strip.k();
         for row in 0..self.packing.parts() * self.rows() {
             let start = self.row(0, row).at(self.strip.k()).cast::<u16>();
-            team.each(tail, |at| start.at(at).store(0u16));
+            consumers.each(tail, |at| start.at(at).store(0u16));
         }
     }
 
     /// The address from which this lane reads the columns of two steps at a time, for codes as the
     /// A operand: lanes 0 to 15 of the first step.
-    pub(super) fn two_steps(self, team: ConsumerWarps<'k>) -> Ptr<'k, Shared, u32> {
-        let lane = team.k.lane();
+    pub(super) fn two_steps(self, consumers: ConsumerWarps<'k>) -> Ptr<'k, Shared, u32> {
+        let lane = consumers.k.lane();
         let columns = self.packing.parts() * self.packing.rows();
         let column = (lane / 4 % 4).min(columns - 1);
         let column = if columns == 2 { lane / 4 % 2 } else { column };
@@ -149,19 +149,19 @@ impl<'k> SharedActivations<'k> {
     }
 
     /// The addresses from which this lane reads.
-    pub(super) fn lane(self, team: ConsumerWarps<'k>) -> Lane<'k> {
+    pub(super) fn lane(self, consumers: ConsumerWarps<'k>) -> Lane<'k> {
         let packing = self.packing;
-        let column = team.k.lane() % 4 * 8;
+        let column = consumers.k.lane() % 4 * 8;
         let quads = packing.halves().into_iter().flat_map(|half| {
-            let row = half.row(team);
+            let row = half.row(consumers);
             let of_part = |part: Val<'k, u32>| {
                 let start = (part * packing.rows() + row) * pitch(self.strip);
                 self.at.at(start + column).cast::<u32>()
             };
             let parts = match packing.quads() {
-                Quads::High => vec![team.k.lit(0)],
-                Quads::Folded => vec![team.k.lane() / 16],
-                Quads::Both => vec![team.k.lit(0), team.k.lit(1)],
+                Quads::High => vec![consumers.k.lit(0)],
+                Quads::Folded => vec![consumers.k.lane() / 16],
+                Quads::Both => vec![consumers.k.lit(0), consumers.k.lit(1)],
             };
             parts.into_iter().map(of_part).collect::<Vec<_>>()
         });

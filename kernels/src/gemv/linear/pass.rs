@@ -1,17 +1,17 @@
-//! The passage of a tile's strips through the team: what all of its parts share.
+//! The passage of a tile's strips through the consumer warps: what all of its parts share.
 
 use tilewright_codegen::build::Val;
 
 use super::side::side;
-use crate::gemv::activations::{AOperand, Input, Packing};
+use crate::gemv::activations::{AOperand, Packing, Prologue};
 use crate::gemv::scratch::LinearScratch;
 use crate::warps::ConsumerWarps;
 use crate::weights::{Strip, WeightSide};
 
-/// The passage of a tile's strips through the team.
+/// The passage of a tile's strips through the consumer warps.
 #[derive(Clone, Copy)]
 pub(in crate::gemv) struct StripPass<'k> {
-    pub team: ConsumerWarps<'k>,
+    pub consumers: ConsumerWarps<'k>,
     pub scratch: LinearScratch<'k>,
     pub strip: Strip,
     /// Elements from a row of activations to the next.
@@ -32,7 +32,7 @@ pub(in crate::gemv) struct StripPass<'k> {
 
 impl<'k> StripPass<'k> {
     /// How the rows of an input lie in the operand.
-    pub(super) fn packing(self, input: Input<'k>) -> Packing {
+    pub(super) fn packing(self, input: Prologue<'k>) -> Packing {
         Packing::of(self.rows, input.float()).meeting(self.strip)
     }
 

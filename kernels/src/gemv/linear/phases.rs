@@ -6,7 +6,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use super::pass::StripPass;
 use super::shared_bytes::waiting_bytes;
 use super::sums::OutputCell;
-use crate::gemv::activations::{AOperand, Input};
+use crate::gemv::activations::{AOperand, Prologue};
 use crate::gemv::announce::Announce;
 use crate::weights::Strip;
 
@@ -59,10 +59,10 @@ impl<'k> Waiting<'k> {
 
 impl<'k> StripPass<'k> {
     /// Lets `go` have the tile and its activations, or one of its phases after the other.
-    pub fn each_phase(self, input: Input<'k>, go: impl Fn(StripPass<'k>, Input<'k>, Option<TilePhase<'k>>)) {
+    pub fn each_phase(self, input: Prologue<'k>, go: impl Fn(StripPass<'k>, Prologue<'k>, Option<TilePhase<'k>>)) {
         let AOperand::Phases { stages, waiting } = self.a_operand else { return go(self, input, None) };
-        let StripPass { team, scratch, strip, rows, .. } = self;
-        let k = team.k;
+        let StripPass { consumers, scratch, strip, rows, .. } = self;
+        let k = consumers.k;
         let phases = strip.stages() / stages;
         let part = strip.part(0, stages);
         // Behind what the activations of a phase have there.
@@ -81,7 +81,7 @@ impl<'k> StripPass<'k> {
             };
             go(pass, input.from(number * part.k()), Some(phase));
             // The sums are read.
-            team.sync();
+            consumers.sync();
         });
     }
 }

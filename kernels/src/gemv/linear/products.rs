@@ -38,7 +38,7 @@ pub(super) fn chains(strip: Strip) -> u32 {
 #[derive(Clone, Copy)]
 pub(super) struct Products<'a, 'k> {
     /// Warps that multiply.
-    pub team: ConsumerWarps<'k>,
+    pub consumers: ConsumerWarps<'k>,
     /// Shape of a strip.
     pub strip: Strip,
     /// Source of the strips, stage by stage.
@@ -53,12 +53,12 @@ impl<'k> Products<'_, 'k> {
     /// Multiplies the next strip of the ring, into slot `slot` of the sums. The strip's first
     /// stages may be prefetched into registers.
     pub fn strip(self, prefetched: &[PrefetchedStage<'k>], slot: Val<'k, u32>) {
-        let Products { team, strip, weights, operands, .. } = self;
-        let chains = Chains::new(team.k, 1, chains(strip));
+        let Products { consumers, strip, weights, operands, .. } = self;
+        let chains = Chains::new(consumers.k, 1, chains(strip));
         for stage in 0..strip.stages() {
             let from = prefetched.get(stage as usize).map_or(WeightStage::Next(weights), WeightStage::Prefetched);
-            operands.meet(team, strip, stage, |meeting| {
-                from.multiply(team, strip, meeting, chains.after_tiles(stage * strip.per_warp()))
+            operands.meet(consumers, strip, stage, |meeting| {
+                from.multiply(consumers, strip, meeting, chains.after_tiles(stage * strip.per_warp()))
             });
         }
         self.store(slot, chains);
@@ -68,15 +68,15 @@ impl<'k> Products<'_, 'k> {
     /// the sums and the following ones: all are under way together. The sums are those that
     /// [`Products::strip`] makes.
     pub fn several(self, slot: Val<'k, u32>, count: u32) {
-        let Products { team, strip, weights, operands, .. } = self;
+        let Products { consumers, strip, weights, operands, .. } = self;
         let Some(codes) = strip.codes() else { return };
-        let all: Vec<_> = (0..count).map(|next| (slot + next, Chains::new(team.k, 1, chains(strip)))).collect();
+        let all: Vec<_> = (0..count).map(|next| (slot + next, Chains::new(consumers.k, 1, chains(strip)))).collect();
         weights.several(count, &|stages| {
-            let tiles = |&stage| code_tiles(team.k, strip, codes, operands.side, stage).collect::<Vec<_>>();
+            let tiles = |&stage| code_tiles(consumers.k, strip, codes, operands.side, stage).collect::<Vec<_>>();
             let tiles: Vec<_> = stages.iter().map(tiles).collect();
             for (tiles, &(_, chains)) in tiles.into_iter().zip(&all) {
-                operands.meet(team, strip, 0, |meeting| {
-                    multiply_codes(team.k, strip, codes, tiles.into_iter(), &meeting, chains);
+                operands.meet(consumers, strip, 0, |meeting| {
+                    multiply_codes(consumers.k, strip, codes, tiles.into_iter(), &meeting, chains);
                 });
             }
         });
@@ -85,19 +85,19 @@ impl<'k> Products<'_, 'k> {
 
     /// Stores a strip's products, which are in `chains`, into a slot of the sums.
     pub fn store(self, slot: Val<'k, u32>, chains: Chains<'k>) {
-        let Products { team, strip, operands: TaskOperands { side, terms, .. }, sums, .. } = self;
+        let Products { consumers, strip, operands: TaskOperands { side, terms, .. }, sums, .. } = self;
         let products = lowered(strip, side, terms, chains);
         match side {
-            WeightSide::A => sums.store_features(team, slot, products),
+            WeightSide::A => sums.store_features(consumers, slot, products),
             WeightSide::B | WeightSide::Half | WeightSide::Pair => {
-                sums.place(team, slot, products, |at, sums| at.store_vec(sums))
+                sums.place(consumers, slot, products, |at, sums| at.store_vec(sums))
             }
         }
     }
 
     /// Multiplies the next `strips` strips of the ring, two by two.
     pub fn pairs(self, strips: Val<'k, u32>) {
-        let k = self.team.k;
+        let k = self.consumers.k;
         let last = strips - strips % 2;
         k.for_step(0u32, last, 2, |slot| self.pair(slot, true));
         k.when(last.lt(strips), || self.pair(last, false));
@@ -107,8 +107,8 @@ impl<'k> Products<'_, 'k> {
     /// slot `slot` of the sums and the next. Single stages are released together; of several those
     /// of the first strip wait in registers. A strip's sums are the same whether there is another.
     fn pair(self, slot: Val<'k, u32>, second: bool) {
-        let Products { team, strip, weights, operands, sums } = self;
-        let k = team.k;
+        let Products { consumers, strip, weights, operands, sums } = self;
+        let k = consumers.k;
         let side = operands.side;
         let terms = operands.terms;
         let Some(codes) = strip.codes() else { return };
@@ -147,7 +147,12 @@ impl<'k> Products<'_, 'k> {
             }
         }
         for eight in 0..eights {
-            sums.store_pair(team, [slot, k.lit(eight * 8)], lowered(strip, side, terms, chains.atom(eight)), second);
+            sums.store_pair(
+                consumers,
+                [slot, k.lit(eight * 8)],
+                lowered(strip, side, terms, chains.atom(eight)),
+                second,
+            );
         }
     }
 }
@@ -191,25 +196,25 @@ impl<'k> TaskOperands<'_, 'k> {
     /// How a strip's weights from a stage on meet them.
     pub(super) fn meet(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         strip: Strip,
         stage: u32,
         multiply: impl FnOnce(ProductOperands<'_, 'k>),
     ) {
         let side = self.side;
         let before = stage * strip.per_warp();
-        let first = strip.tile(team.k.warp(), team.k.lit(before));
+        let first = strip.tile(consumers.k.warp(), consumers.k.lit(before));
         let of_step = |number: u32| match strip.steps() {
-            1 => (self.fragments)(first + number * team.warps, before + number),
+            1 => (self.fragments)(first + number * consumers.warps, before + number),
             steps => {
                 let meets = steps / side.steps();
-                let tile = first + number / meets * team.warps;
+                let tile = first + number / meets * consumers.warps;
                 (self.fragments)(tile * steps + number % meets * side.steps(), before * meets + number)
             }
         };
         let parts = strip.parts(side);
         let zero_points = |round: u32, part: u32, _: u32| {
-            self.zero_points.map(|sums| sums.load(before + round, parts, first + round * team.warps, part, 0))
+            self.zero_points.map(|sums| sums.load(before + round, parts, first + round * consumers.warps, part, 0))
         };
         multiply(ProductOperands { side, terms: self.terms, fragments: &of_step, zero_points: &zero_points });
     }
@@ -225,22 +230,28 @@ pub(super) enum WeightStage<'w, 'k> {
 
 impl<'k> WeightStage<'_, 'k> {
     /// Adds its products.
-    pub fn multiply(self, team: ConsumerWarps<'k>, strip: Strip, meeting: ProductOperands<'_, 'k>, chains: Chains<'k>) {
+    pub fn multiply(
+        self,
+        consumers: ConsumerWarps<'k>,
+        strip: Strip,
+        meeting: ProductOperands<'_, 'k>,
+        chains: Chains<'k>,
+    ) {
         let side = meeting.side;
         match self {
             WeightStage::Next(weights) => weights.stage(&|stage| {
                 if let Some(codes) = strip.codes() {
-                    let tiles = code_tiles(team.k, strip, codes, side, stage);
-                    return multiply_codes(team.k, strip, codes, tiles, &meeting, chains);
+                    let tiles = code_tiles(consumers.k, strip, codes, side, stage);
+                    return multiply_codes(consumers.k, strip, codes, tiles, &meeting, chains);
                 }
-                let tiles = WarpTile::of_whole_rounds(team.k, strip).map(|tile| tile.load(strip, stage.cast()));
-                multiply(team.k, tiles, meeting.fragments, chains);
+                let tiles = WarpTile::of_whole_rounds(consumers.k, strip).map(|tile| tile.load(strip, stage.cast()));
+                multiply(consumers.k, tiles, meeting.fragments, chains);
             }),
             WeightStage::Prefetched(prefetched) => match strip.codes() {
-                None => multiply(team.k, prefetched.tiles(strip), meeting.fragments, chains),
+                None => multiply(consumers.k, prefetched.tiles(strip), meeting.fragments, chains),
                 Some(codes) => {
                     let tiles = prefetched.code_tiles(strip, codes, side);
-                    multiply_codes(team.k, strip, codes, tiles, &meeting, chains);
+                    multiply_codes(consumers.k, strip, codes, tiles, &meeting, chains);
                 }
             },
         }

@@ -33,11 +33,11 @@ impl Reloading<'_, '_> {
     /// Sets the sums to zero, of products and of squares.
     pub fn begin(self) {
         let Reloading { source, sums, strips, .. } = self;
-        let ActivationSource { team, .. } = *source;
-        let k = team.k;
-        // A lane alone reads and writes its part of the sums until the team meets.
+        let ActivationSource { consumers, .. } = *source;
+        let k = consumers.k;
+        // A lane alone reads and writes its part of the sums until the consumer warps meets.
         k.for_(0u32, strips, |slot| {
-            sums.place(team, slot, [k.lit(0.0f32); 4], |at, zeros| at.store_vec(zeros));
+            sums.place(consumers, slot, [k.lit(0.0f32); 4], |at, zeros| at.store_vec(zeros));
         });
         source.clear_squares();
     }
@@ -46,8 +46,8 @@ impl Reloading<'_, '_> {
 /// Multiplies the next strips of the ring.
 pub(super) fn products(work: Reloading<'_, '_>) {
     let Reloading { source, weights, sums, strips, zero_points, .. } = work;
-    let ActivationSource { team, strip, packing, .. } = *source;
-    let k = team.k;
+    let ActivationSource { consumers, strip, packing, .. } = *source;
+    let k = consumers.k;
     let side = side(strip, packing, AOperand::Reloaded { group: 0 });
     let terms = packing.terms();
     work.begin();
@@ -59,7 +59,7 @@ pub(super) fn products(work: Reloading<'_, '_>) {
             k.sync_warp();
             let tiles = (0u32..).zip(fragments.chunks(strip.steps() as usize));
             let tiles: Vec<_> = tiles.map(|(round, fragments)| (tile(round), fragments.to_vec())).collect();
-            zero_points.make(team, &tiles);
+            zero_points.make(consumers, &tiles);
             k.sync_warp();
         }
         let zero_points = |round: u32, part: u32, _: u32| zero_points.map(|sums| sums.load(tile(round), part, 0));
@@ -67,8 +67,8 @@ pub(super) fn products(work: Reloading<'_, '_>) {
         k.for_(0u32, strips, |slot| {
             let chains = Chains::new(k, 1, chains(strip));
             let meeting = ProductOperands { side, terms, fragments: &fragments, zero_points: &zero_points };
-            WeightStage::Next(weights).multiply(team, strip, meeting, chains);
-            sums.add(team, slot, lowered(strip, side, terms, chains));
+            WeightStage::Next(weights).multiply(consumers, strip, meeting, chains);
+            sums.add(consumers, slot, lowered(strip, side, terms, chains));
         });
     });
 }

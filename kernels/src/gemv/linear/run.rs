@@ -13,7 +13,7 @@ use super::source::ActivationSource;
 use super::sums::{OutputCell, SharedSums};
 use super::wide;
 use super::zero_points::ZeroPoints;
-use crate::gemv::activations::{AOperand, Input, Loaded, Packing};
+use crate::gemv::activations::{AOperand, Loaded, Packing, Prologue};
 use crate::gemv::announce::{Announce, Early};
 use crate::gemv::product::Fragment;
 use crate::warps::{Item, store_warp_sum};
@@ -28,7 +28,7 @@ pub(in crate::gemv) struct PassWork<'a, 'k> {
     /// Source of the strips, stage by stage.
     pub weights: &'a dyn WeightStages<'k>,
     /// Activations.
-    pub input: Input<'k>,
+    pub input: Prologue<'k>,
     /// First row of the activations.
     pub first_row: Val<'k, u32>,
     /// Strips of the output.
@@ -49,8 +49,8 @@ impl<'k> StripPass<'k> {
         prepare: impl Fn(Val<'k, u32>, &OutputCell<'k>) -> P,
         finish: impl Fn(SharedSums<'k>, &OutputCell<'k>, &P),
     ) {
-        let StripPass { team, scratch, rows, streams, .. } = self;
-        let k = team.k;
+        let StripPass { consumers, scratch, rows, streams, .. } = self;
+        let k = consumers.k;
         let packing = self.packing(input);
         let with_zero_points = |x: ActivationFragments<'k>| {
             let zero_points = self.zero_points(&x, packing);
@@ -59,7 +59,7 @@ impl<'k> StripPass<'k> {
         let brought = self.bring(input, first_row).map(with_zero_points);
         let (sums, group) = self.group(packing);
         k.for_step(0u32, strips, group, |base| {
-            k.when(base.gt(0), || team.sync());
+            k.when(base.gt(0), || consumers.sync());
             let here = (strips - base).min(group);
             let cell = |(number, item): (usize, Item<'k>)| {
                 let at = item.at;
@@ -73,7 +73,7 @@ impl<'k> StripPass<'k> {
                 (item, cell, prepared)
             };
             let cells: Vec<(Item, OutputCell, P)> =
-                team.items(sums.outputs(group)).into_iter().enumerate().map(cell).collect();
+                consumers.items(sums.outputs(group)).into_iter().enumerate().map(cell).collect();
             let announce = |at: Early| {
                 if let Some(announce) = announce.filter(|announce| announce.at == at) {
                     k.when((base + group).ge(strips) & k.tid().eq(0), || (announce.say)());
@@ -100,7 +100,7 @@ impl<'k> StripPass<'k> {
                 let terms = packing.terms();
                 let zero_points = zero_points.as_ref();
                 let operands = TaskOperands { side, terms, fragments, zero_points };
-                let products = Products { team, strip: self.strip, weights, operands, sums };
+                let products = Products { consumers, strip: self.strip, weights, operands, sums };
                 self.products(products, [base * streams, here * streams]);
             };
             match x {
@@ -124,7 +124,7 @@ impl<'k> StripPass<'k> {
                 }
             }
             announce(Early::Sums);
-            team.sync();
+            consumers.sync();
             for (item, cell, prepared) in &cells {
                 item.by_warp(|| finish(sums, cell, prepared));
             }
@@ -140,9 +140,9 @@ impl<'k> StripPass<'k> {
     }
 
     /// The most outputs of a group that a thread has.
-    pub fn outputs(self, input: Input<'k>) -> usize {
+    pub fn outputs(self, input: Prologue<'k>) -> usize {
         let (sums, group) = self.group(self.packing(input));
-        self.team.items(sums.outputs(group)).len()
+        self.consumers.items(sums.outputs(group)).len()
     }
 }
 
@@ -153,8 +153,8 @@ impl<'k> StripPass<'k> {
     /// The products of a group of `strips` strips, before which the task had `before`; its first
     /// stages may be prefetched.
     fn products(self, products: Products<'_, 'k>, [before, strips]: [Val<'k, u32>; 2]) {
-        let Products { team, strip, weights, operands, .. } = products;
-        let k = team.k;
+        let Products { consumers, strip, weights, operands, .. } = products;
+        let k = consumers.k;
         let prefetched: Vec<_> = weights.prefetched().chunks(strip.stages() as usize).collect();
         for (number, prefetched) in (0u32..).zip(&prefetched) {
             let slot = k.lit(number) - before;
@@ -186,14 +186,14 @@ impl<'k> StripPass<'k> {
 
     /// Activations that are read two steps at a time: few are kept in registers.
     fn two_steps(self, from: Ptr<'k, Shared, u32>) -> ActivationFragments<'k> {
-        let StripPass { team, strip, .. } = self;
+        let StripPass { consumers, strip, .. } = self;
         let tiles = strip.stages() * strip.per_warp();
         let steps = strip.steps();
         if tiles * steps / 2 > KEPT {
             return ActivationFragments::TwoSteps(from);
         }
         let of_tile = |number: u32| {
-            let first = strip.tile(team.k.warp(), team.k.lit(number)) * steps;
+            let first = strip.tile(consumers.k.warp(), consumers.k.lit(number)) * steps;
             (0..steps).step_by(2).map(move |step| of_two_steps(from, first + step))
         };
         ActivationFragments::Registers((0..tiles).flat_map(of_tile).collect())
@@ -201,53 +201,53 @@ impl<'k> StripPass<'k> {
 
     /// Copies the activations to shared memory, for all groups. `there` comes as soon as all of
     /// them are there.
-    fn copy(self, input: Input<'k>, first_row: Val<'k, u32>, there: &dyn Fn()) {
-        let StripPass { team, scratch, strip, .. } = self;
+    fn copy(self, input: Prologue<'k>, first_row: Val<'k, u32>, there: &dyn Fn()) {
+        let StripPass { consumers, scratch, strip, .. } = self;
         let x = SharedActivations::new(scratch.operand, strip, self.packing(input), scratch.overflow);
         let factors = self.load_squares(input, first_row);
-        let squares = input.fill(team, strip, self.pitch, first_row, x);
+        let squares = input.fill(consumers, strip, self.pitch, first_row, x);
         x.check_overflow();
-        team.sync();
+        consumers.sync();
         there();
         // They are read after the products, so that no activations wait for them.
-        (0u32..).zip(squares).for_each(|(row, sum)| store_warp_sum(scratch.squares.at(row * team.warps), sum));
+        (0u32..).zip(squares).for_each(|(row, sum)| store_warp_sum(scratch.squares.at(row * consumers.warps), sum));
         self.store_squares(input, first_row, factors);
         self.note_loaded();
     }
 
     /// The activations that were copied.
     fn copied(self, packing: Packing) -> ActivationFragments<'k> {
-        let StripPass { team, scratch, strip, .. } = self;
+        let StripPass { consumers, scratch, strip, .. } = self;
         let x = SharedActivations::new(scratch.operand, strip, packing, scratch.overflow);
         match self.side(packing) {
-            WeightSide::A => self.two_steps(x.two_steps(team)),
+            WeightSide::A => self.two_steps(x.two_steps(consumers)),
             WeightSide::B | WeightSide::Half | WeightSide::Pair => {
-                let lane = x.lane(team);
+                let lane = x.lane(consumers);
                 let tiles = strip.stages() * strip.per_warp();
                 let registers = AOperand::registers(strip, packing);
                 if strip.codes().is_some() || registers > scratch.copied_registers {
                     return ActivationFragments::Shared(lane);
                 }
-                let tile = |number| lane.tile(strip.tile(team.k.warp(), team.k.lit(number)));
+                let tile = |number| lane.tile(strip.tile(consumers.k.warp(), consumers.k.lit(number)));
                 ActivationFragments::Registers((0..tiles).map(tile).collect())
             }
         }
     }
 
     /// Brings the activations as far as they go before the products, where they are not copied.
-    fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<ActivationFragments<'k>> {
-        let StripPass { team, scratch, strip, .. } = self;
+    fn bring(self, input: Prologue<'k>, first_row: Val<'k, u32>) -> Option<ActivationFragments<'k>> {
+        let StripPass { consumers, scratch, strip, .. } = self;
         let reloads = match self.a_operand {
             AOperand::Shared => return None,
             AOperand::Registers | AOperand::Phases { .. } => false,
             AOperand::Reloaded { .. } => true,
         };
         let factors = self.load_squares(input, first_row);
-        let source = ActivationSource::new(team, strip, self.packing(input), input, first_row, self.pitch);
+        let source = ActivationSource::new(consumers, strip, self.packing(input), input, first_row, self.pitch);
         let brought = if reloads {
             ActivationFragments::Reloaded(Box::new(source))
         } else {
-            let stages = (0..strip.stages()).map(|stage| team.k.lit(stage));
+            let stages = (0..strip.stages()).map(|stage| consumers.k.lit(stage));
             let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
             source.store_squares(scratch.squares, self.accumulates_squares);
             source.check_overflow(scratch.overflow);
@@ -260,7 +260,7 @@ impl<'k> StripPass<'k> {
 
     /// Notes the time when activations are there, if it is wanted.
     fn note_loaded(self) {
-        let k = self.team.k;
+        let k = self.consumers.k;
         if let Some(loaded) = self.scratch.loaded {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
         }
@@ -270,21 +270,23 @@ impl<'k> StripPass<'k> {
 impl<'k> StripPass<'k> {
     /// Asks for the sums of squares that lie beside activations. Where there are phases it is done
     /// by [`StripPass::store_squares`], in the first.
-    pub(super) fn load_squares(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<Loaded<'k>> {
+    pub(super) fn load_squares(self, input: Prologue<'k>, first_row: Val<'k, u32>) -> Option<Loaded<'k>> {
         match (input, self.accumulates_squares) {
-            (Input::Scaled { x, eps: Some(_) }, None) => Some(x.load_squares(self.team, self.rows, first_row)),
-            (Input::Scaled { .. } | Input::Plain(_) | Input::RmsNorm { .. } | Input::Ordered(_), _) => None,
+            (Prologue::Scaled { x, eps: Some(_) }, None) => Some(x.load_squares(self.consumers, self.rows, first_row)),
+            (Prologue::Scaled { .. } | Prologue::Plain(_) | Prologue::RmsNorm { .. } | Prologue::Ordered(_), _) => None,
         }
     }
 
-    /// Makes factors of rows of them for the epilogue, which follows a barrier of the team.
-    pub(super) fn store_squares(self, input: Input<'k>, first_row: Val<'k, u32>, loaded: Option<Loaded<'k>>) {
-        let StripPass { team, scratch, rows, .. } = self;
-        let Input::Scaled { x, eps: Some(eps) } = input else { return };
-        let store = |loaded| x.store_factors(team, rows, eps, loaded, scratch.squares);
+    /// Makes factors of rows of them for the epilogue, which follows a barrier of the consumer warps.
+    pub(super) fn store_squares(self, input: Prologue<'k>, first_row: Val<'k, u32>, loaded: Option<Loaded<'k>>) {
+        let StripPass { consumers, scratch, rows, .. } = self;
+        let Prologue::Scaled { x, eps: Some(eps) } = input else { return };
+        let store = |loaded| x.store_factors(consumers, rows, eps, loaded, scratch.squares);
         match (loaded, self.accumulates_squares) {
             (Some(loaded), _) => store(loaded),
-            (None, Some(accumulates)) => team.k.when(!accumulates, || store(x.load_squares(team, rows, first_row))),
+            (None, Some(accumulates)) => {
+                consumers.k.when(!accumulates, || store(x.load_squares(consumers, rows, first_row)))
+            }
             (None, None) => {}
         }
     }

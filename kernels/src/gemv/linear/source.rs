@@ -10,7 +10,7 @@ use tilewright_codegen::build::{Bf16x2, Val, Var};
 
 use super::operand::lift;
 use super::shared_bytes::is_wide;
-use crate::gemv::activations::{F16Overflow, Half, Input, Packing, Quads, Scaled, Squares, size};
+use crate::gemv::activations::{F16Overflow, Half, Packing, Prologue, Quads, Scaled, Squares, size};
 use crate::gemv::product::Fragment;
 use crate::norm::add_squares;
 use crate::tile::Array;
@@ -28,10 +28,10 @@ const MINUS_ZERO: u32 = 0x8000_8000;
 
 /// The activations of a tile, and how they lie in the operand.
 pub(super) struct ActivationSource<'k> {
-    pub team: ConsumerWarps<'k>,
+    pub consumers: ConsumerWarps<'k>,
     pub strip: Strip,
     pub packing: Packing,
-    input: Input<'k>,
+    input: Prologue<'k>,
     /// First row.
     first: Val<'k, u32>,
     /// Elements from a row to the next.
@@ -52,23 +52,32 @@ struct Four<'k> {
 impl<'k> ActivationSource<'k> {
     /// The rows of `packing` from `first` on, which lie `pitch` elements apart.
     pub fn new(
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         strip: Strip,
         packing: Packing,
-        input: Input<'k>,
+        input: Prologue<'k>,
         first: Val<'k, u32>,
         pitch: u32,
     ) -> ActivationSource<'k> {
-        let halves = packing.halves().into_iter().map(|half| (half, team.k.var(0.0f32))).collect();
-        let made = packing.terms() != Terms::Bf16 && !matches!(input, Input::Scaled { .. });
-        ActivationSource { team, strip, packing, input, first, pitch, halves, most: made.then(|| team.k.var(0u32)) }
+        let halves = packing.halves().into_iter().map(|half| (half, consumers.k.var(0.0f32))).collect();
+        let made = packing.terms() != Terms::Bf16 && !matches!(input, Prologue::Scaled { .. });
+        ActivationSource {
+            consumers,
+            strip,
+            packing,
+            input,
+            first,
+            pitch,
+            halves,
+            most: made.then(|| consumers.k.var(0u32)),
+        }
     }
 
     /// The columns where the steps of 32 of this warp's tiles of a stage begin.
     pub fn columns(&self, stage: Val<'k, u32>) -> Vec<Val<'k, u32>> {
-        let ActivationSource { team, strip, .. } = *self;
-        let first = strip.tile(team.k.warp(), stage * strip.per_warp());
-        let tile = |round: u32| (first + round * team.warps) * strip.depth();
+        let ActivationSource { consumers, strip, .. } = *self;
+        let first = strip.tile(consumers.k.warp(), stage * strip.per_warp());
+        let tile = |round: u32| (first + round * consumers.warps) * strip.depth();
         let steps = |tile: Val<'k, u32>| (0..strip.steps()).map(move |s| if s == 0 { tile } else { tile + s * DEPTH });
         (0..strip.per_warp()).map(tile).flat_map(steps).collect()
     }
@@ -95,7 +104,7 @@ impl<'k> ActivationSource<'k> {
     /// stored before.
     pub fn store_squares(&self, to: Squares<'k>, accumulates: Option<Val<'k, bool>>) {
         if self.input.norm().is_some() {
-            self.halves.iter().for_each(|(half, squares)| half.add_up(self.team, squares.get(), to, accumulates));
+            self.halves.iter().for_each(|(half, squares)| half.add_up(self.consumers, squares.get(), to, accumulates));
         }
     }
 
@@ -108,22 +117,22 @@ impl<'k> ActivationSource<'k> {
 
     /// The quads of each tile for this lane.
     fn quads(&self, half: Half, squares: Var<'k, f32>, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
-        let k = self.team.k;
-        let start = (self.first + half.row(self.team)) * self.pitch;
+        let k = self.consumers.k;
+        let start = (self.first + half.row(self.consumers)) * self.pitch;
         match self.input {
-            Input::Plain(x) if x.is_words() && self.strip.k().is_multiple_of(8) => {
+            Prologue::Plain(x) if x.is_words() && self.strip.k().is_multiple_of(8) => {
                 self.by_eights(x, start, columns).into_iter().map(|quad| vec![self.lift_words(quad)]).collect()
             }
-            Input::Scaled { x, .. } => self.of_terms(x, half, columns),
-            Input::Plain(x) => self.by_fours(columns, |fours| gather(x, start, fours)),
-            Input::Ordered(ordered) => self.by_fours(columns, |fours| {
+            Prologue::Scaled { x, .. } => self.of_terms(x, half, columns),
+            Prologue::Plain(x) => self.by_fours(columns, |fours| gather(x, start, fours)),
+            Prologue::Ordered(ordered) => self.by_fours(columns, |fours| {
                 let places: Vec<_> = fours.iter().map(|four| four.column).collect();
                 let loaded = ordered.gather(start, &places);
                 let loaded: Vec<_> = loaded.into_iter().zip(fours).map(|(x, four)| four.or_zero(x)).collect();
                 let Some(weight) = ordered.weight() else { return loaded };
                 self.weighted(&loaded, &gather(weight, k.lit(0), fours), squares)
             }),
-            Input::RmsNorm { x, weight, .. } => self.by_fours(columns, |fours| {
+            Prologue::RmsNorm { x, weight, .. } => self.by_fours(columns, |fours| {
                 let weights = gather(weight, k.lit(0), fours);
                 let loaded = gather(x, start, fours);
                 self.weighted(&loaded, &weights, squares)
@@ -147,7 +156,7 @@ impl<'k> ActivationSource<'k> {
     /// The eight elements of each tile for this lane, words of the operand unchanged; zeros beyond
     /// the row.
     fn by_eights(&self, x: Array<'k>, start: Val<'k, u32>, columns: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
-        let mine = self.team.k.lane() % 4 * 8;
+        let mine = self.consumers.k.lane() % 4 * 8;
         let end = self.strip.k();
         let inside = |&column: &Val<'k, u32>| (!self.is_whole()).then(|| (column + mine).lt(end));
         let place = |&column: &Val<'k, u32>| {
@@ -164,11 +173,11 @@ impl<'k> ActivationSource<'k> {
     /// The eight terms of each tile for this lane, of each part that it loads; zeros beyond the
     /// row.
     fn of_terms(&self, x: Scaled<'k>, half: Half, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
-        let k = self.team.k;
+        let k = self.consumers.k;
         let end = self.strip.k();
         // In pairs both halves bring the rows of the first, two pairs of columns each.
         let (row, quad) =
-            if self.has_pairs() { (k.lane() / 4, half.base() / 2) } else { (self.first + half.row(self.team), 0) };
+            if self.has_pairs() { (k.lane() / 4, half.base() / 2) } else { (self.first + half.row(self.consumers), 0) };
         let mine = k.lane() % 4 * 8 + quad;
         let parts = match self.packing.quads() {
             Quads::High => vec![k.lit(0u32)],
@@ -190,12 +199,12 @@ impl<'k> ActivationSource<'k> {
 
     /// Whether rows lie in pairs.
     fn has_pairs(&self) -> bool {
-        matches!(self.input, Input::Scaled { x, .. } if x.form.has_pairs())
+        matches!(self.input, Prologue::Scaled { x, .. } if x.form.has_pairs())
     }
 
     /// Eight elements of bf16 as codes want them.
     fn lift_words(&self, quad: [Val<'k, u32>; 4]) -> [Val<'k, u32>; 4] {
-        let k = self.team.k;
+        let k = self.consumers.k;
         if self.packing.terms() != Terms::Bf16 {
             let of_words = |words: [Val<'k, u32>; 2]| {
                 let four = words.map(|word| [word << 16u32, word & 0xffff_0000u32].map(|x| x.bits::<f32>()));
@@ -225,7 +234,7 @@ impl<'k> ActivationSource<'k> {
         columns: &[Val<'k, u32>],
         load: impl Fn(&[Four<'k>]) -> Vec<[Val<'k, f32>; 4]>,
     ) -> Vec<Vec<[Val<'k, u32>; 4]>> {
-        let lane = self.team.k.lane();
+        let lane = self.consumers.k.lane();
         // Both lanes of a pair first load the even lane's eight, then the odd lane's.
         let offset = lane % 4 / 2 * 16 + lane % 2 * 4;
         let four = |column: Val<'k, u32>| {
@@ -265,7 +274,7 @@ impl<'k> ActivationSource<'k> {
             Quads::High => vec![high],
             Quads::Both => vec![high, low()],
             Quads::Folded => {
-                let is_low = self.team.k.lane().ge(16);
+                let is_low = self.consumers.k.lane().ge(16);
                 let low = low();
                 vec![[0, 1].map(|i| is_low.select(low[i], high[i]))]
             }
@@ -274,7 +283,7 @@ impl<'k> ActivationSource<'k> {
 
     /// The eight elements of this lane: those that it loaded, and those of its neighbour.
     fn exchange(&self, [even, odd]: [[Val<'k, u32>; 2]; 2]) -> [Val<'k, u32>; 4] {
-        let is_odd = (self.team.k.lane() % 2).eq(1);
+        let is_odd = (self.consumers.k.lane() % 2).eq(1);
         let got = [0, 1].map(|i| is_odd.select(even[i], odd[i]).shfl_bfly(1));
         let first = [0, 1].map(|i| is_odd.select(got[i], even[i]));
         let second = [0, 1].map(|i| is_odd.select(odd[i], got[i]));

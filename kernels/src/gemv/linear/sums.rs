@@ -50,16 +50,16 @@ impl<'k> SharedSums<'k> {
     }
 
     /// Adds this lane's part of a strip's products to what is there.
-    pub(super) fn add(self, team: ConsumerWarps<'k>, slot: Val<'k, u32>, products: [Val<'k, f32>; 4]) {
-        self.place(team, slot, products, |at, [a, b]| {
+    pub(super) fn add(self, consumers: ConsumerWarps<'k>, slot: Val<'k, u32>, products: [Val<'k, f32>; 4]) {
+        self.place(consumers, slot, products, |at, [a, b]| {
             let [x, y]: [Val<f32>; 2] = at.load_vec();
             at.store_vec([a + x, b + y]);
         });
     }
 
     /// Stores this lane's part of a strip's products with codes as the A operand.
-    pub(super) fn store_features(self, team: ConsumerWarps<'k>, slot: Val<'k, u32>, products: [Val<'k, f32>; 4]) {
-        let k = team.k;
+    pub(super) fn store_features(self, consumers: ConsumerWarps<'k>, slot: Val<'k, u32>, products: [Val<'k, f32>; 4]) {
+        let k = consumers.k;
         let rows = self.packing.rows();
         let strip = self.at.at((k.warp() * self.strips + slot) * (rows * Strip::ROWS) + k.lane() / 4);
         for (row, lane, value) in self.packing.rows_of_columns(k, products) {
@@ -71,12 +71,12 @@ impl<'k> SharedSums<'k> {
     /// with codes as the A operand: of eight rows from `first` on.
     pub(super) fn store_pair(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         [slot, first]: [Val<'k, u32>; 2],
         products: [Val<'k, f32>; 4],
         second: bool,
     ) {
-        let k = team.k;
+        let k = consumers.k;
         let rows = self.packing.rows();
         let strip = self.at.at((k.warp() * self.strips + slot) * (rows * Strip::ROWS) + k.lane() / 4);
         let [a, b, c, d] = products;
@@ -92,12 +92,12 @@ impl<'k> SharedSums<'k> {
     /// Lets `put` have the places of this lane's part of a strip's products, and what goes there.
     pub(super) fn place(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         slot: Val<'k, u32>,
         products: [Val<'k, f32>; 4],
         put: impl Fn(Ptr<'k, Shared, f32>, [Val<'k, f32>; 2]),
     ) {
-        let k = team.k;
+        let k = consumers.k;
         let rows = self.packing.rows();
         let group = k.lane() / 4;
         let feature = k.lane() % 4 * 2;
@@ -131,20 +131,20 @@ impl<'k> StripPass<'k> {
     /// up to four outputs of a thread: the ring is not read while outputs are finished, so few
     /// large groups are better than many small ones.
     pub(super) fn sums(self, packing: Packing) -> SharedSums<'k> {
-        let StripPass { team, scratch, strip, rows, a_operand, reserved, .. } = self;
-        let each = LinearScratch::strip_bytes(rows, team.warps);
-        let plain = |bytes: u32| SharedSums::new(scratch.sums, bytes, packing, team.warps);
+        let StripPass { consumers, scratch, strip, rows, a_operand, reserved, .. } = self;
+        let each = LinearScratch::strip_bytes(rows, consumers.warps);
+        let plain = |bytes: u32| SharedSums::new(scratch.sums, bytes, packing, consumers.warps);
         match a_operand {
             AOperand::Reloaded { group } => plain(group * each),
             AOperand::Registers | AOperand::Phases { .. } if self.spreads => {
                 let used = a_operand.operand_bytes(strip, packing).next_multiple_of(8) + reserved;
                 let used = used.min(scratch.operand_bytes);
-                let most = team.threads() * 4 / (rows * Strip::ROWS);
+                let most = consumers.threads() * 4 / (rows * Strip::ROWS);
                 let strips = ((scratch.operand_bytes - used + scratch.sums_bytes) / each).min(most) & !1;
                 if strips * each <= scratch.sums_bytes {
                     return plain(scratch.sums_bytes);
                 }
-                SharedSums::new(scratch.operand.at(used / 2).cast(), strips * each, packing, team.warps)
+                SharedSums::new(scratch.operand.at(used / 2).cast(), strips * each, packing, consumers.warps)
             }
             AOperand::Shared | AOperand::Registers | AOperand::Phases { .. } => plain(scratch.sums_bytes),
         }

@@ -18,8 +18,8 @@ use crate::weights::{CodeTile, Codes, LaneCodes, WarpTile};
 /// `group` strips.
 pub(super) fn products<'k>(work: Reloading<'_, 'k>, codes: Codes, group: u32) {
     let Reloading { source, weights, sums, strips, room, zero_points } = work;
-    let ActivationSource { team, strip, packing, .. } = *source;
-    let k = team.k;
+    let ActivationSource { consumers, strip, packing, .. } = *source;
+    let k = consumers.k;
     let side = side(strip, packing, AOperand::Reloaded { group });
     let terms = packing.terms();
     work.begin();
@@ -30,7 +30,7 @@ pub(super) fn products<'k>(work: Reloading<'_, 'k>, codes: Codes, group: u32) {
         let tile = |_| -> Vec<Var<'k, u32>> { (0..words).map(|_| k.var(0u32)).collect() };
         let held: Vec<Vec<_>> = (0..group).map(|_| (0..strip.per_warp()).map(tile).collect()).collect();
         // No warp reads the factors of the previous stage any more.
-        team.sync();
+        consumers.sync();
         each(&|slot| {
             weights.stage(&|from| {
                 for (tile, words) in WarpTile::of_whole_rounds(k, strip).zip(&held[slot as usize]) {
@@ -40,10 +40,10 @@ pub(super) fn products<'k>(work: Reloading<'_, 'k>, codes: Codes, group: u32) {
                 }
                 let from = from.at(strip.scales_at() / 4);
                 let to = factors(slot).cast::<u32>();
-                team.each(factor_bytes(strip) / 4, |at| to.at(at).store(from.at(at).load()));
+                consumers.each(factor_bytes(strip) / 4, |at| to.at(at).store(from.at(at).load()));
             });
         });
-        team.sync();
+        consumers.sync();
         let chains: Vec<Chains> = (0..group).map(|_| Chains::new(k, 1, 1)).collect();
         let columns = source.columns(stage);
         let rounds = columns.chunks(strip.steps() as usize).zip(WarpTile::of_whole_rounds(k, strip));
@@ -51,7 +51,7 @@ pub(super) fn products<'k>(work: Reloading<'_, 'k>, codes: Codes, group: u32) {
             let fragments = source.fragments(columns);
             let number = tile.tile.get(k);
             if let Some(zero_points) = zero_points {
-                zero_points.make(team, &[(number, fragments.clone())]);
+                zero_points.make(consumers, &[(number, fragments.clone())]);
                 k.sync_warp();
             }
             let fragments = |step: u32| fragments[step as usize].clone();
@@ -64,6 +64,6 @@ pub(super) fn products<'k>(work: Reloading<'_, 'k>, codes: Codes, group: u32) {
                 multiply_codes(k, strip, codes, std::iter::once(tile), &meeting, chains[slot as usize]);
             });
         }
-        each(&|slot| sums.add(team, k.lit(slot), lowered(strip, side, terms, chains[slot as usize])));
+        each(&|slot| sums.add(consumers, k.lit(slot), lowered(strip, side, terms, chains[slot as usize])));
     });
 }

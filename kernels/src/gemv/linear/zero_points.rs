@@ -93,8 +93,8 @@ impl<'k> SharedZeroPoints<'k> {
 
     /// Makes those of some tiles of this warp, by all of its lanes. The products of all tiles are
     /// on their way before the first is stored.
-    pub fn make(self, team: ConsumerWarps<'k>, tiles: &[(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)]) {
-        let k = team.k;
+    pub fn make(self, consumers: ConsumerWarps<'k>, tiles: &[(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)]) {
+        let k = consumers.k;
         let side = self.side;
         let places = |tile: Val<'k, u32>| move |part: u32| self.part(tile, part);
         let of_tile = |((tile, _), sums): (&(Val<'k, u32>, Vec<_>), Vec<Chains<'k>>)| {
@@ -156,7 +156,7 @@ impl<'k> StripPass<'k> {
     /// The zero-point accumulators. If activations are in shared memory or registers, each warp
     /// computes them here for its own tiles.
     pub(super) fn zero_points(self, x: &ActivationFragments<'k>, packing: Packing) -> Option<ZeroPoints<'k>> {
-        let (StripPass { team, scratch, strip, a_operand, .. }, k) = (self, self.team.k);
+        let (StripPass { consumers, scratch, strip, a_operand, .. }, k) = (self, self.consumers.k);
         strip.codes()?;
         let at = scratch.operand.cast::<u8>().at(a_operand.zero_points_at(strip, packing));
         let zero_points = SharedZeroPoints::new(at, strip, self.side(packing), packing.terms())?;
@@ -169,7 +169,7 @@ impl<'k> StripPass<'k> {
         let some = |fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
             let together = |first: Val<'k, u32>, count: u32| {
                 let tiles: Vec<_> = (0..count).map(|number| of_tile(first + number, fragments)).collect();
-                zero_points.make(team, &tiles);
+                zero_points.make(consumers, &tiles);
             };
             let rest = all % TILES_TOGETHER;
             k.for_step(0u32, all - rest, TILES_TOGETHER, |first| together(first, TILES_TOGETHER));
@@ -194,7 +194,7 @@ impl<'k> StripPass<'k> {
                     let sums = zero_points.products(k, &tiles).into_iter().flatten();
                     return Some(ZeroPoints::Kept(sums.map(|sums| sums.of_side(WeightSide::A)).collect()));
                 }
-                tiles.chunks(TILES_TOGETHER as usize).for_each(|tiles| zero_points.make(team, tiles));
+                tiles.chunks(TILES_TOGETHER as usize).for_each(|tiles| zero_points.make(consumers, tiles));
             }
             ActivationFragments::Reloaded(_) => {}
         }

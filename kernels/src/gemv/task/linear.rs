@@ -6,7 +6,7 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::operands::VarOperands;
 use crate::epilogue::{GateSums, ResultFunctions, ResultOperands, ResultPlace};
-use crate::gemv::activations::{AOperand, Input, ScaledOutput};
+use crate::gemv::activations::{AOperand, Prologue, ScaledOutput};
 use crate::gemv::announce::Announce;
 use crate::gemv::linear::{OutputCell, PassWork, SharedSums, StripPass, TilePhase, in_last_phase};
 use crate::gemv::scratch::LinearScratch;
@@ -32,7 +32,7 @@ pub struct LinearTask<'f, 'k> {
     /// The exclusive end of the features.
     pub end: Val<'k, u32>,
     /// Activations.
-    pub input: Input<'k>,
+    pub input: Prologue<'k>,
     /// The storage of the A operand.
     pub a_operand: AOperand,
     /// The epilogue of the sums.
@@ -79,20 +79,20 @@ pub struct ArgmaxCandidates<'k> {
 /// Computes a tile. `announce` comes when all that the tile reads of other tiles is there, before
 /// its last results are stored.
 pub fn linear<'k>(
-    team: ConsumerWarps<'k>,
+    consumers: ConsumerWarps<'k>,
     scratch: LinearScratch<'k>,
     weights: &dyn WeightStages<'k>,
     tile: LinearTask<'_, 'k>,
     announce: Option<Announce<'_>>,
 ) {
-    let k = team.k;
+    let k = consumers.k;
     let rows = tile.rows;
     let strips = (tile.end - tile.first + (Strip::ROWS - 1)) / Strip::ROWS;
     if tile.epilogue.candidates.is_some() {
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
     }
     let pass = StripPass {
-        team,
+        consumers,
         scratch,
         strip: tile.strip,
         pitch: tile.pitch,
@@ -109,7 +109,7 @@ pub fn linear<'k>(
         });
     });
     if let Some(ArgmaxCandidates { bests, tile: number }) = tile.epilogue.candidates {
-        team.sync();
+        consumers.sync();
         k.when(k.tid().lt(rows), || bests.store(tile.first_row + k.tid(), number, scratch.best.at(k.tid()).load()));
     }
 }
@@ -118,13 +118,14 @@ impl<'k> LinearTask<'_, 'k> {
     /// Computes the tile, or a phase of it.
     fn tile(self, pass: StripPass<'k>, work: PassWork<'_, 'k>, phase: Option<TilePhase<'k>>) {
         let tile = self;
-        let StripPass { team, scratch, .. } = pass;
-        let k = team.k;
-        let prepare = |base: Val<'k, u32>, cell: &OutputCell<'k>| tile.prepare(team, cell, base + cell.strip, phase);
+        let StripPass { consumers, scratch, .. } = pass;
+        let k = consumers.k;
+        let prepare =
+            |base: Val<'k, u32>, cell: &OutputCell<'k>| tile.prepare(consumers, cell, base + cell.strip, phase);
         // An output of a thread is of the same row in every group; its others may be, too.
         let of_thread = match tile.epilogue.candidates {
             None => 0,
-            Some(_) if (team.threads() / Strip::ROWS).is_multiple_of(tile.rows) => 1,
+            Some(_) if (consumers.threads() / Strip::ROWS).is_multiple_of(tile.rows) => 1,
             Some(_) => pass.outputs(work.input),
         };
         let bests: Vec<_> = (0..of_thread).map(|_| k.var(0u64)).collect();
@@ -132,7 +133,7 @@ impl<'k> LinearTask<'_, 'k> {
             let Prepared { n, inside, stored, .. } = *prepared;
             let result = k.var(0.0f32);
             k.when(inside, || {
-                result.set(tile.finish(team, scratch, CellSums { sums, cell, prepared }, phase));
+                result.set(tile.finish(consumers, scratch, CellSums { sums, cell, prepared }, phase));
                 if let Some(best) = bests.get(cell.number % bests.len().max(1)) {
                     let keep = || best.set(best.get().max(key(result.get(), tile.epilogue.index(n))));
                     phase.map_or_else(keep, |phase| k.when(phase.last, keep));
@@ -155,7 +156,7 @@ impl<'k> LinearTask<'_, 'k> {
                 terms.store_of_eight([row, n], result, weight, place, stored);
             }
         });
-        for (first, best) in (0u32..).step_by(team.threads() as usize).zip(bests) {
+        for (first, best) in (0u32..).step_by(consumers.threads() as usize).zip(bests) {
             let at = k.tid() + first;
             // Eight lanes have the features of one strip and row.
             let row = at / Strip::ROWS % tile.rows;
@@ -202,12 +203,12 @@ impl<'k> LinearTask<'_, 'k> {
     /// Loads the operands that an output of a strip of features needs in addition to the sums.
     fn prepare(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         cell: &OutputCell<'k>,
         strip: Val<'k, u32>,
         phase: Option<TilePhase<'k>>,
     ) -> Prepared<'k> {
-        let k = team.k;
+        let k = consumers.k;
         let n = self.first + strip * Strip::ROWS + cell.feature;
         let inside = cell.inside & n.lt(self.end);
         let load = |array: Array<'k>, index: Val<'k, u32>| {
@@ -245,14 +246,14 @@ impl<'k> LinearTask<'_, 'k> {
     /// logits where these are stored.
     fn finish(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         scratch: LinearScratch<'k>,
         output: CellSums<'_, 'k>,
         phase: Option<TilePhase<'k>>,
     ) -> Val<'k, f32> {
-        let k = team.k;
+        let k = consumers.k;
         let CellSums { cell, prepared, .. } = output;
-        let scale = self.input.scale(team, self.strip, cell.row, scratch.squares);
+        let scale = self.input.scale(consumers, self.strip, cell.row, scratch.squares);
         let operands = VarOperands { scale, bias: prepared.bias, residual: prepared.residual };
         let sum = |of: u32| self.sum(output, of);
         let first = sum(0);

@@ -4,7 +4,7 @@
 use crate::gemv::activations::{AOperand, Packing};
 use crate::gemv::linear::{SharedActivations, in_pairs};
 use crate::gemv::scratch::LinearScratch;
-use crate::weights::{HeldForm, Strip};
+use crate::weights::{PrefetchForm, Strip};
 
 /// Strips of a group of sums where activations are held in registers, at least: fewer groups, fewer
 /// barriers. By phases, too: with more, what is prepared for a group's outputs takes registers that
@@ -137,9 +137,9 @@ impl ProductPlan {
 
     /// The form in which the first stages of a task may be prefetched into registers: where
     /// activations are not, or in addition to few of them.
-    pub fn held_form(&self) -> Option<HeldForm> {
+    pub fn prefetch_form(&self) -> Option<PrefetchForm> {
         // Two strips in one stage leave less than a stage of the ring idle.
-        HeldForm::of(self.strip).filter(|_| (self.a_operand == AOperand::Shared || self.beside) && !self.pairs)
+        PrefetchForm::of(self.strip).filter(|_| (self.a_operand == AOperand::Shared || self.beside) && !self.pairs)
     }
 
     /// Bytes of a strip, where two come as one stage, one after the other. Of an odd number the
@@ -172,7 +172,7 @@ impl ProductPlan {
 
 /// Where the A operand lives.
 fn place(strip: Strip, packing: Packing, gathers: bool, waits: Waits, limits: &ProductLimits) -> AOperand {
-    // A ring of less than half of the memory does not last while the team waits.
+    // A ring of less than half of the memory does not last while the consumer warps waits.
     let room = SharedActivations::bytes(strip, packing) <= limits.shared_bytes / 2;
     match (packing.rows() >= limits.activation_rows, room) {
         (true, _) if AOperand::registers(strip, packing) <= limits.activation_registers => AOperand::Registers,

@@ -8,11 +8,11 @@ use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::operands::VarOperands;
 use crate::epilogue::{GateSums, ResultOperands};
-use crate::gemv::activations::{AOperand, Input};
+use crate::gemv::activations::{AOperand, Prologue};
 use crate::gemv::announce::Announce;
 use crate::gemv::linear::{OutputCell, PassWork, StripPass, TilePhase, in_last_phase};
 use crate::gemv::scratch::LinearScratch;
-use crate::kv::{Newest, PagedPool};
+use crate::kv::{CurrentToken, PagedPool};
 use crate::rope::{Rotation, rotated};
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
@@ -40,7 +40,7 @@ pub struct Qkv<'k> {
     /// Dimensions of a head, even.
     pub dim: u32,
     /// Activations.
-    pub input: Input<'k>,
+    pub input: Prologue<'k>,
     /// The storage of the A operand.
     pub a_operand: AOperand,
     /// Biases of q, k and v.
@@ -53,7 +53,7 @@ pub struct Qkv<'k> {
     pub v: PagedPool<'k>,
     /// The additional destination of rotated keys and values as flagged words; `q` then consists of
     /// flagged words too.
-    pub newest: Option<Newest<'k>>,
+    pub newest: Option<CurrentToken<'k>>,
 }
 
 /// The epilogue of queries and keys.
@@ -74,14 +74,14 @@ pub enum QueryKeyEpilogue<'k> {
 /// Computes a tile. `announce` comes when all that the tile reads of other tiles is there, before
 /// its last results are stored.
 pub fn qkv<'k>(
-    team: ConsumerWarps<'k>,
+    consumers: ConsumerWarps<'k>,
     scratch: LinearScratch<'k>,
     weights: &dyn WeightStages<'k>,
     tile: Qkv<'k>,
     announce: Option<Announce<'_>>,
 ) {
     let pass = StripPass {
-        team,
+        consumers,
         scratch,
         strip: tile.strip,
         pitch: tile.strip.k(),
@@ -93,7 +93,7 @@ pub fn qkv<'k>(
         reserved: 0,
     };
     pass.each_phase(tile.input, |pass, input, phase| {
-        let prepare = |base: Val<'k, u32>, cell: &OutputCell<'k>| tile.prepare(team, cell, base, phase);
+        let prepare = |base: Val<'k, u32>, cell: &OutputCell<'k>| tile.prepare(consumers, cell, base, phase);
         in_last_phase(announce, phase, &|announce| {
             let work = PassWork { weights, input, first_row: tile.first_row, strips: tile.strips, announce };
             pass.run(work, prepare, |sums, cell, prepared| {
@@ -101,10 +101,10 @@ pub fn qkv<'k>(
                     let sum = sums.total(cell.place);
                     prepared.before.map_or(sum, |before| sum + before.get())
                 };
-                let done = || tile.finish(team, scratch, &sum, cell, prepared);
+                let done = || tile.finish(consumers, scratch, &sum, cell, prepared);
                 match prepared.waiting {
                     Some((last, waiting)) => {
-                        team.k.if_else(last, done, || team.k.when(cell.inside, || waiting.store(sum())));
+                        consumers.k.if_else(last, done, || consumers.k.when(cell.inside, || waiting.store(sum())));
                     }
                     None => done(),
                 }
@@ -139,12 +139,12 @@ const NOWHERE: u32 = u32::MAX;
 impl<'k> Qkv<'k> {
     fn prepare(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         cell: &OutputCell<'k>,
         base: Val<'k, u32>,
         phase: Option<TilePhase<'k>>,
     ) -> Prepared<'k> {
-        let k = team.k;
+        let k = consumers.k;
         let strip = self.first + base + cell.strip;
         let group = self.heads / self.kv_heads;
         let half = self.dim / 2;
@@ -202,19 +202,19 @@ impl<'k> Qkv<'k> {
     /// Stores an output; all lanes of a warp come here.
     fn finish(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         scratch: LinearScratch<'k>,
         sum: &dyn Fn() -> Val<'k, f32>,
         cell: &OutputCell<'k>,
         prepared: &Prepared<'k>,
     ) {
-        let k = team.k;
+        let k = consumers.k;
         let to = prepared.to.get();
         let exists = to.ne(NOWHERE);
         let y = k.var(0.0f32);
         k.when(exists, || {
             let sum = sum();
-            let scale = self.input.scale(team, self.strip, cell.row, scratch.squares);
+            let scale = self.input.scale(consumers, self.strip, cell.row, scratch.squares);
             let operands = VarOperands { scale, bias: [prepared.bias, None], residual: None };
             y.set(operands.affine(GateSums::Gate, [sum])[0]);
         });

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::{Pod, bytes_of, bytes_of_mut};
-use tilewright_kernels::weights::{HeldForm, WeightStages};
+use tilewright_kernels::weights::{PrefetchForm, WeightStages};
 
 use super::kernel::{Call, RingFeed};
 use super::record::{FIELDS, TaskRecord};
@@ -117,7 +117,7 @@ pub trait DeviceFunction: FunctionValue {
 
     /// The form in which the task's first stages are read from prefetch registers, if they are
     /// prefetched ([`WeightStages::prefetched`]).
-    fn prefetch_form(&self) -> Option<HeldForm> {
+    fn prefetch_form(&self) -> Option<PrefetchForm> {
         None
     }
 

@@ -3,7 +3,7 @@
 
 use crate::edges::ChosenEdges;
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::weights::{HeldForm, StagePlacement};
+use tilewright_kernels::weights::{PrefetchForm, StagePlacement};
 
 use super::record::SECTION_TASKS;
 use super::shape::{CellsPlan, Feedback, KernelShape};
@@ -127,7 +127,7 @@ impl Plan {
             cells: self.cells,
             feedback: self.feedback.ok(),
             prefetched_stages: if prefetches { self.options.prefetch() } else { 0 },
-            prefetched_form: opcodes.iter().filter_map(|opcode| opcode.prefetch_form()).reduce(HeldForm::or),
+            prefetched_form: opcodes.iter().filter_map(|opcode| opcode.prefetch_form()).reduce(PrefetchForm::or),
             fills_stages: opcodes.iter().any(|opcode| opcode.fills()),
             has_parts: self.parts,
             has_pairs: opcodes.iter().any(|opcode| opcode.takes_pairs().is_some()),

@@ -2,7 +2,7 @@
 //! the same types.
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::weights::HeldForm;
+use tilewright_kernels::weights::PrefetchForm;
 
 /// A task of a block's queue: what the machine reads of every task, followed by the fields of its
 /// op.
@@ -33,7 +33,7 @@ pub struct TaskRecord {
     /// Stages of a strip of weights.
     pub strip_stages: u16,
     /// The number of its first stages that are prefetched into registers before a wait; above the
-    /// low eight bits, their form ([`HeldForm`](tilewright_kernels::weights::HeldForm)).
+    /// low eight bits, their form ([`PrefetchForm`](tilewright_kernels::weights::PrefetchForm)).
     pub prefetched: u16,
     /// The number of strips of a group, if weights are taken group by group
     /// ([`StageOrder`](tilewright_kernels::weights::StageOrder)); 0: in order. With the
@@ -130,4 +130,4 @@ pub(super) fn sum(block: &BlockRecord, tables: &[u8]) -> u32 {
 }
 
 /// The bits of a record's `prefetched` that count stages; above them is the form.
-pub(super) const PREFETCH_COUNT_BITS: u32 = 16 - HeldForm::BITS;
+pub(super) const PREFETCH_COUNT_BITS: u32 = 16 - PrefetchForm::BITS;

@@ -1,6 +1,6 @@
 //! The shape of the kernel: what code is generated for, besides the device functions.
 
-use tilewright_kernels::weights::{HeldForm, StagePlacement};
+use tilewright_kernels::weights::{PrefetchForm, StagePlacement};
 
 use super::DeviceOptions;
 
@@ -45,7 +45,7 @@ pub(super) struct KernelShape {
     /// Stages of a task that are prefetched to registers, at most.
     pub prefetched_stages: u32,
     /// The form of prefetched stages, of any task.
-    pub prefetched_form: Option<HeldForm>,
+    pub prefetched_form: Option<PrefetchForm>,
     /// Whether some tasks fill stages of the ring.
     pub fills_stages: bool,
     /// Whether some tasks take a part of each of their strips, or part by part.

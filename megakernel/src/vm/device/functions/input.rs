@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::gemv::activations::{AOperand, Input, Packing, Reordering, ScaledForm};
+use tilewright_kernels::gemv::activations::{AOperand, Packing, Prologue, Reordering, ScaledForm};
 use tilewright_kernels::tile::Float;
 use tilewright_kernels::weights::Strip;
 
@@ -92,19 +92,19 @@ impl InputCode {
 
     /// The activations of a task, rows of `k` elements, whose record has their operands at
     /// `fields`.
-    pub(super) fn of<'k>(self, call: Call<'k, '_>, fields: usize, k: u32) -> Input<'k> {
+    pub(super) fn of<'k>(self, call: Call<'k, '_>, fields: usize, k: u32) -> Prologue<'k> {
         let at = fields + offset_of!(InputFields, x);
         let norm = fields + offset_of!(InputFields, norm);
         match self {
-            InputCode::Plain { x } => Input::Plain(call.stored(at, x, Generation::Input)),
+            InputCode::Plain { x } => Prologue::Plain(call.stored(at, x, Generation::Input)),
             InputCode::RmsNorm { x, weight, eps } => {
-                Input::RmsNorm { x: call.stored(at, x, Generation::Input), weight: call.plain(norm, weight), eps }
+                Prologue::RmsNorm { x: call.stored(at, x, Generation::Input), weight: call.plain(norm, weight), eps }
             }
             InputCode::Ordered { x, eps } => {
                 let x = call.stored(at, x, Generation::Input);
-                Input::Ordered(call.ordered(norm, x, k, eps))
+                Prologue::Ordered(call.ordered(norm, x, k, eps))
             }
-            InputCode::Scaled { form, eps } => Input::Scaled { x: call.scaled(at, form), eps },
+            InputCode::Scaled { form, eps } => Prologue::Scaled { x: call.scaled(at, form), eps },
         }
     }
 }

@@ -8,7 +8,7 @@ use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::gemv::task::{self, ArgmaxCandidates, Early, LinearEpilogue, ProductPlan, Waits};
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Copies, Float, MAX_DEVICES};
-use tilewright_kernels::weights::{HeldForm, Strip};
+use tilewright_kernels::weights::{PrefetchForm, Strip};
 
 use super::input::{InputCode, InputFields};
 use super::product::TileCode;
@@ -273,8 +273,8 @@ impl LinearTile {
 }
 
 impl DeviceFunction for LinearTile {
-    fn prefetch_form(&self) -> Option<HeldForm> {
-        self.tile.product.held_form()
+    fn prefetch_form(&self) -> Option<PrefetchForm> {
+        self.tile.product.prefetch_form()
     }
 
     fn takes_pairs(&self) -> Option<u32> {

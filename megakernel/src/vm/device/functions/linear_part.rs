@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::activations::{AOperand, Packing};
 use tilewright_kernels::gemv::task::{self, Early, LinearEpilogue, ProductPlan, Waits};
-use tilewright_kernels::weights::{HeldForm, Strip};
+use tilewright_kernels::weights::{PrefetchForm, Strip};
 
 use super::input::{InputCode, InputFields};
 use super::product::TileCode;
@@ -116,8 +116,8 @@ impl PartTile {
 }
 
 impl DeviceFunction for PartTile {
-    fn prefetch_form(&self) -> Option<HeldForm> {
-        self.tile.product.held_form()
+    fn prefetch_form(&self) -> Option<PrefetchForm> {
+        self.tile.product.prefetch_form()
     }
 
     fn shared(&self, warps: u32) -> SharedBytes {

@@ -7,7 +7,7 @@ use tilewright_kernels::attention::split::HeadCounts;
 use tilewright_kernels::gemv::task::{self, Early, ProductPlan, QueryKeyEpilogue, Waits};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
-use tilewright_kernels::weights::HeldForm;
+use tilewright_kernels::weights::PrefetchForm;
 
 use super::input::{InputCode, InputFields};
 use super::product::TileCode;
@@ -173,8 +173,8 @@ impl QkvTile {
 }
 
 impl DeviceFunction for QkvTile {
-    fn prefetch_form(&self) -> Option<HeldForm> {
-        self.tile.product.held_form()
+    fn prefetch_form(&self) -> Option<PrefetchForm> {
+        self.tile.product.prefetch_form()
     }
 
     fn takes_pairs(&self) -> Option<u32> {

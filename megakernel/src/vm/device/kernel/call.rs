@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_kernels::gemv::activations::{F16Overflow, Ordered, Scaled, ScaledForm, ScaledOutput};
 use tilewright_kernels::gemv::task::{Announce, Early, LinearScratch};
-use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType, Streamed, TokenStage};
+use tilewright_kernels::kv::{CurrentToken, PagedPool, PoolArray, PoolType, Streamed, TokenStage};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{AccessMode, Array, Copies, Float};
 use tilewright_kernels::warps::ConsumerWarps;
@@ -125,10 +125,10 @@ impl<'k> Call<'k, '_> {
 
     /// The current token's keys and values as packets, whose operands are two fields; of no
     /// generations there are none.
-    pub fn current_token(self, field: usize, period: u32, generation: Generation) -> Option<Newest<'k>> {
+    pub fn current_token(self, field: usize, period: u32, generation: Generation) -> Option<CurrentToken<'k>> {
         let storage = Storage { float: Float::Bf16, period };
         let packets = |field: usize| self.stored(field, storage, generation);
-        (period > 0).then(|| Newest { keys: packets(field), values: packets(field + size_of::<u32>()) })
+        (period > 0).then(|| CurrentToken { keys: packets(field), values: packets(field + size_of::<u32>()) })
     }
 
     /// The terms of activations: the operands of terms and sums of squares are two fields, one

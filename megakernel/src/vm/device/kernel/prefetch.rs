@@ -3,7 +3,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_kernels::ring::{AnyStage, Stages};
-use tilewright_kernels::weights::{HeldForm, PrefetchedStage, ReadStages, WeightStages};
+use tilewright_kernels::weights::{PrefetchForm, PrefetchedStage, ReadStages, WeightStages};
 
 use super::context::KernelContext;
 use super::ring::RingReader;
@@ -30,7 +30,7 @@ impl<'r, 'k> Prefetched<'r, 'k> {
             .map(|_| PrefetchedStage::new(context.consumers, stage_bytes, forms))
             .collect();
         for (number, stage) in (0u32..).zip(&stages) {
-            if forms == HeldForm::default() {
+            if forms == PrefetchForm::default() {
                 k.when(task.prefetched().gt(number), || stage.take(ring, task.stage_bytes(), k.lit(0)));
                 continue;
             }

@@ -13,13 +13,13 @@ use tilewright_codegen::ir::Needs;
 /// Before this call a kernel may read only its parameters, constants, and memory that no launch
 /// still in flight writes; it must not write global memory. Several dependent launches can be in
 /// their prologues at once. A graph of launches begins when all work before it has ended.
-pub(crate) fn early(k: &Builder) {
-    begin_early(k);
-    wait_for_launches(k);
+pub(crate) fn trigger_and_wait(k: &Builder) {
+    trigger_dependents(k);
+    wait_for_previous(k);
 }
 
 /// Emits `griddepcontrol.launch_dependents`: the next kernel in the stream may start.
-pub(crate) fn begin_early(k: &Builder) {
+pub(crate) fn trigger_dependents(k: &Builder) {
     if Needs::Sm90.met_by(k.arch()) {
         k.grid_launch();
     }
@@ -27,7 +27,7 @@ pub(crate) fn begin_early(k: &Builder) {
 
 /// Emits `griddepcontrol.wait`: blocks until all previous launches have completed and their writes
 /// are visible.
-pub(crate) fn wait_for_launches(k: &Builder) {
+pub(crate) fn wait_for_previous(k: &Builder) {
     if Needs::Sm90.met_by(k.arch()) {
         k.grid_wait();
     }

@@ -1,4 +1,4 @@
-//! The source of activations: unchanged, or normalised.
+//! The prologue of a linear product: activations unchanged, or normalised.
 
 use tilewright_codegen::build::Val;
 
@@ -9,9 +9,11 @@ use crate::tile::{Array, Float};
 use crate::warps::{ConsumerWarps, sum_of_warps};
 use crate::weights::Strip;
 
-/// The activations of a linear layer, rows of `k` elements.
+/// The prologue of a linear product: the activations that it multiplies, rows of `k` elements, and
+/// what is done to them on the way. What a norm's factor leaves to the sums is
+/// [`SumScale::Norm`](crate::epilogue::SumScale::Norm).
 #[derive(Clone, Copy)]
-pub enum Input<'k> {
+pub enum Prologue<'k> {
     /// `[rows, k]`.
     Plain(Array<'k>),
     /// The RMS norm of `x`. The product is taken with `x · weight`; its rows are scaled when the
@@ -36,52 +38,56 @@ pub enum Input<'k> {
     },
 }
 
-impl<'k> Input<'k> {
+impl<'k> Prologue<'k> {
     /// The type that holds the activations without loss.
     pub fn float(self) -> Float {
         match self {
-            Input::Plain(x) => x.float(),
-            Input::Scaled { x, .. } => x.form.exact(),
-            Input::RmsNorm { .. } => Float::F32,
-            Input::Ordered(ordered) => ordered.float(),
+            Prologue::Plain(x) => x.float(),
+            Prologue::Scaled { x, .. } => x.form.exact(),
+            Prologue::RmsNorm { .. } => Float::F32,
+            Prologue::Ordered(ordered) => ordered.float(),
         }
     }
 
     /// The input from a column on, a multiple of 32.
-    pub fn from(self, column: Val<'k, u32>) -> Input<'k> {
+    pub fn from(self, column: Val<'k, u32>) -> Prologue<'k> {
         match self {
-            Input::Plain(x) => Input::Plain(x.from(column)),
-            Input::RmsNorm { x, weight, eps } => Input::RmsNorm { x: x.from(column), weight: weight.from(column), eps },
-            Input::Ordered(ordered) => Input::Ordered(ordered.from(column)),
-            Input::Scaled { x, eps } => Input::Scaled { x: x.from(column), eps },
+            Prologue::Plain(x) => Prologue::Plain(x.from(column)),
+            Prologue::RmsNorm { x, weight, eps } => {
+                Prologue::RmsNorm { x: x.from(column), weight: weight.from(column), eps }
+            }
+            Prologue::Ordered(ordered) => Prologue::Ordered(ordered.from(column)),
+            Prologue::Scaled { x, eps } => Prologue::Scaled { x: x.from(column), eps },
         }
     }
 
     /// The factor on a row's sums: one over the root of the mean square of a normalised row.
     pub(in crate::gemv) fn scale(
         self,
-        team: ConsumerWarps<'k>,
+        consumers: ConsumerWarps<'k>,
         strip: Strip,
         row: Val<'k, u32>,
         squares: Squares<'k>,
     ) -> Option<Val<'k, f32>> {
-        let of_row = squares.at(row * team.warps);
+        let of_row = squares.at(row * consumers.warps);
         match self {
-            Input::Plain(_) | Input::Ordered(Ordered { norm: None, .. }) | Input::Scaled { eps: None, .. } => None,
-            Input::RmsNorm { eps, .. } | Input::Ordered(Ordered { norm: Some((_, eps)), .. }) => {
-                Some(rms_factor(sum_of_warps(of_row, team.warps, 1), strip.k(), eps))
+            Prologue::Plain(_) | Prologue::Ordered(Ordered { norm: None, .. }) | Prologue::Scaled { eps: None, .. } => {
+                None
             }
-            Input::Scaled { eps: Some(_), .. } => Some(of_row.load()),
+            Prologue::RmsNorm { eps, .. } | Prologue::Ordered(Ordered { norm: Some((_, eps)), .. }) => {
+                Some(rms_factor(sum_of_warps(of_row, consumers.warps, 1), strip.k(), eps))
+            }
+            Prologue::Scaled { eps: Some(_), .. } => Some(of_row.load()),
         }
     }
 }
 
-impl<'k> Input<'k> {
+impl<'k> Prologue<'k> {
     /// The order that it is brought in, if it is not that of its columns.
     pub(in crate::gemv) fn ordered(self) -> Option<Ordered<'k>> {
         match self {
-            Input::Ordered(ordered) => Some(ordered),
-            Input::Plain(_) | Input::RmsNorm { .. } | Input::Scaled { .. } => None,
+            Prologue::Ordered(ordered) => Some(ordered),
+            Prologue::Plain(_) | Prologue::RmsNorm { .. } | Prologue::Scaled { .. } => None,
         }
     }
 
@@ -89,9 +95,9 @@ impl<'k> Input<'k> {
     /// to its mean square.
     pub(in crate::gemv) fn norm(self) -> Option<(Array<'k>, f32)> {
         match self {
-            Input::RmsNorm { weight, eps, .. } => Some((weight, eps)),
-            Input::Ordered(ordered) => ordered.norm,
-            Input::Plain(_) | Input::Scaled { .. } => None,
+            Prologue::RmsNorm { weight, eps, .. } => Some((weight, eps)),
+            Prologue::Ordered(ordered) => ordered.norm,
+            Prologue::Plain(_) | Prologue::Scaled { .. } => None,
         }
     }
 }

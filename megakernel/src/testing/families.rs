@@ -1,0 +1,40 @@
+//! Small models of the families whose graphs the lowering changes first.
+
+use serde_json::json;
+use tilewright_graph::models;
+
+use crate::model::ModelSpec;
+
+/// Two layers of each family that runs by a pass over its graph, with heads of `head_dim`
+/// dimensions: two rotations and a window of 5, a rotation of neighbours by half a head, factors, a
+/// rotation of three quarters, a layer without rotation.
+///
+/// # Panics
+/// For dimensions that a family refuses.
+pub fn small_families(head_dim: usize) -> Vec<ModelSpec> {
+    let own = [
+        json!({"model_type": "gemma3_text", "query_pre_attn_scalar": 16, "sliding_window": 5, "sliding_window_pattern": 2}),
+        json!({"model_type": "glm4"}),
+        json!({"model_type": "granite", "embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.3,
+            "logits_scaling": 3.0}),
+        json!({"model_type": "phi3", "partial_rotary_factor": 0.75, "head_dim": null}),
+        json!({"model_type": "smollm3", "no_rope_layers": [1, 0], "head_dim": null}),
+    ];
+    let spec = |own: serde_json::Value| {
+        let hidden = 4 * head_dim;
+        let mut config = json!({
+            "vocab_size": 136, "hidden_size": hidden, "intermediate_size": 96, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": head_dim, "max_position_embeddings": 256,
+            "rms_norm_eps": 1e-5,
+        });
+        for (key, value) in own.as_object().into_iter().flatten() {
+            match value {
+                serde_json::Value::Null => drop(config.as_object_mut().and_then(|config| config.remove(key))),
+                value => config[key] = value.clone(),
+            }
+        }
+        let graph = models::graph(&config).unwrap_or_else(|error| panic!("{config}: {error}"));
+        ModelSpec::new(graph, 256).unwrap_or_else(|error| panic!("{config}: {error}"))
+    };
+    own.into_iter().map(spec).collect()
+}
