@@ -13,7 +13,7 @@ use crate::model::ModelSpec;
 /// For dimensions that a family refuses.
 pub fn small_families(head_dim: usize) -> Vec<ModelSpec> {
     let own = [
-        json!({"model_type": "gemma3_text", "query_pre_attn_scalar": 16, "sliding_window": 5, "sliding_window_pattern": 2}),
+        json!({"model_type": "gemma3_text", "query_pre_attn_scalar": 1024, "sliding_window": 5, "sliding_window_pattern": 2}),
         json!({"model_type": "glm4"}),
         json!({"model_type": "granite", "embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.3,
             "logits_scaling": 3.0}),
