@@ -78,7 +78,7 @@ impl Counters {
 ///
 /// 32 banks of 4 bytes. Lanes are served in parts of a warp that move 128 bytes: all lanes for up
 /// to 4 bytes each, half warps for 8, quarter warps for 16. Within a part, different words of the
-/// same bank take turns.
+/// same bank take turns. The lanes ascend.
 pub(crate) fn wavefronts(addresses: &[(usize, u32)], bytes: u32) -> (u32, u32) {
     let part = match bytes {
         0..=4 => 32,
@@ -87,14 +87,22 @@ pub(crate) fn wavefronts(addresses: &[(usize, u32)], bytes: u32) -> (u32, u32) {
     };
     let mut total = 0;
     let mut ideal = 0;
-    let mut words: Vec<u32> = Vec::with_capacity(32);
-    for first in (0..32).step_by(part) {
-        words.clear();
-        for &(_, address) in addresses.iter().filter(|(lane, _)| (first..first + part).contains(lane)) {
-            words.extend(address / 4..(address + bytes).div_ceil(4));
-        }
-        if words.is_empty() {
+    let mut words: Vec<u32> = Vec::new();
+    let mut rest = addresses;
+    while let [(lane, first), ..] = rest {
+        let lanes = rest.partition_point(|(other, _)| other / part == lane / part);
+        let (here, later) = rest.split_at(lanes);
+        rest = later;
+        ideal += 1;
+        // Mostly they lie in a row of the banks, from any word on: then no two words share a bank.
+        let (low, high) = here.iter().fold((*first, *first), |(low, high), &(_, at)| (low.min(at), high.max(at)));
+        if high.saturating_add(bytes).div_ceil(4) - low / 4 <= 32 {
+            total += 1;
             continue;
+        }
+        words.clear();
+        for &(_, address) in here {
+            words.extend(address / 4..(address + bytes).div_ceil(4));
         }
         words.sort_unstable();
         words.dedup();
@@ -103,21 +111,18 @@ pub(crate) fn wavefronts(addresses: &[(usize, u32)], bytes: u32) -> (u32, u32) {
             banks[(word % 32) as usize] += 1;
         }
         total += banks.into_iter().max().unwrap_or(0);
-        ideal += 1;
     }
     (total, ideal)
 }
 
-/// Sectors of 32 bytes that an access of a warp to global memory touches.
-pub(crate) fn sectors(addresses: &mut Vec<u64>, bytes: u32) -> u64 {
-    for address in addresses.iter_mut() {
-        *address /= 32;
+/// Sectors of 32 bytes that an access of a warp to global memory touches. No lane's access crosses
+/// one: its address is a multiple of its width.
+pub(crate) fn sectors(addresses: &mut [u64]) -> u64 {
+    addresses.iter_mut().for_each(|address| *address /= 32);
+    if !addresses.is_sorted() {
+        addresses.sort_unstable();
     }
-    // No access crosses a sector: its address is a multiple of its width.
-    let _ = bytes;
-    addresses.sort_unstable();
-    addresses.dedup();
-    addresses.len() as u64
+    addresses.chunk_by(|a, b| a == b).count() as u64
 }
 
 #[cfg(test)]
@@ -138,5 +143,17 @@ mod tests {
         assert_eq!(pattern(16, |lane| lane * 16), (4, 4));
         assert_eq!(pattern(16, |lane| lane * 128), (32, 4));
         assert_eq!(pattern(2, |lane| lane * 2), (1, 1));
+        assert_eq!(pattern(8, |lane| lane / 2 * 8), (2, 2), "each word by two lanes");
+        assert_eq!(pattern(4, |lane| 4 * (lane + 7) % 128), (1, 1), "turned");
+        assert_eq!(pattern(4, |lane| 4 * (lane + lane / 31 * 32)), (1, 1), "a gap of a row of banks");
+        assert_eq!(pattern(4, |lane| 4 * (lane + lane / 31 * 31)), (2, 1), "two words of a bank");
+    }
+
+    #[test]
+    fn lanes_that_are_not_there_take_no_turn() {
+        let lanes = [(3, 0), (20, 128), (21, 0)];
+        assert_eq!(wavefronts(&lanes, 4), (2, 1));
+        assert_eq!(wavefronts(&lanes, 8), (3, 2));
+        assert_eq!(wavefronts(&[], 4), (0, 0));
     }
 }

@@ -27,7 +27,7 @@ pub(crate) use address::{Address, Home};
 pub(crate) use block::{Bar, BlockState, ClusterBar, MbarrierState};
 pub(crate) use flight::{BulkDestination, EngineWork, Flight, Reduction, TensorCopy};
 pub(crate) use trouble::{Cur, Next, Trouble, Try};
-pub(crate) use warp::{FULL, GroupState, Mask, MbarrierAt, Ticket, Warp, lanes};
+pub(crate) use warp::{FULL, GroupState, JUDGED_LOADS, JudgedLoad, Mask, MbarrierAt, Ticket, Warp, lanes};
 
 use super::count::Counters;
 use super::fault::Fault;

@@ -64,6 +64,32 @@ fn pass(
     judged.map_err(Refused::Race)
 }
 
+/// A region, apart from the rest of the machine.
+fn region_in<'m>(memory: &'m Memory, blocks: &'m [BlockState], params: &'m [Region], home: Home) -> Option<&'m Region> {
+    match home {
+        Home::Buffer(index) => Some(&memory.buffers[index as usize].region),
+        Home::Shared(block) => blocks[block as usize].shared.as_ref(),
+        Home::Params(device) => params.get(device as usize),
+    }
+}
+
+/// A buffer or an allocation in shared memory: addresses that one comparison finds.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    first: u64,
+    bytes: u64,
+    start: Address,
+}
+
+impl Extent {
+    /// The place of bytes that lie inside.
+    pub(crate) fn find(self, address: u64, bytes: u32) -> Option<Address> {
+        let within = address.wrapping_sub(self.first);
+        let inside = within < self.bytes && self.bytes - within >= u64::from(bytes);
+        inside.then(|| Address { offset: self.start.offset + within as usize, ..self.start })
+    }
+}
+
 /// The address of a byte of a block's shared memory, for the whole cluster.
 pub(crate) fn cluster_address(rank: u32, address: u32) -> u32 {
     rank << RANK | address
@@ -113,6 +139,22 @@ impl Simulation<'_> {
         Ok(Address { home: Home::Shared(block), offset: (at - SHARED_BASE) as usize })
     }
 
+    /// The extent around an address that was located. Addresses of a cluster have none.
+    pub(crate) fn extent(&self, space: Space, address: u64, home: Home) -> Option<Extent> {
+        let of = |first, bytes, offset| Some(Extent { first, bytes, start: Address { home, offset } });
+        match (space, home) {
+            (Space::Global, Home::Buffer(index)) => {
+                let buffer = &self.memory.buffers[index as usize];
+                of(buffer.address, buffer.region.data.len() as u64, 0)
+            }
+            (Space::Shared, Home::Shared(_)) => {
+                let (alloc, _) = self.program.shared_at(address as u32)?;
+                of(alloc.start.into(), alloc.bytes.into(), (alloc.start - SHARED_BASE) as usize)
+            }
+            _ => None,
+        }
+    }
+
     /// The parameters that a block sees.
     pub(crate) fn params_of(&self, block: u32) -> &Region {
         &self.params[self.geometry.device_of(block) as usize]
@@ -152,10 +194,15 @@ impl Simulation<'_> {
     }
 
     pub(crate) fn region(&self, home: Home) -> Option<&Region> {
-        match home {
-            Home::Buffer(index) => Some(&self.memory.buffers[index as usize].region),
-            Home::Shared(block) => self.blocks[block as usize].shared.as_ref(),
-            Home::Params(device) => self.params.get(device as usize),
+        region_in(self.memory, &self.blocks, &self.params, home)
+    }
+
+    /// Loads numbers of `bytes` each, one after the other, into rows of registers of a lane.
+    pub(crate) fn load_into(&mut self, cur: Cur, lane: usize, at: Address, bytes: usize, rows: &[u32]) {
+        let region = region_in(self.memory, &self.blocks, &self.params, at.home);
+        let regs = &mut self.warps[cur.warp].regs;
+        for (&row, offset) in rows.iter().zip((at.offset..).step_by(bytes)) {
+            regs[row as usize][lane] = region.map_or(0, |region| region.load(offset, bytes));
         }
     }
 
@@ -180,8 +227,10 @@ impl Simulation<'_> {
         if !self.checks {
             return Ok(());
         }
-        self.meets_host(at, bytes, write, strength)
-            .map_err(|why| Trouble::lane(FaultKind::Host { at: self.name_address(at, bytes), why }, lane))?;
+        if self.host.is_some() {
+            self.meets_host(at, bytes, write, strength)
+                .map_err(|why| Trouble::lane(FaultKind::Host { at: self.name_address(at, bytes), why }, lane))?;
+        }
         let thread = self.thread(cur.warp, lane);
         let warp = &self.warps[cur.warp];
         let stamp = Stamp { who: thread + 1, time: warp.clock[lane], site: Site::new(cur.pc, strength) };

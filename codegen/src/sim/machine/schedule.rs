@@ -139,21 +139,21 @@ impl Simulation<'_> {
         {
             return Some(0);
         }
-        let which = |state: fn(&GroupState) -> bool| -> Vec<usize> {
-            let groups = self.warps[warp].groups.iter().enumerate();
-            groups.filter(|(_, group)| state(&group.state)).map(|(index, _)| index).collect()
+        let groups = &self.warps[warp].groups;
+        let ready = groups.iter().filter(|group| group.state == GroupState::Ready).count();
+        let joined = groups.iter().filter(|group| group.state == GroupState::Joined).count();
+        let nth = |state: GroupState, n: usize, groups: &[LaneGroup]| {
+            groups.iter().enumerate().filter(|(_, group)| group.state == state).nth(n).map(|(index, _)| index)
         };
-        let ready = which(|state| *state == GroupState::Ready);
-        let joined = which(|state| *state == GroupState::Joined);
-        let patient = if ready.is_empty() { 4 } else { 64 };
-        if !joined.is_empty() && self.rng.one_in(patient) {
-            let index = joined[self.rng.below(joined.len())];
+        let patient = if ready == 0 { 4 } else { 64 };
+        if joined > 0 && self.rng.one_in(patient) {
+            let index = nth(GroupState::Joined, self.rng.below(joined), &self.warps[warp].groups)?;
             let group = &mut self.warps[warp].groups[index];
             group.state = GroupState::Ready;
             group.pc += 1;
             return Some(index);
         }
-        if ready.is_empty() { None } else { Some(ready[self.rng.below(ready.len())]) }
+        if ready == 0 { None } else { nth(GroupState::Ready, self.rng.below(ready), &self.warps[warp].groups) }
     }
 
     /// Moves a group to the step that follows; returns whether it may go on in this turn.

@@ -1,5 +1,6 @@
 //! A warp: its registers, its lanes by where they stand, what each lane knows.
 
+use super::Home;
 use crate::ir::attr::Scope;
 use crate::sim::number::{LANES, LaneValues};
 use crate::sim::order::{Released, ThreadView};
@@ -142,6 +143,27 @@ pub(crate) struct Fences {
     pub heard: Released,
 }
 
+/// A load that was judged. While the shadow of what it read stays as it is, and the warp has
+/// released nothing since, it may be made again without being judged: polling loops do.
+#[derive(Clone)]
+pub(crate) struct JudgedLoad {
+    pub pc: u32,
+    pub mask: Mask,
+    pub time: u32,
+    pub addresses: LaneValues,
+    pub home: Home,
+    /// The address of the first byte of its home.
+    pub base: u64,
+    /// The bytes that it read, of its home, and the changes of their shadow.
+    pub bytes: core::ops::Range<usize>,
+    pub changes: u64,
+    /// Bank conflicts and sectors.
+    pub cost: [u64; 2],
+}
+
+/// Loads that a warp remembers, by step: more than a polling loop has.
+pub(crate) const JUDGED_LOADS: usize = 16;
+
 /// A warp of the grid.
 pub(crate) struct Warp {
     pub block: u32,
@@ -168,6 +190,8 @@ pub(crate) struct Warp {
     pub views: Vec<ThreadView>,
     pub issued: Vec<Issued>,
     pub fences: Vec<Fences>,
+    /// The last loads, each at its step's number modulo [`JUDGED_LOADS`].
+    pub judged: Vec<Option<JudgedLoad>>,
     pub queued: bool,
     /// Whether the warp has arrived at the cluster barrier and not yet waited.
     pub cluster_arrived: bool,
@@ -193,6 +217,7 @@ impl Warp {
             views: Vec::new(),
             issued: Vec::new(),
             fences: Vec::new(),
+            judged: Vec::new(),
             queued: false,
             cluster_arrived: false,
         }
@@ -211,6 +236,7 @@ impl Warp {
         self.views = vec![ThreadView::default(); LANES];
         self.issued = vec![Issued::default(); LANES];
         self.fences = vec![Fences::default(); LANES];
+        self.judged = vec![None; JUDGED_LOADS];
     }
 
     /// Frees the resources that it needed to run.
@@ -219,6 +245,7 @@ impl Warp {
         self.views = Vec::new();
         self.issued = Vec::new();
         self.fences = Vec::new();
+        self.judged = Vec::new();
     }
 
     /// Writes a row in the lanes of a mask.

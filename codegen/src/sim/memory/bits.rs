@@ -36,6 +36,12 @@ impl Bits {
 
     /// The first byte of a range that is not in the set.
     pub(crate) fn first_missing(&self, start: usize, bytes: usize) -> Option<usize> {
+        // Most ranges are a few bytes of one word.
+        let low = start % 64;
+        if bytes != 0 && low + bytes <= 64 {
+            let missing = !self.words[start / 64] & (u64::MAX >> (64 - bytes) << low);
+            return (missing != 0).then(|| start - low + missing.trailing_zeros() as usize);
+        }
         Self::parts(start, bytes).find_map(|(word, mask)| {
             let missing = mask & !self.words[word];
             (missing != 0).then(|| word * 64 + missing.trailing_zeros() as usize)

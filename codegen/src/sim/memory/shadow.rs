@@ -22,6 +22,8 @@ struct ShadowCell {
     lanes: u32,
     read_time: u32,
     read_site: Site,
+    /// The lanes whose read was judged since the last write: a polling loop reads again and again.
+    judged: u32,
 }
 
 /// An access among several of a cell.
@@ -32,9 +34,22 @@ struct CellAccess {
     time: u32,
     site: Site,
     write: bool,
+    /// Of a read, the lanes for which it was judged since the last write of the cell.
+    judged: u32,
 }
 
 impl CellAccess {
+    /// Whether it is a read of the same lanes at the same step and time, judged since the last
+    /// write. Views only grow, so what passed then passes now.
+    fn is_repeated_by(&self, now: &CellAccess) -> bool {
+        self.judged & now.lanes != 0 && self.is_of_step(now)
+    }
+
+    /// Whether it is a read by the same warp at the same step and time.
+    fn is_of_step(&self, now: &CellAccess) -> bool {
+        (self.who, self.time, self.site, self.write) == (now.who, now.time, now.site, false)
+    }
+
     /// The access of some thread among the lanes.
     fn stamp(self, lane: u32) -> Stamp {
         let who = if self.who & OP != 0 { self.who } else { (self.who - 1) * 32 + lane + 1 };
@@ -61,11 +76,19 @@ pub(crate) struct Conflict {
     pub offset: usize,
 }
 
+/// Cells in a row.
+#[derive(Clone)]
+struct Page {
+    cells: [ShadowCell; PAGE],
+    /// Accesses that changed a cell: all but reads that came again.
+    changes: u64,
+}
+
 /// The shadow of one region of memory.
 #[derive(Default)]
 pub(crate) struct Shadow {
     cell: usize,
-    pages: Vec<Option<Box<[ShadowCell; PAGE]>>>,
+    pages: Vec<Option<Box<Page>>>,
     /// The sets; in each, writes precede reads.
     sets: Vec<Vec<CellAccess>>,
     free: Vec<u32>,
@@ -94,15 +117,23 @@ impl Shadow {
         let end = (start + bytes).div_ceil(self.cell);
         let wide = end - index > 1;
         while index < end {
-            let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([ShadowCell::default(); PAGE]));
+            let page = self.pages[index / PAGE].get_or_insert_with(Page::blank);
             let stop = end.min((index / PAGE + 1) * PAGE);
-            for cell in &mut page[index % PAGE..index % PAGE + (stop - index)] {
+            let mut changes = now.write;
+            for cell in &mut page.cells[index % PAGE..index % PAGE + (stop - index)] {
                 match last {
-                    Some((before, after)) if *cell == before => *cell = after,
+                    Some((before, after)) if *cell == before => {
+                        changes |= before != after;
+                        *cell = after;
+                    }
                     _ => {
                         let before = wide.then_some(*cell);
-                        let result = if now.write { cell.write(sets, judge, now) } else { cell.read(sets, judge, now) };
-                        result.map_err(|conflict| Conflict { offset: index * self.cell, ..conflict })?;
+                        let result = if now.write {
+                            cell.write(sets, judge, now).map(|()| true)
+                        } else {
+                            cell.read(sets, judge, now)
+                        };
+                        changes |= result.map_err(|conflict| Conflict { offset: index * self.cell, ..conflict })?;
                         last = before
                             .filter(|before| before.reader != SET && cell.reader != SET)
                             .map(|before| (before, *cell));
@@ -110,8 +141,16 @@ impl Shadow {
                 }
                 index += 1;
             }
+            page.changes += u64::from(changes);
         }
         Ok(())
+    }
+
+    /// The number of changes to the shadow of bytes and of some around them. As long as it stays, a
+    /// read that was judged may come again.
+    pub(crate) fn changes(&self, start: usize, end: usize) -> u64 {
+        let pages = start / self.cell / PAGE..=end.saturating_sub(1) / self.cell / PAGE;
+        self.pages[pages].iter().flatten().map(|page| page.changes).sum()
     }
 
     /// Judges an access to bytes, and records nothing.
@@ -125,7 +164,7 @@ impl Shadow {
         let mut last: Option<&ShadowCell> = None;
         for index in start / self.cell..(start + bytes).div_ceil(self.cell) {
             let Some(page) = &self.pages[index / PAGE] else { continue };
-            let cell = &page[index % PAGE];
+            let cell = &page.cells[index % PAGE];
             if last.replace(cell).is_some_and(|last| last == cell) {
                 continue;
             }
@@ -140,8 +179,14 @@ impl Shadow {
     /// The last write of a byte, if the kernel made one.
     pub(crate) fn last_write(&self, offset: usize) -> Option<Stamp> {
         let index = offset / self.cell;
-        let stamp = self.pages[index / PAGE].as_ref()?[index % PAGE].write;
+        let stamp = self.pages[index / PAGE].as_ref()?.cells[index % PAGE].write;
         (stamp.who != 0).then_some(stamp)
+    }
+}
+
+impl Page {
+    fn blank() -> Box<Page> {
+        Box::new(Page { cells: [ShadowCell::default(); PAGE], changes: 0 })
     }
 }
 
@@ -156,25 +201,39 @@ impl ShadowCell {
     }
 
     fn after_write(&self, judge: &Judge<'_>, now: &PendingAccess<'_>) -> Result<(), Conflict> {
+        if self.write.who == 0 {
+            return Ok(());
+        }
         let wrong = |why| Self::conflict(self.write, true, why);
-        let Err(why) = judge.ordered(self.write, true, now) else { return Ok(()) };
+        // Scopes of atomic accesses are cheaper to compare than their order.
         match judge.compatible(self.write, now) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(wrong(why)),
-            Err(scope) => Err(wrong(scope)),
+            Ok(false) => judge.ordered(self.write, true, now).map_err(wrong),
+            Err(scope) => judge.ordered(self.write, true, now).map_err(|_| wrong(scope)),
         }
     }
 
-    fn read(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &PendingAccess<'_>) -> Result<(), Conflict> {
-        self.after_write(judge, now)?;
+    /// Judges and records a read; whether anything is new about it.
+    fn read(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &PendingAccess<'_>) -> Result<bool, Conflict> {
         let entry = entry_of(now);
         if self.reader == SET {
             let set = &mut sets.sets[self.read_time as usize];
+            if set.iter().rev().any(|old| old.is_repeated_by(&entry)) {
+                return Ok(false);
+            }
+            self.after_write(judge, now)?;
             after_entries(set.iter().take_while(|entry| entry.write), judge, now)?;
-            return self.join_set(set, entry, judge, now);
+            self.join_set(set, entry, judge, now);
+            return Ok(true);
         }
-        if self.reader == entry.who && self.read_time == entry.time && self.read_site == entry.site {
+        let same = self.reader == entry.who && self.read_time == entry.time && self.read_site == entry.site;
+        if same && self.judged & entry.lanes != 0 {
+            return Ok(false);
+        }
+        self.after_write(judge, now)?;
+        if same {
             self.lanes |= entry.lanes;
+            self.judged |= entry.lanes;
         } else if self.reader == 0 || self.reads_known(judge, now) {
             self.set_reader(entry);
         } else {
@@ -186,13 +245,20 @@ impl ShadowCell {
             self.reader = SET;
             self.read_time = index;
             sets.sets[index as usize].push(first);
-            return self.join_set(&mut sets.sets[index as usize], entry, judge, now);
+            self.join_set(&mut sets.sets[index as usize], entry, judge, now);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn entry(&self) -> CellAccess {
-        CellAccess { who: self.reader, lanes: self.lanes, time: self.read_time, site: self.read_site, write: false }
+        CellAccess {
+            who: self.reader,
+            lanes: self.lanes,
+            time: self.read_time,
+            site: self.read_site,
+            write: false,
+            judged: self.judged,
+        }
     }
 
     fn set_reader(&mut self, entry: CellAccess) {
@@ -200,6 +266,7 @@ impl ShadowCell {
         self.lanes = entry.lanes;
         self.read_time = entry.time;
         self.read_site = entry.site;
+        self.judged = entry.judged;
     }
 
     /// Whether all reads in place come before this access, so that it may stand for them.
@@ -209,20 +276,12 @@ impl ShadowCell {
         CellAccess { write: true, ..self.entry() }.is_ordered(judge, now)
     }
 
-    fn join_set(
-        &self,
-        set: &mut Vec<CellAccess>,
-        entry: CellAccess,
-        judge: &Judge<'_>,
-        now: &PendingAccess<'_>,
-    ) -> Result<(), Conflict> {
-        let same = |old: &&mut CellAccess| {
-            (old.who, old.time, old.site, old.write) == (entry.who, entry.time, entry.site, false)
-        };
+    fn join_set(&self, set: &mut Vec<CellAccess>, entry: CellAccess, judge: &Judge<'_>, now: &PendingAccess<'_>) {
         // Mostly the lanes of one instruction, one after the other.
-        if let Some(old) = set.iter_mut().rev().find(same) {
+        if let Some(old) = set.iter_mut().rev().find(|old| old.is_of_step(&entry)) {
             old.lanes |= entry.lanes;
-            return Ok(());
+            old.judged |= entry.judged;
+            return;
         }
         // An access that this one supersedes is dropped: it is known here, or is by the same lanes.
         // Small sets need not shrink.
@@ -236,12 +295,12 @@ impl ShadowCell {
                 }
                 if old.who == entry.who {
                     old.lanes &= !entry.lanes;
+                    old.judged &= !entry.lanes;
                 }
                 old.lanes != 0 && !now.view.seen.knows_lanes(judge.geometry, old.who - 1, old.lanes, old.time)
             });
         }
         set.push(entry);
-        Ok(())
     }
 
     fn after_reads(
@@ -276,21 +335,33 @@ impl ShadowCell {
     /// An atomic write may be concurrent with other atomic accesses: those are kept in addition to
     /// the new write.
     fn keep_concurrent(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &PendingAccess<'_>) {
+        let old = self.write;
+        let is_old_known = old.who == 0 || judge.ordered(old, true, now).is_ok();
+        if is_old_known && self.reader != SET {
+            // Mostly: the reads in place alone.
+            self.judged = 0;
+            if self.reader != 0 && self.entry().is_ordered(judge, now) {
+                self.reader = 0;
+            }
+            return;
+        }
         let mut kept: Vec<CellAccess> = Vec::new();
         match self.reader {
             0 => {}
             SET => kept = core::mem::take(&mut sets.sets[self.read_time as usize]),
             _ => kept.push(self.entry()),
         }
-        kept.retain(|entry| !entry.is_ordered(judge, now));
-        let old = self.write;
-        if old.who != 0 && judge.ordered(old, true, now).is_err() {
+        kept.retain_mut(|entry| {
+            entry.judged = 0;
+            !entry.is_ordered(judge, now)
+        });
+        if !is_old_known {
             let (who, lanes) = match old.who & OP {
                 0 => ((old.who - 1) / 32 + 1, 1 << ((old.who - 1) % 32)),
                 _ => (old.who, 0),
             };
             kept.retain(|entry| !(entry.write && entry.who == who && entry.lanes == lanes));
-            kept.insert(0, CellAccess { who, lanes, time: old.time, site: old.site, write: true });
+            kept.insert(0, CellAccess { who, lanes, time: old.time, site: old.site, write: true, judged: 0 });
         }
         if self.reader == SET {
             if kept.is_empty() {
@@ -302,7 +373,7 @@ impl ShadowCell {
         } else {
             match kept.as_slice() {
                 [] => self.reader = 0,
-                [one] if !one.write => {}
+                [one] if !one.write => self.judged = 0,
                 _ => {
                     let index = sets.free.pop().unwrap_or_else(|| {
                         sets.sets.push(Vec::new());
@@ -320,15 +391,17 @@ impl ShadowCell {
 fn entry_of(now: &PendingAccess<'_>) -> CellAccess {
     let Stamp { who, time, site } = now.stamp;
     if who & OP != 0 {
-        return CellAccess { who, lanes: 0, time, site, write: false };
+        return CellAccess { who, lanes: 0, time, site, write: false, judged: 0 };
     }
-    CellAccess { who: (who - 1) / 32 + 1, lanes: 1 << ((who - 1) % 32), time, site, write: false }
+    let lanes = 1 << ((who - 1) % 32);
+    CellAccess { who: (who - 1) / 32 + 1, lanes, time, site, write: false, judged: lanes }
 }
 
 /// The lanes of an entry; lane 0 for an operation, which has none.
 fn lanes_of(entry: &CellAccess) -> impl Iterator<Item = u32> + use<> {
     let lanes = if entry.who & OP != 0 { 1 } else { entry.lanes };
-    (0..32).filter(move |lane| lanes >> lane & 1 == 1)
+    let next = |rest: &u32| Some(rest & rest.wrapping_sub(1));
+    core::iter::successors(Some(lanes), next).take_while(|&rest| rest != 0).map(u32::trailing_zeros)
 }
 
 fn after_entries<'a>(
@@ -337,9 +410,6 @@ fn after_entries<'a>(
     now: &PendingAccess<'_>,
 ) -> Result<(), Conflict> {
     for entry in entries {
-        if entry.is_ordered(judge, now) {
-            continue;
-        }
         // Lanes of an entry have one strength and one block.
         let Some(first) = lanes_of(entry).next() else { continue };
         let scope = match judge.compatible(entry.stamp(first), now) {
@@ -347,6 +417,9 @@ fn after_entries<'a>(
             Ok(false) => None,
             Err(scope) => Some(scope),
         };
+        if entry.is_ordered(judge, now) {
+            continue;
+        }
         for lane in lanes_of(entry) {
             let earlier = entry.stamp(lane);
             if let Err(why) = judge.ordered(earlier, entry.write, now) {

@@ -11,12 +11,24 @@ pub(crate) struct Geometry {
     pub cluster: u32,
     /// Blocks of a device.
     pub device: u32,
+    /// 2^32 / `warps`, rounded up: warps are divided by it at every access.
+    reciprocal: u64,
 }
 
 impl Geometry {
     pub(crate) fn new(threads: u32, cluster: u32, mbarriers: u32) -> Geometry {
         let warps = threads.div_ceil(32);
-        Geometry { warps, components: warps + warps.div_ceil(4) + mbarriers, cluster, device: u32::MAX }
+        let reciprocal = (1u64 << 32).div_ceil(u64::from(warps.max(1)));
+        Geometry { warps, components: warps + warps.div_ceil(4) + mbarriers, cluster, device: u32::MAX, reciprocal }
+    }
+
+    /// The block of a warp of the grid, and the warp's index there.
+    ///
+    /// Exact, since threads have 32 bits and a block has at most 32 warps: `warp` times the error
+    /// of the reciprocal stays below 2^32.
+    pub(crate) fn split(self, warp: u32) -> (u32, u32) {
+        let block = ((u64::from(warp) * self.reciprocal) >> 32) as u32;
+        (block, warp.wrapping_sub(block.wrapping_mul(self.warps)))
     }
 
     /// Divides the blocks over devices, `each` to one.
@@ -25,7 +37,7 @@ impl Geometry {
     }
 
     pub(crate) fn block_of(self, thread: Thread) -> u32 {
-        thread / 32 / self.warps
+        self.split(thread / 32).0
     }
 
     pub(crate) fn cluster_of(self, block: u32) -> u32 {
@@ -57,3 +69,17 @@ pub(crate) struct Agent {
 
 /// A thread: warp of the grid · 32 + lane.
 pub(crate) type Thread = u32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn warps_are_split_as_a_division_splits_them(threads in 1u32..=1024, warp in 0u32..1 << 27) {
+            let geometry = Geometry::new(threads, 1, 0);
+            assert_eq!(geometry.split(warp), (warp / geometry.warps, warp % geometry.warps));
+            assert_eq!(geometry.split(warp - warp % geometry.warps).1, 0);
+        }
+    }
+}

@@ -43,9 +43,12 @@ impl Clock {
 
     /// Whether a thread is known up to a time.
     pub(crate) fn knows_thread(&self, geometry: Geometry, thread: Thread, time: u32) -> bool {
-        let warp = thread / 32;
-        if self.time(warp / geometry.warps, warp % geometry.warps) >= time {
+        let (block, index) = geometry.split(thread / 32);
+        if self.time(block, index) >= time {
             return true;
+        }
+        if self.threads.is_empty() {
+            return false;
         }
         let at = self.threads.binary_search_by_key(&thread, |entry| entry.0);
         at.is_ok_and(|at| self.threads[at].1 >= time)
@@ -53,7 +56,8 @@ impl Clock {
 
     /// Whether each of the lanes of a warp is known up to a time.
     pub(crate) fn knows_lanes(&self, geometry: Geometry, warp: u32, lanes: u32, time: u32) -> bool {
-        if self.time(warp / geometry.warps, warp % geometry.warps) >= time {
+        let (block, index) = geometry.split(warp);
+        if self.time(block, index) >= time {
             return true;
         }
         !self.threads.is_empty()
@@ -179,8 +183,8 @@ impl Clock {
         self.threads = threads
             .into_iter()
             .filter(|&(thread, time)| {
-                let warp = thread / 32;
-                self.time(warp / geometry.warps, warp % geometry.warps) < time
+                let (block, index) = geometry.split(thread / 32);
+                self.time(block, index) < time
             })
             .collect();
     }

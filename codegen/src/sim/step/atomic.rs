@@ -128,9 +128,10 @@ impl Simulation<'_> {
             AtomicChange::Swap { old, new } => (self.value(cur.warp, old), self.value(cur.warp, new)),
         };
         let mut out = [0; LANES];
+        let mut near = None;
         for lane in lanes(cur.mask) {
             let address = base[lane].wrapping_add(rmw.at.offset as u64) & mask;
-            let at = self.reach(cur, lane, space, address, bytes)?;
+            let at = self.reach_near(cur, lane, space, address, bytes, &mut near)?;
             self.touch(cur, lane, at, bytes, true, Some(scope))?;
             let block = self.block_of(cur.warp);
             if releases {
@@ -206,8 +207,7 @@ impl Simulation<'_> {
                     self.learn(cur.warp, 1 << lane, &news);
                 }
             } else {
-                let released = released.clone();
-                self.warps[cur.warp].fences[lane].heard.absorb(self.geometry, &released);
+                self.warps[cur.warp].fences[lane].heard.absorb(self.geometry, released);
             }
         }
         let told = if releases {
