@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 
+use tilewright_codegen::sample::Sample;
 use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::vm::device::DeviceMachine;
 use tilewright_megakernel::vm::{LaunchError, MAX_ENDS, NO_TOKEN};
@@ -41,12 +42,13 @@ fn cut(whole: &[Vec<u32>], ends: &[&[u32]]) -> Vec<Vec<u32>> {
 
 #[test]
 fn rows_end_at_their_tokens_and_the_launch_with_the_last_of_them() {
+    let sample = Sample::one_of(2);
     for (rows, sms, seed) in [(1, 3, 0), (1, 2, 500), (3, 3, 1000), (3, 4, 1500)] {
         let mut machine = machine(&least(), rows, sms, seed, options());
         let whole = until(&mut machine, rows, STEPS, &[]);
         assert_eq!(whole.len(), STEPS);
-        // Every step as the end of a row, others ending later, never, or not at all.
-        for at in 0..STEPS {
+        // Every other step as the end of a row, others ending later, never, or not at all.
+        for at in (0..STEPS).filter(|&at| sample.has(at + rows)) {
             let of = |row: usize, step: usize| whole[step.min(STEPS - 1)][row];
             let ids: Vec<Vec<u32>> = (0..rows).map(|row| vec![39, of(row, at + row)]).collect();
             let ends: Vec<&[u32]> = ids.iter().map(Vec::as_slice).collect();

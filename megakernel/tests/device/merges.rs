@@ -1,6 +1,7 @@
 //! Splits of attention, merged by the block that comes last: any number of them, of tokens, and of
 //! rows.
 
+use tilewright_codegen::sample::Sample;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::{ptx, verify::verify};
 use tilewright_layout::DType;
@@ -61,6 +62,8 @@ fn layers_and_steps_merge_in_one_place() {
 /// others, and no bit changes; otherwise splits are counted.
 #[test]
 fn splits_may_wait_for_packets() {
+    // The kernels of all cases are read; those of a half run.
+    let sample = Sample::one_of(2);
     for (seed, (spec, rows, splits, sms, meets)) in (0..).zip([
         (least(), 1, 3, 8, true),
         (tiny(), 2, 4, 16, true),
@@ -68,12 +71,13 @@ fn splits_may_wait_for_packets() {
         (least(), 3, 2, 8, false),
         (normed(least()), 1, 2, 9, true),
     ]) {
+        let run = sample.has(seed as usize);
         let with = |merge_packets, seed| {
             let options = DeviceOptions { merge_packets, ..options() };
             let mut machine = load(splitting(&spec, rows, sms, splits), &spec, seed, options);
             let counts = ptx::emit(&verify(record(machine.plan())).unwrap()).contains("atom.acq_rel.gpu.global.add");
             assert_eq!(counts, !merge_packets || !meets, "{rows} rows, {splits} splits on {sms} SMs");
-            bits(&mut machine, rows)
+            run.then(|| bits(&mut machine, rows))
         };
         assert!(with(true, seed) == with(false, seed + 20), "{rows} rows, {splits} splits on {sms} SMs");
     }
