@@ -142,7 +142,8 @@ impl Prefill {
 
     /// Rows of a block of the Hopper kernel.
     pub fn hopper_rows(&self) -> u32 {
-        hopper::ROWS * if self.depth == 64 { 3 } else { 2 }
+        // The registers of three warpgroups have no room for the bounds of a window.
+        hopper::ROWS * if self.depth == 64 && !self.scores.window { 3 } else { 2 }
     }
 
     /// Returns the fastest tuning of the Hopper kernel, as measured on an H100.
@@ -309,6 +310,7 @@ impl WithScores<'_, Prefill> {
                 };
                 match (prefill.depth, keys) {
                     (32, 128) => hopper::PrefillShape::<32, 128, 2, 2>::attend(k, &task),
+                    (64, 128) if prefill.scores.window => hopper::PrefillShape::<64, 128, 2, 2>::attend(k, &task),
                     (64, 128) => hopper::PrefillShape::<64, 128, 2, 3>::attend(k, &task),
                     (80, 128) => hopper::PrefillShape::<80, 128, 2, 2>::attend(k, &task),
                     (96, 128) => hopper::PrefillShape::<96, 128, 2, 2>::attend(k, &task),
