@@ -28,10 +28,10 @@ pub fn small_families(head_dim: usize) -> Vec<ModelSpec> {
             "rms_norm_eps": 1e-5,
         });
         for (key, value) in own.as_object().into_iter().flatten() {
-            match value {
-                serde_json::Value::Null => drop(config.as_object_mut().and_then(|config| config.remove(key))),
-                value => config[key] = value.clone(),
-            }
+            config[key] = value.clone();
+        }
+        if let Some(config) = config.as_object_mut() {
+            config.retain(|_, value| !value.is_null());
         }
         let graph = models::graph(&config).unwrap_or_else(|error| panic!("{config}: {error}"));
         ModelSpec::new(graph, 256).unwrap_or_else(|error| panic!("{config}: {error}"))
