@@ -77,9 +77,18 @@ impl<'r> ResultEntry<'r> {
         same.next()
     }
 
-    /// Whether it has the width and depth of Gemma 2 2B, which is not a [`Llama`].
-    fn is_gemma_2_2b(&self) -> bool {
-        ["hidden", "layers"].map(|name| self.extent(name)) == [Some(2304), Some(26)]
+    /// The published model with the row's width and depth that is not a [`Llama`].
+    fn other_model(&self) -> Option<&'static str> {
+        const OTHERS: [([u64; 2], &str); 6] = [
+            ([2304, 26], "Gemma-2-2B"),
+            ([2560, 34], "Gemma-3-4B"),
+            ([3072, 32], "Phi-4-mini"),
+            ([4096, 40], "GLM-4-9B"),
+            ([2048, 40], "Granite-3.3-2B"),
+            ([2048, 36], "SmolLM3-3B"),
+        ];
+        let sizes = [self.extent("hidden")?, self.extent("layers")?];
+        OTHERS.iter().find_map(|(known, name)| (*known == sizes).then_some(*name))
     }
 
     /// The device's short name, such as `H100`, or its full product name if the device is unknown.
@@ -98,11 +107,13 @@ impl<'r> ResultEntry<'r> {
                 })
                 .collect::<Vec<_>>()
                 .join("-"),
-            None if self.is_gemma_2_2b() => "Gemma-2-2B".to_owned(),
-            None => {
-                let extent = |name| self.extent(name).map_or_else(|| "?".to_owned(), |extent| extent.to_string());
-                format!("a model of width {} and {} layers", extent("hidden"), extent("layers"))
-            }
+            None => self.other_model().map_or_else(
+                || {
+                    let extent = |name| self.extent(name).map_or_else(|| "?".to_owned(), |extent| extent.to_string());
+                    format!("a model of width {} and {} layers", extent("hidden"), extent("layers"))
+                },
+                str::to_owned,
+            ),
         }
     }
 
