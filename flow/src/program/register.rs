@@ -32,9 +32,9 @@ pub fn register_ops() -> Result<(), ops::RegisterError> {
 /// use tilewright_flow::program::{flow, register};
 ///
 /// /// The newest blocks.
-/// struct CurrentToken;
+/// struct Newest;
 ///
-/// impl Flow for CurrentToken {
+/// impl Flow for Newest {
 ///     type Fields = ();
 ///     type State = ();
 ///
@@ -51,7 +51,7 @@ pub fn register_ops() -> Result<(), ops::RegisterError> {
 /// }
 ///
 /// assert!(flow("newest").is_none());
-/// register(trace(&CurrentToken)?)?;
+/// register(trace(&Newest)?)?;
 /// assert_eq!(flow("newest").map(|traced| traced.name.clone()), Some("newest".into()));
 /// assert!(flow("quest").is_some());
 /// # Ok::<(), Box<dyn std::error::Error>>(())

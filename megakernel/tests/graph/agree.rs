@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tilewright_codegen::ir::Arch;
+use tilewright_graph::models;
 use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::Architecture;
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::small_families;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
@@ -72,6 +74,37 @@ fn families_by_their_graphs_agree_with_the_reference() {
     for (seed, spec) in (31..).zip(small_families(64)) {
         let chunks: &[usize] = if seed % 2 == 0 { &[32] } else { &[32, 1, 7] };
         agrees(&spec, if seed == 33 { Arch::Sm80 } else { Arch::Sm90a }, 40, chunks, seed);
+    }
+}
+
+/// A layer that rotates by the table of another shows: norms of heads make scores so large that
+/// rotations count.
+#[test]
+fn a_rotation_of_another_layer_shows() {
+    let spec = |own: serde_json::Value| {
+        let mut config = serde_json::json!({
+            "vocab_size": 136, "hidden_size": 256, "intermediate_size": 96, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256, "rms_norm_eps": 1e-5,
+            "model_type": "gemma3_text", "head_dim": 64, "query_pre_attn_scalar": 64, "sliding_window": 40,
+            "sliding_window_pattern": 2, "rope_theta": 1e6, "rope_local_base_freq": 10.0,
+        });
+        for (key, value) in own.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        ModelSpec::new(models::graph(&config).unwrap(), 256).unwrap()
+    };
+    let right = spec(serde_json::json!({}));
+    let prompt = prompt(40, 21);
+    let found = feed(&mut machine(&mut weights(&right, Arch::Sm90a, 21), &right, 32), &prompt, &[32]);
+    let mut rows = Rows::default();
+    rows.add(&prompt, 0, &PAGES_OF[0]);
+    let error = |spec: &ModelSpec| worst(&found, &Reference::new(spec, 40).step(&rows));
+    // Large scores are sharp: rounding of keys to bf16 shows more than in other models.
+    let of_right = error(&right);
+    assert!(of_right < 3.0 * BOUND, "{of_right:.1e}");
+    for wrong in [serde_json::json!({"rope_theta": 10.0}), serde_json::json!({"rope_local_base_freq": 1e6})] {
+        let error = error(&spec(wrong.clone()));
+        assert!(error > 20.0 * BOUND, "{wrong}: {error:.1e} would pass unnoticed");
     }
 }
 

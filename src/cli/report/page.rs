@@ -115,7 +115,7 @@ fn section(page: &mut String, table: &[Figures<'_>], peaks: &Peaks<'_>) {
         return;
     }
     if !compared.is_empty() {
-        page.push_str("CurrentToken measurements whose run has no peer:\n\n");
+        page.push_str("Newest measurements whose run has no peer:\n\n");
     }
     let _ = writeln!(page, "| workload | ours, {} | floor | date | commit |", unit.name);
     page.push_str("|---|---:|---:|---|---|\n");
