@@ -204,6 +204,24 @@ impl Weight {
         dims
     }
 
+    /// The tensor's name with the rows that the weight is of it, and their order.
+    ///
+    /// ```
+    /// use tilewright_graph::graph::{Part, Weight};
+    /// let q = Weight { rows: Some(Part::first(0..64)), ..Weight::new("qkv_proj.weight", [128, 64]) };
+    /// assert_eq!(q.label(), "qkv_proj.weight[0..64]");
+    /// ```
+    pub fn label(&self) -> String {
+        let mut label = self.tensor.clone();
+        if let Some(part) = self.rows {
+            label += &format!("[{part}]");
+        }
+        if let Some(order) = self.order {
+            label += &format!(" by {order}");
+        }
+        label
+    }
+
     /// The names of the tensors.
     pub fn names(&self) -> Vec<String> {
         match self.experts {

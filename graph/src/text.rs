@@ -148,13 +148,7 @@ impl fmt::Display for OpText<'_> {
         for (role, id) in op.weights() {
             match self.parts.weights.get(id.index()) {
                 Some(weight) => {
-                    write!(f, " {role} {}", weight.tensor.escape_debug())?;
-                    if let Some(part) = weight.rows {
-                        write!(f, "[{part}]")?;
-                    }
-                    if let Some(order) = weight.order {
-                        write!(f, " by {order}")?;
-                    }
+                    write!(f, " {role} {}", weight.label().escape_debug())?;
                     if weight.offset != 0.0 {
                         write!(f, " + {}", weight.offset)?;
                     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Rewritten, clean, unfuse};
+use super::{Rewritten, clean, declared, readers, unfuse};
 use crate::error::GraphErrors;
 use crate::graph::{Body, Graph, Parts, Step, ValueId, Weight, WeightId};
 use crate::op::{BinaryKind, NormKind, Op};
@@ -109,14 +109,13 @@ impl ResidualStream {
 fn fold_logits(graph: &Graph) -> Result<Graph, GraphErrors> {
     let steps: Vec<Step<'_>> = graph.steps().collect();
     let made_by: HashMap<ValueId, &Step<'_>> = steps.iter().map(|step| (step.first, step)).collect();
-    let readers = |id: ValueId| steps.iter().flat_map(|step| step.op.operands()).filter(|(_, x)| *x == id).count();
+    let readers = readers(graph);
     let folded = steps.iter().find_map(|scale| {
         let &Op::Scale { x: logits, by } = scale.op else { return None };
         let &Op::Logits { x: normed, .. } = made_by.get(&logits)?.op else { return None };
         let Op::Norm { weight: Some(_), bias: None, .. } = made_by.get(&normed)?.op else { return None };
-        let alone = readers(logits) == 1 && readers(normed) == 1;
-        let is_output = graph.parts().outputs.iter().any(|id| [logits, normed].contains(id));
-        (alone && !is_output).then_some((scale.first, logits, normed, by))
+        let alone = [logits, normed].iter().all(|id| readers.get(id) == Some(&1));
+        alone.then_some((scale.first, logits, normed, by))
     });
     let Some((scale, logits, normed, by)) = folded else { return Ok(graph.clone()) };
     let mut rewritten = Rewritten::new(graph.parts());
@@ -136,7 +135,7 @@ fn fold_logits(graph: &Graph) -> Result<Graph, GraphErrors> {
 
 /// The weight with its elements multiplied.
 fn multiplied(parts: &mut Parts, weight: WeightId, by: f32) -> WeightId {
-    let Some(declared) = parts.weights.get(weight.index()) else { return weight };
-    parts.weights.push(Weight { factor: declared.factor * by, ..declared.clone() });
-    WeightId::at(parts.weights.len() - 1)
+    let Some(before) = parts.weights.get(weight.index()) else { return weight };
+    let wanted = Weight { factor: before.factor * by, ..before.clone() };
+    WeightId::at(declared(&mut parts.weights, wanted))
 }

@@ -25,6 +25,8 @@ pub use fuse::fuse;
 pub use normalise::normalise;
 pub use rotations::halve_rotations;
 
+use std::collections::HashMap;
+
 use crate::axis::Type;
 use crate::error::GraphErrors;
 use crate::graph::{Body, Graph, Node, Parts, ValueId};
@@ -72,6 +74,22 @@ impl Rewritten {
         self.parts.outputs = outputs.into_iter().map(|id| self.of(id)).collect();
         Graph::check(self.parts)
     }
+}
+
+/// The place of an equal element in a list, which gets it where there is none.
+fn declared<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
+    list.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+        list.push(wanted);
+        list.len() - 1
+    })
+}
+
+/// How many ops read each value; that a value is an output counts as one more.
+fn readers(graph: &Graph) -> HashMap<ValueId, usize> {
+    let mut readers = HashMap::new();
+    let operands = graph.steps().flat_map(|step| step.op.operands()).map(|(_, id)| id);
+    operands.chain(graph.parts().outputs.iter().copied()).for_each(|id| *readers.entry(id).or_default() += 1);
+    readers
 }
 
 /// Makes each op of a group a node of its own.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Rewritten, clean, unfuse};
+use super::{Rewritten, clean, declared, unfuse};
 use crate::error::GraphErrors;
 use crate::graph::{Body, Graph, Parts, ValueId, Weight, WeightId};
 use crate::op::{NormKind, Op};
@@ -107,10 +107,7 @@ fn scaled(op: &Op, by: f32) -> Option<Op> {
 
 /// The weight with 1 added to its elements. Sums of small whole offsets are exact.
 fn with_offset(parts: &mut Parts, weight: WeightId) -> WeightId {
-    let Some(declared) = parts.weights.get(weight.index()) else { return weight };
-    let wanted = Weight { offset: declared.offset + 1.0, ..declared.clone() };
-    WeightId::at(parts.weights.iter().position(|known| *known == wanted).unwrap_or_else(|| {
-        parts.weights.push(wanted);
-        parts.weights.len() - 1
-    }))
+    let Some(before) = parts.weights.get(weight.index()) else { return weight };
+    let wanted = Weight { offset: before.offset + 1.0, ..before.clone() };
+    WeightId::at(declared(&mut parts.weights, wanted))
 }

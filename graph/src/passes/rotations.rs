@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Rewritten, clean, unfuse};
+use super::{Rewritten, clean, declared, readers, unfuse};
 use crate::axis::{Axis, Type};
 use crate::error::GraphErrors;
 use crate::graph::{Body, Graph, HeadOrder, Parts, RopeId, RopeTable, Step, ValueId, Weight, WeightId};
@@ -64,7 +64,7 @@ impl StillRotation {
     fn push(&self, rewritten: &mut Rewritten) {
         let value = self.x;
         let table = RopeTable { frequencies: vec![0.0; self.head_dim / 2], scale: 1.0 };
-        let table = declared(&mut rewritten.parts, table);
+        let table = RopeId::at(declared(&mut rewritten.parts.ropes, table));
         let rope = Op::Rope { x: rewritten.of(value), at: rewritten.of(self.at), table, pairs: RopePairs::Halves };
         rewritten.map[value.index()] = Some(ValueId::at(rewritten.values));
         rewritten.values += 1;
@@ -75,9 +75,7 @@ impl StillRotation {
 impl Rotations {
     fn of(graph: &Graph) -> Rotations {
         let made_by: HashMap<ValueId, Step<'_>> = graph.steps().map(|step| (step.first, step)).collect();
-        let mut readers: HashMap<ValueId, usize> = HashMap::new();
-        let operands = graph.steps().flat_map(|step| step.op.operands()).map(|(_, id)| id);
-        operands.chain(graph.parts().outputs.iter().copied()).for_each(|id| *readers.entry(id).or_default() += 1);
+        let readers = readers(graph);
         let mut rotations = Rotations::default();
         for step in graph.steps() {
             match *step.op {
@@ -119,7 +117,7 @@ impl Rotations {
             if let (Some(head_dim), Op::Rope { table, pairs, .. }) = (self.halved.get(&step.first), &mut op) {
                 let mut padded = rewritten.parts.ropes[table.index()].clone();
                 padded.frequencies.resize(head_dim / 2, 0.0);
-                *table = declared(&mut rewritten.parts, padded);
+                *table = RopeId::at(declared(&mut rewritten.parts.ropes, padded));
                 *pairs = RopePairs::Halves;
             }
             rewritten.push(Body::Single(op), step.results.to_vec());
@@ -161,19 +159,8 @@ fn reorder(parts: &mut Parts, op: &mut Op, order: HeadOrder) {
         _ => return,
     };
     for id in [weight, bias].into_iter().flatten() {
-        let Some(declared) = parts.weights.get(id.index()) else { continue };
-        let wanted = Weight { order: Some(order), ..declared.clone() };
-        *id = WeightId::at(parts.weights.iter().position(|known| *known == wanted).unwrap_or_else(|| {
-            parts.weights.push(wanted);
-            parts.weights.len() - 1
-        }));
+        let Some(before) = parts.weights.get(id.index()) else { continue };
+        let wanted = Weight { order: Some(order), ..before.clone() };
+        *id = WeightId::at(declared(&mut parts.weights, wanted));
     }
-}
-
-/// A table of the parts that equals this one.
-fn declared(parts: &mut Parts, table: RopeTable) -> RopeId {
-    RopeId::at(parts.ropes.iter().position(|known| *known == table).unwrap_or_else(|| {
-        parts.ropes.push(table);
-        parts.ropes.len() - 1
-    }))
 }

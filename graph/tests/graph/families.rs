@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use crate::checkpoint::{cases, cases_of, config, error_of, folder, weights};
 use half::bf16;
 use serde_json::{Value, json};
-use tilewright_graph::Graph;
 use tilewright_graph::axis::Axis;
 use tilewright_graph::graph::{Body, HeadOrder, Parts};
 use tilewright_graph::models::{self, Accept, KNOWN, Model, keys::Keys};
 use tilewright_graph::op::{NormKind, Op, RopePairs, RouteKind};
-use tilewright_graph::passes::{clean, fold_factors, halve_rotations, normalise};
+use tilewright_graph::passes::{clean, fold_factors, halve_rotations};
+use tilewright_graph::{Graph, GraphErrors};
 
 /// Relative L2 distance that is accepted. The references were computed in float32, whose rounding,
 /// 6e-8 for each operation, adds up over some hundred sums to about 1e-6; the interpreter's own
@@ -250,38 +250,39 @@ fn a_block_of_another_family_shows() {
 /// for the order of the sums of scores.
 #[test]
 fn halved_rotations_keep_the_logits() {
-    let mut changed = 0;
-    for folder in folders() {
-        let before = graph(&config(&folder));
-        let after = halve_rotations(&before).expect("a valid graph");
+    let changed = keeps_the_logits(halve_rotations, |after| {
         let is_halved = |op: &Op| {
             !matches!(op, Op::Rope { pairs, table, .. }
-            if *pairs != RopePairs::Halves || after.parts().ropes[table.index()].rotated() as u64 != head_dim(&after))
+            if *pairs != RopePairs::Halves || after.parts().ropes[table.index()].rotated() as u64 != head_dim(after))
         };
-        assert!(after.steps().all(|step| is_halved(step.op)), "{}", folder.display());
-        let rotations = after.steps().filter(|step| matches!(step.op, Op::Rope { .. })).count();
-        let appends = after.steps().filter(|step| matches!(step.op, Op::CacheAppend { .. })).count();
-        assert_eq!(rotations, 2 * appends, "{}", folder.display());
-        changed += usize::from(after != normalise(&before).expect("a valid graph"));
-        let error = error_of(&after, &weights(&folder), &cases(&folder), usize::MAX);
-        assert!(error <= BOUND, "{}: {error:.2e}", folder.display());
-    }
+        let count = |is: fn(&Op) -> bool| after.steps().filter(|step| is(step.op)).count();
+        let rotations = count(|op| matches!(op, Op::Rope { .. }));
+        let appends = count(|op| matches!(op, Op::CacheAppend { .. }));
+        after.steps().all(|step| is_halved(step.op)) && rotations == 2 * appends
+    });
     assert!(changed >= 4, "{changed} families have other rotations");
 }
 
 /// Factors of what a block adds and of logits go, and the logits are what they were.
 #[test]
 fn folded_factors_keep_the_logits() {
-    let mut changed = 0;
-    for folder in folders() {
-        let before = graph(&config(&folder));
-        let after = fold_factors(&before).expect("a valid graph");
-        let error = error_of(&after, &weights(&folder), &cases(&folder), usize::MAX);
-        assert!(error <= BOUND, "{}: {error:.2e}", folder.display());
-        changed += usize::from(after != clean(&before).expect("a valid graph").graph);
-        assert!(!after.steps().any(|step| matches!(step.op, Op::Scale { .. })), "{}", folder.display());
-    }
+    let changed =
+        keeps_the_logits(fold_factors, |after| !after.steps().any(|step| matches!(step.op, Op::Scale { .. })));
     assert!(changed >= 2, "{changed} families have factors");
+}
+
+/// Runs a pass over the graph of each family: the result is as `is_right` wants it, and its logits
+/// are the reference's. The number of graphs that the pass changes.
+fn keeps_the_logits(pass: fn(&Graph) -> Result<Graph, GraphErrors>, is_right: impl Fn(&Graph) -> bool) -> usize {
+    let is_changed = |folder: &PathBuf| {
+        let before = graph(&config(folder));
+        let after = pass(&before).expect("a valid graph");
+        assert!(is_right(&after), "{}: {after}", folder.display());
+        let error = error_of(&after, &weights(folder), &cases(folder), usize::MAX);
+        assert!(error <= BOUND, "{}: {error:.2e}", folder.display());
+        after != clean(&before).expect("a valid graph").graph
+    };
+    folders().iter().filter(|folder| is_changed(folder)).count()
 }
 
 fn head_dim(graph: &Graph) -> u64 {

@@ -349,7 +349,7 @@ impl<'f, 'k> ScoreFunction<'f, 'k> {
     /// none.
     #[track_caller]
     pub fn sink(self, head: impl FnOnce() -> Val<'k, u32>) -> Option<Val<'k, f32>> {
-        self.sinks.map(|sinks| sinks.at(head()).load() * LOG2_E)
+        self.sinks.map(|sinks| load_sink(sinks.at(head())))
     }
 
     /// The sinks from a query head on; `None` where there are none.
@@ -366,6 +366,12 @@ impl<'f, 'k> ScoreFunction<'f, 'k> {
     pub fn first_seen(self, end: Val<'k, u32>) -> Option<Val<'k, u32>> {
         self.window.map(|window| first_seen(end, window))
     }
+}
+
+/// A sink times log₂e, as scores of the softmax are.
+#[track_caller]
+pub(super) fn load_sink<'k>(sink: Ptr<'k, Global, f32>) -> Val<'k, f32> {
+    sink.load() * LOG2_E
 }
 
 impl<'k, const N: usize> PartialAttention<'k, N> {

@@ -34,29 +34,17 @@ pub(super) struct StageWeights<'a> {
     pub dtype_of: &'a dyn Fn(&str) -> DType,
 }
 
-/// The name of a weight's buffer: its tensor's, with the rows that it is.
-fn name_of(weight: &Weight) -> String {
-    let mut name = weight.tensor.clone();
-    if let Some(part) = weight.rows {
-        name += &format!("[{part}]");
-    }
-    if let Some(order) = weight.order {
-        name += &format!(" by {order}");
-    }
-    name
-}
-
 /// The roles of weights, by the names of their buffers.
 fn roles(nodes: &[LoweredNode<'_>]) -> HashMap<String, WeightRole> {
     let mut roles = HashMap::new();
     for node in nodes {
         let products = match node {
             LoweredNode::Embed { table, .. } => {
-                roles.insert(name_of(table), WeightRole::Table);
+                roles.insert(table.label(), WeightRole::Table);
                 continue;
             }
             LoweredNode::Choice(choice) => {
-                roles.insert(name_of(choice.table), WeightRole::Table);
+                roles.insert(choice.table.label(), WeightRole::Table);
                 continue;
             }
             LoweredNode::Heads(heads) => heads.products.to_vec(),
@@ -65,8 +53,8 @@ fn roles(nodes: &[LoweredNode<'_>]) -> HashMap<String, WeightRole> {
             LoweredNode::Attention(_) => continue,
         };
         for WeightProduct { role, weight, bias } in products {
-            roles.insert(name_of(weight), WeightRole::Product(role));
-            roles.extend(bias.map(|bias| (name_of(bias), WeightRole::Bias(role))));
+            roles.insert(weight.label(), WeightRole::Product(role));
+            roles.extend(bias.map(|bias| (bias.label(), WeightRole::Bias(role))));
         }
     }
     roles
@@ -85,7 +73,7 @@ impl WeightBuffers {
             if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
                 return Err(LowerError::WeightDType { name: tensor.clone(), found: dtype });
             }
-            let name = name_of(weight);
+            let name = weight.label();
             let offset = Some(weight.offset).filter(|offset| *offset != 0.0);
             let multiplier = Some(weight.factor).filter(|factor| *factor != 1.0);
             let dtype = if weight.is_plain() { dtype } else { DType::F32 };
@@ -150,7 +138,7 @@ impl WeightBuffers {
 
     /// The buffer of a weight, if the device has it.
     pub fn find(&self, weight: &Weight) -> Option<BufferId> {
-        self.by_name.get(&name_of(weight)).copied()
+        self.by_name.get(&weight.label()).copied()
     }
 
     /// The weight of a product, and its bias if the device adds it.
@@ -172,7 +160,7 @@ fn weights_of<'g>(spec: &ModelSpec, graph: &'g Graph, stage: Stage) -> Result<Ve
     let mut weights = Vec::new();
     for weight in &graph.parts().weights {
         let Some(&place) = places.get(&weight.tensor) else { continue };
-        match known.insert(name_of(weight), weight) {
+        match known.insert(weight.label(), weight) {
             Some(other) if other != weight => return Err(LowerError::Changed { name: weight.tensor.clone() }),
             Some(_) => {}
             None => weights.push((place, weight.rows.map_or(0, |part| part.start), weight)),

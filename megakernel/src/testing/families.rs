@@ -20,21 +20,27 @@ pub fn small_families(head_dim: usize) -> Vec<ModelSpec> {
         json!({"model_type": "phi3", "partial_rotary_factor": 0.75, "head_dim": null}),
         json!({"model_type": "smollm3", "no_rope_layers": [1, 0], "head_dim": null}),
     ];
-    let spec = |own: serde_json::Value| {
-        let hidden = 4 * head_dim;
-        let mut config = json!({
-            "vocab_size": 136, "hidden_size": hidden, "intermediate_size": 96, "num_hidden_layers": 2,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": head_dim, "max_position_embeddings": 256,
-            "rms_norm_eps": 1e-5,
-        });
-        for (key, value) in own.as_object().into_iter().flatten() {
-            config[key] = value.clone();
-        }
-        if let Some(config) = config.as_object_mut() {
-            config.retain(|_, value| !value.is_null());
-        }
-        let graph = models::graph(&config).unwrap_or_else(|error| panic!("{config}: {error}"));
-        ModelSpec::new(graph, 256).unwrap_or_else(|error| panic!("{config}: {error}"))
-    };
-    own.into_iter().map(spec).collect()
+    own.into_iter().map(|own| small_family(head_dim, &own)).collect()
+}
+
+/// A model of two layers with heads of `head_dim` dimensions and these keys of its own; a key that
+/// is null is left out.
+///
+/// # Panics
+/// For a configuration that its family refuses.
+pub fn small_family(head_dim: usize, own: &serde_json::Value) -> ModelSpec {
+    let hidden = 4 * head_dim;
+    let mut config = json!({
+        "vocab_size": 136, "hidden_size": hidden, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": head_dim, "max_position_embeddings": 256,
+        "rms_norm_eps": 1e-5,
+    });
+    for (key, value) in own.as_object().into_iter().flatten() {
+        config[key] = value.clone();
+    }
+    if let Some(config) = config.as_object_mut() {
+        config.retain(|_, value| !value.is_null());
+    }
+    let graph = models::graph(&config).unwrap_or_else(|error| panic!("{config}: {error}"));
+    ModelSpec::new(graph, 256).unwrap_or_else(|error| panic!("{config}: {error}"))
 }

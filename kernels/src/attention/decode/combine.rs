@@ -3,13 +3,12 @@
 //!
 //! A part is a partial result of each query head.
 
-use core::f32::consts::LOG2_E;
-
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 
 use crate::attention::merge::{PartialAttention, WarpParts};
+use crate::attention::scores::load_sink;
 use crate::attention::softmax::Softmax;
 
 /// Parts that are looked at together: their loads are in flight at once.
@@ -142,7 +141,7 @@ impl<'k> Splits<'k> {
     }
 
     fn store(&self, warps: &WarpParts<'k>, row: Val<'k, u32>, column: Val<'k, u32>, whole: PartialAttention<'k, 4>) {
-        let whole = whole.with_sink(self.sinks.map(|sinks| sinks.at(row).load() * LOG2_E));
+        let whole = whole.with_sink(self.sinks.map(|sinks| load_sink(sinks.at(row))));
         let inverse = whole.sum.gt(0.0).select::<f32>(whole.sum.recip_approx(), 0.0f32);
         let [a, b, c, d] = whole.acc.map(|value| value * inverse);
         let pairs: [Val<'k, Bf16x2>; 2] = [a.pair(b), c.pair(d)];

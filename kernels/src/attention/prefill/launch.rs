@@ -55,7 +55,9 @@ pub enum Kv {
 /// | `sinks` | `[heads]`: a logit of each query head, f32; only where [`ScoreVariant::sinks`] |
 /// | `out` | as the queries |
 ///
-/// Those of a [score modifier of one's own](Prefill::custom) come last. Grid: (tiles · heads, sequences).
+/// Those of a [score modifier of one's own](Prefill::custom) come last.
+///
+/// Grid: (tiles · heads, sequences).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefill {
     /// Columns of a head, one of [`DEPTHS`](Prefill::DEPTHS); others are refused,
@@ -140,6 +142,22 @@ impl Prefill {
     /// Columns of a head that the kernels are made for.
     pub const DEPTHS: &'static [u32] = &[32, 64, 80, 96, 112, 128, 192, 256];
 
+    fn name(&self, way: &str, custom: Option<CustomScores>) -> String {
+        let causal = if self.causal { "causal" } else { "full" };
+        let queries = match self.queries {
+            QueryLayout::HeadMajor => "q",
+            QueryLayout::Ragged => "raggedq",
+        };
+        let kv = match self.kv {
+            Kv::HeadMajor => "dense".to_owned(),
+            Kv::Ragged => "ragged".to_owned(),
+            Kv::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
+            Kv::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
+        };
+        let scores = self.scores.suffix(custom);
+        format!("prefill_d{}_g{}_{causal}_{queries}_{kv}_{way}{scores}", self.depth, self.group)
+    }
+
     /// Rows of a block of the Hopper kernel.
     pub fn hopper_rows(&self) -> u32 {
         // The registers of three warpgroups have no room for the bounds of a window.
@@ -156,22 +174,6 @@ impl Prefill {
         };
         let rescaling = if self.depth > 64 && !self.causal { Rescaling::Lazy } else { Rescaling::EveryTile };
         PrefillTuning { keys, rescaling, ping_pong: true }
-    }
-
-    fn name(&self, way: &str, custom: Option<CustomScores>) -> String {
-        let causal = if self.causal { "causal" } else { "full" };
-        let queries = match self.queries {
-            QueryLayout::HeadMajor => "q",
-            QueryLayout::Ragged => "raggedq",
-        };
-        let kv = match self.kv {
-            Kv::HeadMajor => "dense".to_owned(),
-            Kv::Ragged => "ragged".to_owned(),
-            Kv::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
-            Kv::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
-        };
-        let scores = self.scores.suffix(custom);
-        format!("prefill_d{}_g{}_{causal}_{queries}_{kv}_{way}{scores}", self.depth, self.group)
     }
 
     /// The kernel with a score modifier of one's own.

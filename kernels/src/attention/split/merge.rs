@@ -23,6 +23,7 @@ use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 
 use super::{HeadCounts, Shares, SplitAttention};
 use crate::attention::merge::PartialAttention;
+use crate::attention::scores::load_sink;
 use crate::attention::split::{Merged, SplitSignal};
 use crate::gemv::task::LinearScratch;
 use crate::tile::{AccessMode, Array, Float};
@@ -269,8 +270,7 @@ impl<'k> SplitAttention<'_, 'k> {
     /// The result of all tokens of a query head, with its sink.
     #[track_caller]
     fn normalised(self, whole: PartialAttention<'k, 2>, head: Val<'k, u32>) -> [Val<'k, f32>; 2] {
-        let sink = self.sinks.map(|sinks| sinks.at(head).load() * std::f32::consts::LOG2_E);
-        whole.with_sink(sink).normalised()
+        whole.with_sink(self.sinks.map(|sinks| load_sink(sinks.at(head)))).normalised()
     }
 
     /// Stores two elements of the result of a row.

@@ -160,13 +160,18 @@ mod tests {
         })
     }
 
-    /// A kernel that leaves out a sink of the size of its scores is outside the bound.
-    #[test]
-    fn a_missing_sink_is_found() {
+    /// A query, and 40 tokens of 64 columns.
+    fn drawn_head() -> (Vec<f64>, CachedHead) {
         let mut draw = Draw::new(7);
         let mut numbers = |count: usize| -> Vec<f64> { (0..count).map(|_| draw.unit()).collect() };
         let q = numbers(64);
-        let head = CachedHead::new(64, [numbers(40 * 64), numbers(40 * 64)]);
+        (q, CachedHead::new(64, [numbers(40 * 64), numbers(40 * 64)]))
+    }
+
+    /// A kernel that leaves out a sink of the size of its scores is outside the bound.
+    #[test]
+    fn a_missing_sink_is_found() {
+        let (q, head) = drawn_head();
         let result = |sink| {
             let mut result = AttendedValues::new(64);
             result.attend(0, &q, &head, Visible { sink, ..Visible::new(ScoreModifier::NONE, 40, 0.125) });
@@ -180,10 +185,7 @@ mod tests {
     /// scores reach the cap.
     #[test]
     fn a_missing_cap_is_found() {
-        let mut draw = Draw::new(7);
-        let mut numbers = |count: usize| -> Vec<f64> { (0..count).map(|_| draw.unit()).collect() };
-        let q = numbers(64);
-        let head = CachedHead::new(64, [numbers(40 * 64), numbers(40 * 64)]);
+        let (q, head) = drawn_head();
         let result = |scale: f64, soft_cap| {
             let mut result = AttendedValues::new(64);
             result.attend(0, &q, &head, Visible { soft_cap, ..Visible::new(ScoreModifier::NONE, 40, scale) });
