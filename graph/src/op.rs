@@ -422,6 +422,17 @@ macro_rules! each_weight {
 }
 
 impl Op {
+    /// Whether it multiplies activations with a weight: those of all rows, or of chosen experts.
+    ///
+    /// ```
+    /// use tilewright_graph::graph::ValueId;
+    /// use tilewright_graph::op::Op;
+    /// assert!(!Op::Choose { logits: ValueId(3) }.is_product());
+    /// ```
+    pub const fn is_product(&self) -> bool {
+        matches!(self, Op::Linear { .. } | Op::ExpertLinear { .. } | Op::Logits { .. })
+    }
+
     /// The name, as text and JSON have it; of an op on rows, that of its function.
     pub const fn name(&self) -> &'static str {
         match self {

@@ -15,7 +15,7 @@ use crate::op::Op;
 /// |---|---|
 /// | core | products of one operand: q/k/v, gate and up, experts of one choice |
 /// | prologue | the norm of that operand, if the core alone reads it |
-/// | epilogue | activations, arithmetic, soft caps, rotations, norms of single heads, appends to a cache, weighted sums, choices, if no other op reads what they take from the group |
+/// | epilogue | activations, arithmetic, soft caps, rotations, norms of single heads, appends to a cache, choices of experts, weighted sums, choices of tokens, if no other op reads what they take from the group |
 ///
 /// An op joins an epilogue only if its other operands do not depend on the group. A group of one op
 /// stays a single op.
@@ -100,7 +100,7 @@ impl<'g> Grouping<'g> {
         let mut groups: HashMap<(&'static str, Vec<ValueId>), usize> = HashMap::new();
         for place in 0..self.steps.len() {
             let op = self.steps[place].op;
-            if !matches!(op, Op::Linear { .. } | Op::ExpertLinear { .. } | Op::Logits { .. }) {
+            if !op.is_product() {
                 continue;
             }
             let key = (op.name(), op.operands().into_iter().map(|(_, id)| id).collect());
@@ -265,9 +265,9 @@ fn can_follow(op: &Op) -> bool {
     match op {
         Op::Norm { over, .. } => *over == [Axis::HeadDim],
         Op::Rope { .. } | Op::CacheAppend { .. } | Op::Activation { .. } | Op::Binary { .. } => true,
-        Op::Scale { .. } | Op::SoftCap { .. } | Op::WeightedSum { .. } | Op::Choose { .. } => true,
+        Op::Scale { .. } | Op::SoftCap { .. } | Op::Route { .. } | Op::WeightedSum { .. } | Op::Choose { .. } => true,
         Op::Input { .. } | Op::Embed { .. } | Op::Linear { .. } | Op::Attention { .. } => false,
-        Op::Route { .. } | Op::ExpertLinear { .. } | Op::Logits { .. } => false,
+        Op::ExpertLinear { .. } | Op::Logits { .. } => false,
         Op::Load { .. } | Op::Fill { .. } | Op::Elementwise { .. } | Op::Reduce { .. } | Op::Product { .. } => false,
         Op::Rearrange { .. } | Op::OverBlocks { .. } | Op::Store { .. } | Op::Select { .. } => false,
     }

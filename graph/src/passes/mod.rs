@@ -7,6 +7,7 @@
 //! | [`normalise`] | scales and unit offsets are folded, identities go; then as [`clean`] |
 //! | [`fold_factors`] | factors of what is added to the residual stream, and of logits, go |
 //! | [`halve_rotations`] | all rotations pair the halves of a head, by another order of the rows of weights |
+//! | [`repeat_norms`] | each product has a norm of its own |
 //! | [`fuse`] | a product, what prepares its operand and what follows on its results become a group |
 //!
 //! Each pass is exact: the interpreter gives bitwise equal results before and after, but for two:
@@ -17,12 +18,14 @@ mod clean;
 mod factors;
 mod fuse;
 mod normalise;
+mod norms;
 mod rotations;
 
 pub use clean::{Cleaned, RemovalReason, clean};
 pub use factors::fold_factors;
 pub use fuse::fuse;
 pub use normalise::normalise;
+pub use norms::repeat_norms;
 pub use rotations::halve_rotations;
 
 use std::collections::HashMap;

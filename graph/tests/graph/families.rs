@@ -1,5 +1,6 @@
 //! The interpreter's logits of every family against those of transformers.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use tilewright_graph::axis::Axis;
 use tilewright_graph::graph::{Body, HeadOrder, Parts};
 use tilewright_graph::models::{self, Accept, KNOWN, Model, keys::Keys};
 use tilewright_graph::op::{NormKind, Op, RopePairs, RouteKind};
-use tilewright_graph::passes::{clean, fold_factors, halve_rotations};
+use tilewright_graph::passes::{clean, fold_factors, halve_rotations, repeat_norms};
 use tilewright_graph::{Graph, GraphErrors};
 
 /// Relative L2 distance that is accepted. The references were computed in float32, whose rounding,
@@ -269,6 +270,22 @@ fn folded_factors_keep_the_logits() {
     let changed =
         keeps_the_logits(fold_factors, |after| !after.steps().any(|step| matches!(step.op, Op::Scale { .. })));
     assert!(changed >= 2, "{changed} families have factors");
+}
+
+/// No norm is read by products with other operands after the pass, and the logits are what they
+/// were.
+#[test]
+fn repeated_norms_keep_the_logits() {
+    let changed = keeps_the_logits(repeat_norms, |after| {
+        let norms = after.steps().filter(|step| matches!(step.op, Op::Norm { .. }));
+        norms.map(|norm| norm.first).all(|norm| {
+            let readers = after.steps().filter(|step| step.op.operands().iter().any(|(_, id)| *id == norm));
+            let groups: HashSet<String> =
+                readers.map(|step| format!("{} {:?}", step.op.name(), step.op.operands())).collect();
+            groups.len() <= 1
+        })
+    });
+    assert!(changed >= 5, "{changed} families share norms");
 }
 
 /// Runs a pass over the graph of each family: the result is as `is_right` wants it, and its logits
