@@ -33,7 +33,8 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// Families of `graph/tests/data/families` that run. Their folders have no tokenizer.
-const RUN: [&str; 7] = ["gemma3", "glm4", "granite", "mistral-window", "phi3", "phi4-longrope", "smollm3"];
+const RUN: [&str; 9] =
+    ["gemma3", "glm4", "granite", "mistral-window", "mixtral", "phi3", "phi4-longrope", "qwen3-moe", "smollm3"];
 
 fn graphs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("graph/tests/data/families")

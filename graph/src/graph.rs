@@ -15,7 +15,7 @@ use crate::rows::{Row, Source};
 use crate::text::OpText;
 
 pub use crate::ids::{CacheId, RopeId, ValueId, WeightId};
-pub use crate::parts::{Body, Fused, HeadOrder, Node, Part, Parts, RopeTable, Step, Weight};
+pub use crate::parts::{Body, EXPERT, Fused, HeadOrder, Node, Part, Parts, RopeTable, Step, Weight};
 
 /// A valid graph.
 ///

@@ -171,7 +171,7 @@ impl fmt::Display for Part {
 }
 
 /// What stands for the expert's number in a tensor's name.
-pub(crate) const EXPERT: &str = "{expert}";
+pub const EXPERT: &str = "{expert}";
 
 impl Weight {
     /// A whole tensor.

@@ -60,6 +60,7 @@
 //! | [`activation`] | functions of one number: the activations of gates, `tanh`, the soft cap |
 //! | [`norm`], [`rope`], [`elementwise`], [`embed`] | small kernels, each a device function and a launch |
 //! | [`sample`] | the next token from logits: argmax, top-k, top-p, temperature |
+//! | [`experts`] | mixtures of experts: the choice of experts and its table |
 //! | [`exchange`] | barriers and sums between devices that share a model |
 //! | [`quant`] | quantised matrices on the host: codes, scales, zero points, order |
 //! | [`naive`] | the oracles: each op as a plain loop |
@@ -77,6 +78,7 @@ pub mod elementwise;
 pub mod embed;
 pub mod epilogue;
 pub mod exchange;
+pub mod experts;
 pub mod gallery;
 pub mod gemm;
 pub mod gemv;

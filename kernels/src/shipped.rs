@@ -3,7 +3,7 @@
 use tilewright_codegen::trial::Shipped;
 
 use crate::gemm::ShippedGemm;
-use crate::{attention, elementwise, embed, exchange, gallery, gemv, norm, quant, rope, sample};
+use crate::{attention, elementwise, embed, exchange, experts, gallery, gemv, norm, quant, rope, sample};
 
 /// Every kernel of this library.
 ///
@@ -26,6 +26,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         elementwise::shipped,
         embed::shipped,
         exchange::shipped,
+        experts::shipped,
         sample::shipped,
         gallery::shipped,
     ];

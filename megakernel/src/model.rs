@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use thiserror::Error as ThisError;
-use tilewright_graph::axis::Axis;
+use tilewright_graph::axis::{Axis, Dim};
 use tilewright_graph::graph::WeightId;
 use tilewright_graph::models::Llama;
 use tilewright_graph::op::Op;
@@ -37,7 +37,7 @@ pub struct ModelSizes {
     pub kv_heads: usize,
     /// Dimensions of one head.
     pub head_dim: usize,
-    /// Width of the MLP.
+    /// Width of the MLP; 0: all layers have experts.
     pub intermediate: usize,
     /// Rows of the embedding.
     pub vocab: usize,
@@ -47,6 +47,19 @@ pub struct ModelSizes {
     pub tied_embeddings: bool,
     /// Whether each head of q and k is normalised before the rotation.
     pub head_norms: bool,
+    /// The mixture of experts, where some layer has one.
+    pub experts: Option<ExpertSizes>,
+}
+
+/// Extents of a mixture of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertSizes {
+    /// Experts.
+    pub count: usize,
+    /// Experts that are chosen for each row.
+    pub chosen: usize,
+    /// The inside of an expert.
+    pub inner: usize,
 }
 
 impl ModelSizes {
@@ -56,10 +69,17 @@ impl ModelSizes {
     }
 
     fn of(graph: &Graph, max_positions: usize) -> Result<ModelSizes, SpecError> {
-        let extent = |axis: Axis| {
-            let found = graph.extent(&axis).unwrap_or(0);
+        let size = |axis: Axis, found: u64| {
             let size = usize::try_from(found).ok().filter(|size| (1..=MAX_EXTENT).contains(size));
             size.ok_or(SpecError::Extent { axis, found })
+        };
+        let extent = |axis: Axis| size(axis.clone(), graph.extent(&axis).unwrap_or(0));
+        let chosen =
+            graph.steps().find_map(|step| if let Op::Route { k, .. } = step.op { Some(*k as usize) } else { None });
+        let dense = inner_of(graph, |op| matches!(op, Op::Linear { .. }));
+        let mixture = |chosen| -> Result<ExpertSizes, SpecError> {
+            let inner = inner_of(graph, |op| matches!(op, Op::ExpertLinear { .. }));
+            Ok(ExpertSizes { count: extent(Axis::Experts)?, chosen, inner: size(Axis::Inner, inner)? })
         };
         let ops = || graph.steps().map(|step| step.op);
         let embedding = ops().find_map(|op| if let Op::Embed { table, .. } = op { Some(*table) } else { None });
@@ -74,13 +94,21 @@ impl ModelSizes {
             heads: extent(Axis::Heads)?,
             kv_heads: extent(Axis::KvHeads)?,
             head_dim: extent(Axis::HeadDim)?,
-            intermediate: extent(Axis::Inner)?,
+            intermediate: if chosen.is_some() { dense as usize } else { size(Axis::Inner, dense)? },
             vocab: extent(Axis::Vocab)?,
             max_positions,
             tied_embeddings: embedding.and_then(tensor) == logits.and_then(tensor),
             head_norms,
+            experts: chosen.map(mixture).transpose()?,
         })
     }
+}
+
+/// The inside of the MLPs whose products are ops of this kind.
+fn inner_of(graph: &Graph, is: impl Fn(&Op) -> bool) -> u64 {
+    let results = graph.steps().filter(|step| is(step.op)).flat_map(|step| step.results);
+    let dims = results.flat_map(|kind| kind.shape.0.last());
+    dims.filter(|dim| dim.axis == Axis::Inner).filter_map(Dim::size).max().unwrap_or(0)
 }
 
 /// Most indexes of an axis.

@@ -21,6 +21,7 @@ mod philox;
 mod quant;
 mod real;
 mod rope;
+mod route;
 mod sample;
 mod softmax;
 
@@ -36,6 +37,7 @@ pub use philox::philox4x32;
 pub use quant::dequantize;
 pub use real::Real;
 pub use rope::rope;
+pub use route::{route, route_table};
 #[cfg(test)]
 pub(crate) use sample::weight;
 pub(crate) use sample::{EXP2_TERMS, LEAST_EXPONENT};

@@ -10,6 +10,15 @@
 //! | gate/up | norm + gate, up + activation, by tiles | all of o |
 //! | down | down projection + residual, by tiles | all of gate/up |
 //!
+//! A mixture of experts has two levels before gate and up, and routes in place of weights:
+//!
+//! | level | tasks | waits for |
+//! |---|---|---|
+//! | router | norm + logits of experts, by tiles | all of o |
+//! | route | one task: the choice for all rows | all of router |
+//! | gate/up | norm + gate, up + activation · weight of the route, by strips of all slots | route |
+//! | down | down projection summed over slots + residual, by tiles | route, all of gate/up |
+//!
 //! On several devices o and down give parts of sums, which they send to every device; where their
 //! results are normalised before they are added, one device has a part alone. A level more after
 //! each of them adds what has arrived:
@@ -26,18 +35,19 @@ use tilewright_graph::graph::ValueId;
 
 use super::emit::Emitter;
 use super::ends::{Embedding, OutputChoice, choose, embed};
+use super::experts::{self, ExpertSum};
 use super::indexer::{Indexer, LayerTasks, Selected};
 use super::level::{HeadTasks, LevelDone};
+use super::linear::{LinearLevel, linear};
 use super::nodes::{Added, Gated, LayerAttention, LayerHeads, LoweredNode, NormTensor};
 use super::options::LowerError;
 use super::residual::{ResidualBuffer, Sum, buffer, norm_input, parts_of, sum};
 use super::state::{Inlet, Outlet};
 use super::tiling;
 use crate::ops::{
-    Attention, GroupShape, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, NormWeight, Projection, Qkv, Rope,
-    Selection,
+    Attention, GroupShape, HeadOutput, KeyOutput, LinearInput, LinearOutput, NormWeight, Qkv, Rope, Selection,
 };
-use crate::program::{BufferId, CounterId, Op, Span};
+use crate::program::{BufferId, Op, Span};
 
 /// The location of a graph value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +58,8 @@ enum Location {
     Splits,
     /// The activations of the MLP.
     Inner,
+    /// The activations of the chosen experts.
+    Experts,
 }
 
 /// Values that have been lowered.
@@ -68,7 +80,7 @@ impl LoweredValues<'_> {
     fn residual(&self, value: ValueId) -> Result<ResidualBuffer, LowerError> {
         match self.location(value)? {
             Location::Residual(residual) => Ok(residual),
-            Location::Splits | Location::Inner => Err(LowerError::Value { value: value.index() }),
+            Location::Splits | Location::Inner | Location::Experts => Err(LowerError::Value { value: value.index() }),
         }
     }
 
@@ -122,7 +134,7 @@ pub(super) fn lower(
                 }
                 open.push(node);
             }
-            LoweredNode::Attention(_) | LoweredNode::Gated(_) => open.push(node),
+            LoweredNode::Attention(_) | LoweredNode::Routed(_) | LoweredNode::Gated(_) => open.push(node),
             LoweredNode::Added(added) => {
                 if e.stage.layers().contains(&layer) {
                     exchanged(e, &mut values, layer, &open, added)?;
@@ -154,11 +166,8 @@ fn exchanged(
     let is_apart = e.devices() > 1 || added.post_norm.is_some();
     let done = e.each_device(|e, device| {
         open.iter().try_for_each(|node| on_device(e, values, layer, node))?;
-        let input = match values.location(added.x)? {
-            Location::Splits => LinearInput::Combine { acc: e.state().acc, stats: e.state().stats },
-            Location::Inner => LinearInput::Plain { x: e.state().mlp },
-            Location::Residual(_) => return Err(LowerError::Value { value: added.x.index() }),
-        };
+        let location = values.location(added.x)?;
+        let missing = || LowerError::Value { value: added.x.index() };
         let output = match e.destinations(|parts| parts_of(parts, to)).filter(|_| is_apart) {
             None => LinearOutput::Add { residual: buffer(e, from), out: buffer(e, to) },
             Some((out, sent)) => LinearOutput::Store { out, sent },
@@ -166,6 +175,17 @@ fn exchanged(
         let projection = e.weights().projection(&added.product);
         let features = e.spec.hidden;
         let ready = values.ready(added.x, device);
+        let input = match (location, e.state().mlp) {
+            (Location::Splits, _) => LinearInput::Combine { acc: e.state().acc, stats: e.state().stats },
+            (Location::Inner, Some(x)) => LinearInput::Plain { x },
+            (Location::Experts, _) => {
+                let ids = added.product.experts.ok_or_else(missing)?;
+                let ready = [values.ready(ids, device), ready].concat();
+                let sum = ExpertSum { name: &name, joint, weight: projection.weight, output, ready: &ready };
+                return experts::down(e, sum, added.x.index());
+            }
+            (Location::Residual(_) | Location::Inner, _) => return Err(missing()),
+        };
         linear(e, LinearLevel { name: &name, joint, input, projection, features, output, ready })
     })?;
     let done = sum(e, &format!("{name}.sum"), done, |e| {
@@ -203,10 +223,18 @@ fn on_device(
             values.locations.insert(attended.out, Location::Splits);
             values.complete(attended.out, device, vec![done]);
         }
+        LoweredNode::Routed(routed) => {
+            let x = buffer(e, values.residual(routed.norm.x)?);
+            let done = experts::route(e, layer, routed, x, values.ready(routed.norm.x, device))?;
+            values.complete(routed.ids, device, vec![done]);
+        }
         LoweredNode::Gated(gated) => {
             let x = buffer(e, values.residual(gated.norm.x)?);
-            let done = gate_up(e, layer, gated, x, values.ready(gated.norm.x, device))?;
-            values.locations.insert(gated.out, Location::Inner);
+            let (done, location) = match gated.gate.experts {
+                None => (gate_up(e, layer, gated, x, values.ready(gated.norm.x, device))?, Location::Inner),
+                Some(ids) => (experts::gate_up(e, layer, gated, x, values.ready(ids, device))?, Location::Experts),
+            };
+            values.locations.insert(gated.out, location);
             values.complete(gated.out, device, vec![done]);
         }
         LoweredNode::Embed { .. } | LoweredNode::Added(_) | LoweredNode::Choice(_) => {}
@@ -340,38 +368,8 @@ fn gate_up(
     let input = norm_input(e, norm, x);
     let name = format!("layers.{layer}.{}_{}", gate.role.name(), up.role.name());
     let [projection, up] = [gate, up].map(|product| e.weights().projection(product));
-    let output = LinearOutput::Gated { activation: *activation, up: up.weight, up_bias: up.bias, out: e.state().mlp };
+    let out = e.state().mlp.ok_or(LowerError::Value { value: gated.out.index() })?;
+    let output = LinearOutput::Gated { activation: *activation, up: up.weight, up_bias: up.bias, out };
     let features = e.spec.intermediate;
     linear(e, LinearLevel { name: &name, joint: None, input, projection, features, output, ready })
-}
-
-/// A level of one linear layer.
-struct LinearLevel<'n> {
-    /// The name of the level.
-    name: &'n str,
-    /// The counter that the tasks of all devices signal, where devices exchange the result.
-    joint: Option<CounterId>,
-    /// The activations that the layer reads.
-    input: LinearInput,
-    /// The weights.
-    projection: Projection,
-    /// The number of output features.
-    features: usize,
-    /// The destination of the features.
-    output: LinearOutput,
-    /// The conditions under which the input is complete.
-    ready: &'n [LevelDone],
-}
-
-/// Emits a level of one linear layer, by tiles of output features.
-fn linear(e: &mut Emitter, level: LinearLevel<'_>) -> Result<LevelDone, LowerError> {
-    let LinearLevel { name, joint, input, projection, features, output, ready } = level;
-    let Projection { weight, bias } = projection;
-    let tile = |cols| {
-        let input = input.clone();
-        let output = output.clone();
-        Op::from(Linear { input, weight, bias, rows: e.rows(), cols, output })
-    };
-    let ops = tiling::features(features, e.sms()).into_iter().map(tile).collect();
-    e.level_in(joint, name, ops, ready)
 }

@@ -15,9 +15,11 @@
 
 mod emit;
 mod ends;
+mod experts;
 mod indexer;
 mod layer;
 mod level;
+mod linear;
 mod nodes;
 mod options;
 mod parts;
@@ -30,7 +32,7 @@ mod tiling;
 mod weights;
 
 use tilewright_codegen::target::Target;
-use tilewright_graph::passes::{fold_factors, fuse, halve_rotations, normalise};
+use tilewright_graph::passes::{fold_factors, fuse, halve_rotations, normalise, repeat_norms};
 use tilewright_layout::DType;
 
 use crate::model::{Architecture, ModelSizes};
@@ -146,7 +148,8 @@ fn emit<'a>(
     }
     let mut program = Program::new(name, target);
     program.devices = options.devices;
-    let graph = fuse(&halve_rotations(&fold_factors(&normalise(spec.graph())?)?)?)?;
+    let graph = halve_rotations(&fold_factors(&normalise(spec.graph())?)?)?;
+    let graph = fuse(&repeat_norms(&graph)?)?;
     let nodes = nodes::read(&graph)?;
     let sources = StageWeights { spec, graph: &graph, nodes: &nodes, share: &share, stage, dtype_of };
     let weights = WeightBuffers::add(&mut program, sources)?;

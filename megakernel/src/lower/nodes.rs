@@ -6,8 +6,9 @@
 //! | embedding | [`LoweredNode::Embed`] |
 //! | norm, q, k and v, (norms of heads,) rotation, append | [`LoweredNode::Heads`] |
 //! | attention | [`LoweredNode::Attention`] |
-//! | product, added to the residual stream; or product, norm of its result, addition | [`LoweredNode::Added`] |
-//! | norm, gate and up, gated activation | [`LoweredNode::Gated`] |
+//! | product, added to the residual stream; or product, norm of its result, addition; or product of chosen experts, weighted sum, addition | [`LoweredNode::Added`] |
+//! | norm, gate and up (of chosen experts), gated activation | [`LoweredNode::Gated`] |
+//! | norm, logits of experts, choice of experts | [`LoweredNode::Routed`] |
 //! | norm, logits, (soft cap,) choice | [`LoweredNode::Choice`] |
 //!
 //! Every other node is an error that names it.
@@ -16,11 +17,12 @@ use std::collections::{HashMap, HashSet};
 
 use tilewright_graph::Graph;
 use tilewright_graph::graph::{Body, RopeId, Step, ValueId, Weight, WeightId};
-use tilewright_graph::op::{ActivationKind, BinaryKind, NormKind, Op, RopePairs};
+use tilewright_graph::op::{self, ActivationKind, BinaryKind, NormKind, Op, RopePairs};
 use tilewright_kernels::activation::Activation;
 use tilewright_kernels::attention::ScoreModifier;
 
 use super::options::LowerError;
+use crate::ops::RouteKind;
 
 /// A node of a graph, as the lowering runs it.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +32,7 @@ pub(super) enum LoweredNode<'g> {
     Attention(LayerAttention),
     Added(Added<'g>),
     Gated(Gated<'g>),
+    Routed(Routed<'g>),
     Choice(LoweredChoice<'g>),
 }
 
@@ -86,6 +89,17 @@ pub(super) struct Added<'g> {
     pub out: ValueId,
 }
 
+/// The choice of a layer's experts.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Routed<'g> {
+    pub norm: Norm<'g>,
+    /// The product for logits.
+    pub router: WeightProduct<'g>,
+    pub kind: RouteKind,
+    /// The ids of the chosen experts; their weights are the next value.
+    pub ids: ValueId,
+}
+
 /// Gate and up of an MLP.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Gated<'g> {
@@ -117,6 +131,8 @@ pub(super) struct WeightProduct<'g> {
     pub role: ProductRole,
     pub weight: &'g Weight,
     pub bias: Option<&'g Weight>,
+    /// The ids of the experts whose weights are multiplied, where these are chosen.
+    pub experts: Option<ValueId>,
 }
 
 /// The product of a block that a weight is for.
@@ -131,6 +147,8 @@ pub(super) enum ProductRole {
     Up,
     /// The second product of the MLP.
     Down,
+    /// The logits of experts.
+    Router,
 }
 
 impl ProductRole {
@@ -144,6 +162,7 @@ impl ProductRole {
             ProductRole::Gate => "gate",
             ProductRole::Up => "up",
             ProductRole::Down => "down",
+            ProductRole::Router => "router",
         }
     }
 }
@@ -242,7 +261,7 @@ impl<'g> NodeReader<'_, 'g> {
     }
 
     fn group(&self) -> Option<LoweredNode<'g>> {
-        let products = self.all(|op| matches!(op, Op::Linear { .. } | Op::Logits { .. }));
+        let products = self.all(|op| op.is_product());
         let before = self.norm();
         let after = self.steps.last()?;
         match (products.as_slice(), after.op, before) {
@@ -264,7 +283,45 @@ impl<'g> NodeReader<'_, 'g> {
                         return None;
                     }
                 };
-                complete.then_some(LoweredNode::Gated(Gated { norm, gate, up, activation, out: after.first }))
+                let alike = gate.experts == up.experts;
+                (complete && alike).then_some(LoweredNode::Gated(Gated {
+                    norm,
+                    gate,
+                    up,
+                    activation,
+                    out: after.first,
+                }))
+            }
+            ([router], &Op::Route { logits, kind, .. }, Some(norm)) => {
+                let complete = self.steps.len() == 3 && logits == router.first;
+                let router = self.product(router, ProductRole::Router)?;
+                let kind = match kind {
+                    op::RouteKind::SoftmaxThenTopK { renormalise: false } => RouteKind::All,
+                    // A softmax divided by the sum of the chosen ones is the softmax over these.
+                    op::RouteKind::SoftmaxThenTopK { renormalise: true } | op::RouteKind::TopKThenSoftmax => {
+                        RouteKind::Chosen
+                    }
+                };
+                complete.then_some(LoweredNode::Routed(Routed { norm, router, kind, ids: after.first }))
+            }
+            ([down], &Op::Binary { a, b, kind: BinaryKind::Add }, None)
+                if matches!(down.op, Op::ExpertLinear { .. }) =>
+            {
+                let &Op::ExpertLinear { x, ids, .. } = down.op else { return None };
+                let [_, sum, _] = self.steps else { return None };
+                let &Op::WeightedSum { x: summed, weights } = sum.op else { return None };
+                let residual = if b == sum.first { a } else { b };
+                let is_sum = summed == down.first && [a, b].contains(&sum.first) && a != b;
+                // The weights that belong to the ids.
+                let complete = is_sum && weights.index() == ids.index() + 1;
+                let product = self.product(down, ProductRole::Down)?;
+                complete.then_some(LoweredNode::Added(Added {
+                    x,
+                    product,
+                    post_norm: None,
+                    residual,
+                    out: after.first,
+                }))
             }
             ([product], &Op::Binary { a, b, kind: BinaryKind::Add }, None) => {
                 let residual = if b == product.first { a } else { b };
@@ -339,17 +396,29 @@ impl<'g> NodeReader<'_, 'g> {
     }
 
     fn product(&self, step: &Step<'g>, role: ProductRole) -> Option<WeightProduct<'g>> {
-        let Op::Linear { weight, bias, .. } = *step.op else { return None };
+        let (weight, bias, experts) = match *step.op {
+            Op::Linear { weight, bias, .. } => (self.weight(weight)?, bias, None),
+            // A bias of an expert is weighted as its products are; no task adds it.
+            Op::ExpertLinear { experts, bias: None, ids, .. } => (self.weight_of_experts(experts)?, None, Some(ids)),
+            _ => return None,
+        };
         let bias = match bias {
             Some(bias) => Some(self.weight(bias)?),
             None => None,
         };
-        Some(WeightProduct { role, weight: self.weight(weight)?, bias })
+        Some(WeightProduct { role, weight, bias, experts })
     }
 
     /// A weight whose elements are as the checkpoint has them.
     fn weight(&self, id: WeightId) -> Option<&'g Weight> {
         self.tensor(id).filter(|weight| weight.is_plain())
+    }
+
+    /// A weight of all experts, each of which is a tensor.
+    fn weight_of_experts(&self, id: WeightId) -> Option<&'g Weight> {
+        let weight = self.graph.parts().weights.get(id.index())?;
+        (weight.experts.is_some() && weight.rows.is_none() && weight.order.is_none() && weight.is_plain())
+            .then_some(weight)
     }
 
     /// A weight of consecutive rows of one tensor.

@@ -153,6 +153,11 @@ pub enum LowerError {
         "level `{level}` is beyond the {most} tasks that a program may have; lower a model of fewer layers or heads"
     )]
     Tasks { level: String, most: usize },
+    #[error(
+        "an expert's inside of {inner} on each of {devices} devices is not a multiple of 8, which tiles of weights are; \
+         choose a number of devices whose parts are"
+    )]
+    ExpertStrips { inner: usize, devices: usize },
     #[error("an indexer says of {found} kv heads when they may attend; the model has {expected}")]
     Heads { found: usize, expected: usize },
     #[error("the indexer refuses layer {layer}")]

@@ -5,18 +5,21 @@
 //! |---|---|
 //! | q, gate, up | rows d/N .. (d + 1)/N |
 //! | k, v | rows of kv heads; with fewer kv heads than devices each is on several |
-//! | o, down | columns d/N .. (d + 1)/N: their products are parts of a sum; a bias is the first device's |
+//! | gate, up of experts | rows d/N .. (d + 1)/N of each |
+//! | o, down (of each expert) | columns d/N .. (d + 1)/N: their products are parts of a sum; a bias is the first device's |
 //! | embedding, head | rows d/N .. (d + 1)/N |
-//! | norms, rotations | all, each device its own |
+//! | norms, routers, rotations | all, each device its own |
 
 use super::nodes::ProductRole;
 use super::options::LowerError;
-use crate::model::ModelSizes;
+use crate::model::{ExpertSizes, ModelSizes};
 use crate::program::Span;
 
 /// The extents of the model's parts on one device.
 pub(super) fn share(spec: &ModelSizes, devices: usize) -> Result<ModelSizes, LowerError> {
-    let even = [("heads", spec.heads), ("intermediate", spec.intermediate), ("vocab", spec.vocab)];
+    let inner = spec.experts.map_or(0, |experts| experts.inner);
+    let even =
+        [("heads", spec.heads), ("intermediate", spec.intermediate), ("experts' inner", inner), ("vocab", spec.vocab)];
     let uneven = even.into_iter().find(|(_, found)| !found.is_multiple_of(devices));
     let kv_heads = spec.kv_heads;
     let heads_fit = kv_heads.is_multiple_of(devices) || devices.is_multiple_of(kv_heads);
@@ -28,6 +31,7 @@ pub(super) fn share(spec: &ModelSizes, devices: usize) -> Result<ModelSizes, Low
         kv_heads: (kv_heads / devices).max(1),
         intermediate: spec.intermediate / devices,
         vocab: spec.vocab / devices,
+        experts: spec.experts.map(|experts| ExpertSizes { inner: experts.inner / devices, ..experts }),
         ..*spec
     })
 }
@@ -45,6 +49,8 @@ pub(super) enum TensorShare {
 pub(super) enum WeightRole {
     Product(ProductRole),
     Bias(ProductRole),
+    /// The product of chosen experts.
+    Expert(ProductRole),
     /// The embedding or the output projection.
     Table,
     /// A weight that every device has.
@@ -72,7 +78,10 @@ pub(super) fn part(
         WeightRole::Product(ProductRole::Gate | ProductRole::Up)
         | WeightRole::Bias(ProductRole::Gate | ProductRole::Up) => of(0, share.intermediate),
         WeightRole::Bias(ProductRole::Output | ProductRole::Down) if device > 0 => TensorShare::None,
+        WeightRole::Product(ProductRole::Router) | WeightRole::Bias(ProductRole::Router) => TensorShare::All,
         WeightRole::Bias(ProductRole::Output | ProductRole::Down) | WeightRole::Whole => TensorShare::All,
+        WeightRole::Expert(ProductRole::Down) => of(1, share.experts.map_or(0, |experts| experts.inner)),
+        WeightRole::Expert(_) => of(0, share.experts.map_or(0, |experts| experts.inner)),
         WeightRole::Product(ProductRole::Output) => of(1, share.heads * spec.head_dim),
         WeightRole::Product(ProductRole::Down) => of(1, share.intermediate),
         WeightRole::Table => of(0, share.vocab),

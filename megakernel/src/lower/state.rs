@@ -1,10 +1,11 @@
 //! The buffers of a program that are not weights: cells, activations, pools, outputs.
 
+use tilewright_kernels::experts::RouteShape;
 use tilewright_layout::DType;
 
 use super::options::LowerOptions;
 use super::stage::Stage;
-use crate::model::ModelSizes;
+use crate::model::{ExpertSizes, ModelSizes};
 use crate::ops::{REQUEST_WORDS, RowCells};
 use crate::program::{BufferId, BufferKind, DeviceId, Program};
 
@@ -69,9 +70,23 @@ pub(super) struct StateBuffers {
     pub raw: Option<[BufferId; 2]>,
     pub acc: BufferId,
     pub stats: BufferId,
-    pub mlp: BufferId,
+    /// Activations of dense MLPs, if there are any.
+    pub mlp: Option<BufferId>,
+    /// Buffers of mixtures of experts, if there are any.
+    pub experts: Option<ExpertBuffers>,
     /// Key and value pool of each layer of the stage.
     pub pools: Vec<[BufferId; 2]>,
+}
+
+/// The buffers of a mixture of experts on a device.
+#[derive(Clone, Copy)]
+pub(super) struct ExpertBuffers {
+    /// The router's logits.
+    pub logits: BufferId,
+    /// The table of routes.
+    pub routes: BufferId,
+    /// Activations of the chosen experts.
+    pub inner: BufferId,
 }
 
 /// Choices of the lowering that hold for all layers.
@@ -159,8 +174,16 @@ fn activations(
     });
     let acc = scratch("attention.acc", DType::F32, &[rows, heads, splits, dim]);
     let stats = scratch("attention.stats", DType::F32, &[rows, heads, splits, 2]);
-    let mlp = scratch("mlp", options.activation, &[rows, share.intermediate]);
-    StateBuffers { residual, middle, parts, q, raw, acc, stats, mlp, pools: Vec::new() }
+    let mlp = (share.intermediate > 0).then(|| scratch("mlp", options.activation, &[rows, share.intermediate]));
+    let experts = share.experts.map(|ExpertSizes { count, chosen, inner }| {
+        let shape = RouteShape { rows: rows as u32, experts: count as u32, chosen: chosen as u32 };
+        ExpertBuffers {
+            logits: scratch("router", DType::F32, &[rows, count]),
+            routes: scratch("routes", DType::F32, &shape.table().map(|extent| extent as usize)),
+            inner: scratch("experts", options.activation, &[rows, shape.slots() as usize * inner]),
+        }
+    });
+    StateBuffers { residual, middle, parts, q, raw, acc, stats, mlp, experts, pools: Vec::new() }
 }
 
 /// Buffers on one device.

@@ -50,10 +50,12 @@ fn roles(nodes: &[LoweredNode<'_>]) -> HashMap<String, WeightRole> {
             LoweredNode::Heads(heads) => heads.products.to_vec(),
             LoweredNode::Added(added) => vec![added.product],
             LoweredNode::Gated(gated) => vec![gated.gate, gated.up],
+            LoweredNode::Routed(routed) => vec![routed.router],
             LoweredNode::Attention(_) => continue,
         };
-        for WeightProduct { role, weight, bias } in products {
-            roles.insert(weight.label(), WeightRole::Product(role));
+        for WeightProduct { role, weight, bias, experts } in products {
+            let of_weight = if experts.is_some() { WeightRole::Expert(role) } else { WeightRole::Product(role) };
+            roles.insert(weight.label(), of_weight);
             roles.extend(bias.map(|bias| (bias.label(), WeightRole::Bias(role))));
         }
     }
@@ -68,8 +70,8 @@ impl WeightBuffers {
         let mut by_name = vec![HashMap::new(); devices];
         let roles = roles(nodes);
         for weight in weights_of(spec, graph, stage)? {
-            let Weight { tensor, rows, order, .. } = weight;
-            let dtype = dtype_of(tensor);
+            let Weight { tensor, rows, order, experts, .. } = weight;
+            let dtype = dtype_of(&first_tensor(weight));
             if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
                 return Err(LowerError::WeightDType { name: tensor.clone(), found: dtype });
             }
@@ -81,8 +83,17 @@ impl WeightBuffers {
             if let Some(part) = rows {
                 whole[part.axis] = Span::new(part.start as usize, part.end as usize);
             }
-            let is_tensor = rows.is_none() && order.is_none();
-            let source = |index: Vec<Span>| Source::Part { tensor: tensor.clone(), index, order: *order };
+            let is_tensor = rows.is_none() && order.is_none() && experts.is_none();
+            let source = |index: Vec<Span>| match *experts {
+                None => Source::Part { tensor: tensor.clone(), index, order: *order },
+                Some(experts) => Source::Experts { tensor: tensor.clone(), experts: experts as usize, index },
+            };
+            // The weights of all experts lie below each other.
+            let shape = |index: &[Span]| {
+                let mut shape: Vec<usize> = index.iter().map(|span| span.len()).collect();
+                shape[0] *= experts.unwrap_or(1) as usize;
+                shape
+            };
             let role = roles.get(&name).copied().unwrap_or(WeightRole::Whole);
             // A weight that every device has whole is one buffer, with a copy on each device.
             let mut shared = None;
@@ -91,8 +102,7 @@ impl WeightBuffers {
                 let id = match part {
                     TensorShare::None => continue,
                     TensorShare::All => *shared.get_or_insert_with(|| {
-                        let shape: Vec<usize> = whole.iter().map(|span| span.len()).collect();
-                        let id = program.add_buffer(&name, BufferKind::Weight, dtype, &shape);
+                        let id = program.add_buffer(&name, BufferKind::Weight, dtype, &shape(&whole));
                         let buffer = &mut program.buffers[id.index()];
                         let of_tensor = || Source::Tensor(tensor.clone());
                         buffer.source = Some(if is_tensor { of_tensor() } else { source(whole.clone()) });
@@ -103,8 +113,8 @@ impl WeightBuffers {
                     TensorShare::Of { dim, span } => {
                         let mut index = whole.clone();
                         index[dim] = Span::new(whole[dim].lo + span.lo, whole[dim].lo + span.hi);
-                        let shape: Vec<usize> = index.iter().map(|span| span.len()).collect();
-                        let id = program.add_buffer(format!("{name}.dev{device}"), BufferKind::Weight, dtype, &shape);
+                        let own = format!("{name}.dev{device}");
+                        let id = program.add_buffer(own, BufferKind::Weight, dtype, &shape(&index));
                         let buffer = &mut program.buffers[id.index()];
                         buffer.source = Some(source(index));
                         buffer.offset = offset;
@@ -152,6 +162,11 @@ impl WeightBuffers {
     }
 }
 
+/// The name of a weight's tensor, of several the first.
+fn first_tensor(weight: &Weight) -> String {
+    weight.names().into_iter().next().unwrap_or_default()
+}
+
 /// The weights of a stage, each once, in the order of the model's tensors and of their rows.
 fn weights_of<'g>(spec: &ModelSpec, graph: &'g Graph, stage: Stage) -> Result<Vec<&'g Weight>, LowerError> {
     let places: HashMap<String, usize> =
@@ -159,7 +174,7 @@ fn weights_of<'g>(spec: &ModelSpec, graph: &'g Graph, stage: Stage) -> Result<Ve
     let mut known: HashMap<String, &Weight> = HashMap::new();
     let mut weights = Vec::new();
     for weight in &graph.parts().weights {
-        let Some(&place) = places.get(&weight.tensor) else { continue };
+        let Some(&place) = places.get(&first_tensor(weight)) else { continue };
         match known.insert(weight.label(), weight) {
             Some(other) if other != weight => return Err(LowerError::Changed { name: weight.tensor.clone() }),
             Some(_) => {}

@@ -7,6 +7,7 @@
 //! | `registry` | ops by name, JSON |
 //! | `copy`, `embed`, `reduce`, `linear_part`, `argmax`, `sample` | the op of that name |
 //! | `linear/`, `qkv/`, `rope/`, `attention/` | the op of that name: operands, row, oracle |
+//! | `experts/` | mixtures of experts: `route`, `expert_gate_up`, `expert_down` |
 //! | `norm`, `merge` | what products apply to their inputs: RMS norms, merged splits of attention |
 //! | `place` | rotations, and where a row's token goes |
 //!
@@ -25,6 +26,7 @@ mod argmax;
 mod attention;
 mod copy;
 mod embed;
+mod experts;
 mod linear;
 mod linear_part;
 mod merge;
@@ -44,6 +46,7 @@ pub use argmax::Argmax;
 pub use attention::{Attention, Selection};
 pub use copy::Copy;
 pub use embed::{Embed, TableShard};
+pub use experts::{ExpertDown, ExpertGateUp, ExpertOutput, Route, RouteKind, SlotStrips};
 pub use linear::{Linear, LinearInput, LinearOutput};
 pub use linear_part::LinearPart;
 #[cfg(feature = "testing")]

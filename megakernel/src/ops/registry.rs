@@ -9,12 +9,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Argmax, Attention, Copy, Embed, Linear, LinearPart, Op, Qkv, Reduce, Rope, Sample, TaskOp};
+use super::{
+    Argmax, Attention, Copy, Embed, ExpertDown, ExpertGateUp, Linear, LinearPart, Op, Qkv, Reduce, Rope, Route, Sample,
+    TaskOp,
+};
 
 /// Calls a macro with the ops of this crate.
 macro_rules! builtin {
     ($with:ident) => {
-        $with! { Copy Embed Linear LinearPart Qkv Rope Attention Reduce Argmax Sample }
+        $with! { Copy Embed Linear LinearPart Qkv Rope Attention Reduce Argmax Sample Route ExpertGateUp ExpertDown }
     };
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use tilewright_graph::graph::HeadOrder;
+use tilewright_graph::graph::{EXPERT, HeadOrder};
 use tilewright_layout::DType;
 
 use super::dtype::dtype_name;
@@ -122,6 +122,16 @@ pub enum Source {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         order: Option<HeadOrder>,
     },
+    /// The tensors of all experts below each other: the buffer has as many rows of each. `{expert}`
+    /// in the name stands for the number of the expert.
+    Experts {
+        /// The tensors' name.
+        tensor: String,
+        /// How many there are.
+        experts: usize,
+        /// The part of each tensor, an interval for each dimension.
+        index: Vec<Span>,
+    },
     /// Random values, the same for the same name: a program that runs without a checkpoint.
     Random(String),
     /// These values, row-major: a derived table such as the rotary frequencies.
@@ -129,6 +139,32 @@ pub enum Source {
 }
 
 impl Buffer {
+    /// The part of a buffer of all experts that one of them has, as a buffer of its own; `None` for
+    /// any other buffer, and beyond the last expert.
+    ///
+    /// ```
+    /// use tilewright_layout::DType;
+    /// use tilewright_megakernel::program::{BufferKind, Program, Source, Span};
+    /// # let target = tilewright_codegen::target::Target::named("h100").unwrap();
+    /// let mut program = Program::new("experts", target);
+    /// let id = program.add_buffer("gate", BufferKind::Weight, DType::BF16, &[4 * 8, 16]);
+    /// let tensor = "experts.{expert}.gate".to_owned();
+    /// let index = vec![Span::all(8), Span::all(16)];
+    /// program.buffers[id.index()].source = Some(Source::Experts { tensor, experts: 4, index: index.clone() });
+    /// let last = program.buffers[id.index()].of_expert(3).unwrap();
+    /// let tensor = "experts.3.gate".to_owned();
+    /// assert_eq!(last.source, Some(Source::Part { tensor, index, order: None }));
+    /// assert_eq!(last.shape, [8, 16]);
+    /// ```
+    pub fn of_expert(&self, expert: usize) -> Option<Buffer> {
+        let Some(Source::Experts { tensor, experts, index }) = &self.source else { return None };
+        let tensor = tensor.replace(EXPERT, &expert.to_string());
+        let source = Some(Source::Part { tensor, index: index.clone(), order: None });
+        let name = format!("{} of expert {expert}", self.name);
+        let shape = index.iter().map(|span| span.len()).collect();
+        (expert < *experts).then(|| Buffer { name, shape, source, ..self.clone() })
+    }
+
     /// Elements in it, or `None` where the product overflows.
     pub fn elements(&self) -> Option<usize> {
         self.shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent))

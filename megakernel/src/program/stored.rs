@@ -35,6 +35,13 @@ impl Program {
                     let part = of(tensor).zip(columns).map(|((form, k), columns)| form.of_columns(k, columns));
                     buffer.quantised = part;
                 }
+                Some(Source::Experts { index, .. }) => {
+                    // The codes of all experts lie in one form; binding refuses others.
+                    let first = buffer.of_expert(0).and_then(|first| first.source);
+                    let Some(Source::Part { tensor, .. }) = first else { continue };
+                    let columns = index.get(1).copied();
+                    buffer.quantised = of(&tensor).zip(columns).map(|((form, k), columns)| form.of_columns(k, columns));
+                }
                 Some(Source::Random(_) | Source::Values(_)) | None => {}
             }
         }

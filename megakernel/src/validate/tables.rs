@@ -146,7 +146,7 @@ fn scale_is_allowed(buffer: &Buffer) -> Option<Kind> {
 
 /// Whether the elements of a buffer may differ from those of their source.
 fn may_differ(buffer: &Buffer) -> bool {
-    let of_tensor = matches!(buffer.source, Some(Source::Tensor(_) | Source::Part { .. }));
+    let of_tensor = matches!(buffer.source, Some(Source::Tensor(_) | Source::Part { .. } | Source::Experts { .. }));
     buffer.kind == BufferKind::Weight && buffer.dtype == DType::F32 && of_tensor
 }
 

@@ -70,7 +70,7 @@ pub(in crate::vm) fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result
             };
         }
         Some(Source::Part { tensor, index, order: None }) => (tensor, Some(index)),
-        Some(Source::Random(_) | Source::Values(_)) | None => return Ok(None),
+        Some(Source::Experts { .. } | Source::Random(_) | Source::Values(_)) | None => return Ok(None),
     };
     let Some(matrix) = weights.quantized(tensor) else { return Ok(None) };
     let whole = [matrix.n(), matrix.k()];
@@ -113,6 +113,7 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
             return random_tensor(&tensor, buffer.dtype, RANDOM_SEED)
                 .map_err(|source| BindError::Random { buffer: buffer.name.clone(), source });
         }
+        Some(Source::Experts { .. }) => return stacked(buffer, weights),
         Some(Source::Tensor(tensor)) => tensor,
         Some(Source::Part { tensor, index, order }) => {
             part = Some(index);
@@ -166,6 +167,34 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
     let (offset, multiplier) = (buffer.offset.unwrap_or(0.0), buffer.multiplier.unwrap_or(1.0));
     let elements = bound.to_f32_vec().unwrap_or_default().into_iter();
     self::values(buffer, &elements.map(|element| (element + offset) * multiplier).collect::<Vec<f32>>())
+}
+
+/// The buffers of each expert of a buffer of all of them.
+pub(in crate::vm) fn experts(buffer: &Buffer) -> Result<Vec<Buffer>, BindError> {
+    let Some(Source::Experts { tensor, experts, index }) = &buffer.source else { return Ok(Vec::new()) };
+    let mut shape: Vec<usize> = index.iter().map(|span| span.len()).collect();
+    if let Some(rows) = shape.first_mut() {
+        *rows = rows.saturating_mul(*experts);
+    }
+    if shape != buffer.shape {
+        let (name, tensor) = (buffer.name.clone(), tensor.clone());
+        return Err(BindError::Shape { buffer: name, tensor, expected: buffer.shape.clone(), found: shape });
+    }
+    Ok((0..*experts).filter_map(|expert| buffer.of_expert(expert)).collect())
+}
+
+/// The tensors of all experts, one after the other.
+fn stacked(buffer: &Buffer, weights: &dyn Weights) -> Result<WeightTensor, BindError> {
+    let mut bytes = Vec::with_capacity(buffer.bytes().unwrap_or(0));
+    for expert in experts(buffer)? {
+        bytes.extend_from_slice(weight(&expert, weights)?.bytes().as_ref());
+    }
+    let found = vec![bytes.len()];
+    let refused = |_| {
+        let (name, tensor) = (buffer.name.clone(), buffer.name.clone());
+        BindError::Shape { buffer: name, tensor, expected: buffer.shape.clone(), found }
+    };
+    WeightTensor::new(buffer.dtype, buffer.shape.clone(), SharedBytes::aligned_copy(&bytes)).map_err(refused)
 }
 
 /// A tensor with the rows of each head in another order; `None` where it has no whole heads.

@@ -11,6 +11,7 @@ use crate::program::{BufferId, Region, Span};
 use tilewright_layout::DType;
 
 pub use operands::{Linear, LinearInput, LinearOutput};
+pub(super) use operands::{activation_name, is_silu};
 pub(super) use oracle::{activations, product};
 
 impl TaskOp for Linear {

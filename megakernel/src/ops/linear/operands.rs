@@ -111,12 +111,12 @@ pub enum LinearOutput {
     },
 }
 
-fn is_silu(activation: &Activation) -> bool {
+pub(in crate::ops) fn is_silu(activation: &Activation) -> bool {
     *activation == Activation::Silu
 }
 
 /// `Activation` by name: the kernels' crate has no serde.
-mod activation_name {
+pub(in crate::ops) mod activation_name {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use tilewright_kernels::activation::Activation;
 

@@ -165,6 +165,7 @@ impl Planner<'_> {
     fn refused_codes(&self, buffer: &Buffer, source: CodesError) -> Unsupported {
         let columns = |buffer: &Buffer| match &buffer.source {
             Some(Source::Part { tensor, index, .. }) => index.get(1).map(|&columns| (tensor.clone(), columns)),
+            Some(Source::Experts { tensor, index, .. }) => index.get(1).map(|&columns| (tensor.clone(), columns)),
             Some(Source::Tensor(_) | Source::Random(_) | Source::Values(_)) | None => None,
         };
         if let (CodesError::Group(group), Some((weight, own))) = (source, columns(buffer)) {

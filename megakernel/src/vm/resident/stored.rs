@@ -24,6 +24,29 @@ pub enum StoredWeight {
     Dense(WeightTensor),
     /// Codes.
     Codes(BoundCodes),
+    /// The weights of all experts below each other, all of as many rows.
+    Experts(Vec<StoredWeight>),
+}
+
+impl StoredWeight {
+    /// The tensor or the codes that have a row, and its number there.
+    pub(in crate::vm) fn row(&self, row: usize) -> (&StoredWeight, usize) {
+        match self {
+            StoredWeight::Experts(experts) => {
+                let each = experts.first().map_or(1, StoredWeight::rows).max(1);
+                experts.get(row / each).map_or((self, row), |expert| (expert, row % each))
+            }
+            StoredWeight::Dense(_) | StoredWeight::Codes(_) => (self, row),
+        }
+    }
+
+    fn rows(&self) -> usize {
+        match self {
+            StoredWeight::Dense(tensor) => tensor.shape().first().copied().unwrap_or(1),
+            StoredWeight::Codes(codes) => codes.matrix().n(),
+            StoredWeight::Experts(experts) => experts.iter().map(StoredWeight::rows).sum(),
+        }
+    }
 }
 
 /// Weights by buffer.
@@ -47,7 +70,7 @@ impl BoundWeights {
     pub fn codes(&self, buffer: BufferId) -> Option<&Arc<QuantMatrix>> {
         match self.0.get(buffer.index())? {
             Some(StoredWeight::Codes(codes)) => Some(codes.matrix()),
-            Some(StoredWeight::Dense(_)) | None => None,
+            Some(StoredWeight::Dense(_) | StoredWeight::Experts(_)) | None => None,
         }
     }
 
@@ -55,20 +78,28 @@ impl BoundWeights {
     pub fn dense(&self, buffer: BufferId) -> Option<&WeightTensor> {
         match self.0.get(buffer.index())? {
             Some(StoredWeight::Dense(tensor)) => Some(tensor),
-            Some(StoredWeight::Codes(_)) | None => None,
+            Some(StoredWeight::Codes(_) | StoredWeight::Experts(_)) | None => None,
         }
     }
 }
 
 /// Finds a weight, in the form that code was generated for.
 pub(in crate::vm) fn stored(buffer: &crate::program::Buffer, weights: &dyn Weights) -> Result<StoredWeight, BindError> {
+    if matches!(buffer.source, Some(Source::Experts { .. })) {
+        let experts = binding::experts(buffer)?;
+        return experts
+            .iter()
+            .map(|expert| stored(expert, weights))
+            .collect::<Result<_, _>>()
+            .map(StoredWeight::Experts);
+    }
     let Some(form) = buffer.quantised else { return binding::weight(buffer, weights).map(StoredWeight::Dense) };
     let codes = binding::quantized(buffer, weights)?.filter(|codes| {
         let whole = codes.whole();
         let own = Quantised::of(whole);
         let columns = match &buffer.source {
             Some(Source::Part { index, .. }) => index.get(1).copied(),
-            Some(Source::Tensor(_) | Source::Random(_) | Source::Values(_)) | None => None,
+            Some(Source::Tensor(_) | Source::Experts { .. } | Source::Random(_) | Source::Values(_)) | None => None,
         };
         // Of a part the form follows from the matrix's, so that all devices have one.
         form == columns.map_or(own, |columns| own.of_columns(whole.k(), columns))

@@ -155,9 +155,9 @@ impl Stream {
         let memory: &mut [u8] = bytemuck::cast_slice_mut(memory);
         memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
             let stage = self.placement.stage(place as u32);
-            let of = |(buffer, row)| match weight(buffer) {
-                StoredWeight::Codes(codes) => Some((&**codes.matrix(), row)),
-                StoredWeight::Dense(_) => None,
+            let of = |(buffer, row)| match weight(buffer).row(row) {
+                (StoredWeight::Codes(codes), row) => Some((&**codes.matrix(), row)),
+                (StoredWeight::Dense(_) | StoredWeight::Experts(_), _) => None,
             };
             let rows = self.rows_of((stage / stages) as usize).map(|row| row.and_then(of));
             packer.pack_stage(stage % stages, &rows, memory);
@@ -165,9 +165,11 @@ impl Stream {
     }
 
     fn pack_rows<'w>(&self, places: Span, weight: impl Fn(BufferId) -> &'w StoredWeight + Sync, memory: &mut [bf16]) {
-        let tensor = |buffer| match weight(buffer) {
-            StoredWeight::Dense(tensor) => tensor,
-            StoredWeight::Codes(_) => unreachable!("weights are bound in the form that the program says"),
+        let tensor = |(buffer, row)| match weight(buffer).row(row) {
+            (StoredWeight::Dense(tensor), row) => (tensor, row),
+            (StoredWeight::Codes(_) | StoredWeight::Experts(_), _) => {
+                unreachable!("weights are bound in the form that the program says")
+            }
         };
         let packer = self.strip.packer();
         let each = self.strip.stage_bytes() as usize / 2;
@@ -176,7 +178,10 @@ impl Stream {
             let k = self.strip.k() as usize;
             let stage = self.placement.stage(place as u32);
             let columns = self.strip.columns(stage % stages);
-            let of = |(buffer, row)| part_of_row(tensor(buffer), row * k + columns.start..row * k + columns.end);
+            let of = |place| {
+                let (tensor, row) = tensor(place);
+                part_of_row(tensor, row * k + columns.start..row * k + columns.end)
+            };
             let rows = self.rows_of((stage / stages) as usize).map(|row| row.map(of));
             let rows: [Option<&[bf16]>; 8] = std::array::from_fn(|i| rows[i].as_deref());
             packer.pack_stage(&rows, memory);

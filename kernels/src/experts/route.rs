@@ -1,0 +1,129 @@
+//! The choice of experts for the rows of a step.
+
+use core::f32::consts::LOG2_E;
+
+use tilewright_codegen::build::{Ptr, Shared, Val};
+
+use super::table::{RouteShape, RouteTable, Routing};
+use crate::sample::key::{key, largest, unkey};
+use crate::tile::Array;
+use crate::warps::ConsumerWarps;
+
+/// Lanes of a warp, and experts of a word of bits.
+const LANES: u32 = 32;
+
+/// The choice of experts for all rows of a step.
+#[derive(Clone, Copy)]
+pub struct RouteTask<'k> {
+    /// The router's logits, `[rows, experts]`.
+    pub logits: Array<'k>,
+    /// Where the choice goes.
+    pub table: RouteTable<'k>,
+    /// From logits to weights.
+    pub routing: Routing,
+}
+
+impl RouteShape {
+    /// Bytes of shared memory that [`route`] needs.
+    pub const fn shared_bytes(self) -> u32 {
+        4 * (self.rows * self.experts + self.words())
+    }
+
+    /// Words that have a bit for each expert.
+    const fn words(self) -> u32 {
+        self.experts.div_ceil(LANES)
+    }
+}
+
+/// Chooses experts for every row: a warp for each row finds the largest logits one after the other,
+/// then each expert that some row has chosen gets a slot. `scratch` has
+/// [`RouteShape::shared_bytes`] bytes.
+pub fn route<'k>(consumers: ConsumerWarps<'k>, scratch: Ptr<'k, Shared, f32>, task: RouteTask<'k>) {
+    let k = consumers.k;
+    let RouteTable { at: table, shape } = task.table;
+    let RouteShape { rows, experts, .. } = shape;
+    let used = scratch.at(rows * experts).cast::<u32>();
+    k.for_step(k.warp(), rows, consumers.warps, |row| task.choose(row, scratch.at(row * experts)));
+    consumers.sync();
+    // Experts of a word of bits: one for each lane.
+    let each_word = |work: &dyn Fn(Val<'k, u32>, Val<'k, u32>)| {
+        k.for_step(k.warp(), shape.words(), consumers.warps, |word| work(word, word * LANES + k.lane()));
+    };
+    each_word(&|word, expert| {
+        let weight = k.var(0.0f32);
+        k.when(expert.lt(experts), || {
+            let most = (0..rows).map(|row| scratch.at(expert + row * experts).load());
+            weight.set(most.fold(k.lit(0.0f32), |most, weight| most.max(weight)));
+        });
+        let bits = weight.get().gt(0.0).ballot();
+        k.when(k.lane().eq(0), || used.at(word).store(bits));
+    });
+    consumers.sync();
+    let counts: Vec<Val<u32>> = (0..shape.words()).map(|word| used.at(word).load().popc()).collect();
+    each_word(&|word, expert| {
+        let before = (0u32..)
+            .zip(&counts)
+            .fold(k.lit(0u32), |sum, (other, &count)| sum + (k.lit(other)).lt(word).select(count, 0u32));
+        let bits = used.at(word).load();
+        let mine = k.lit(1u32) << k.lane();
+        let slot = before + (bits & (mine - 1)).popc();
+        k.when((bits & mine).ne(0), || {
+            let at = task.table.place(slot, k.lit(0));
+            table.store_run(at - 1, [expert.cast::<f32>()]);
+            for row in 0..rows {
+                table.store_run(at + row, [scratch.at(expert + row * experts).load()]);
+            }
+        });
+    });
+    let all = counts.into_iter().fold(k.lit(0u32), |sum, count| sum + count);
+    k.when(k.tid().eq(0), || table.store_run(k.lit(0), [all.cast::<f32>()]));
+}
+
+impl<'k> RouteTask<'k> {
+    /// Stores the weight of every expert for a row, of those that are not chosen 0; by a warp.
+    fn choose(self, row: Val<'k, u32>, weights: Ptr<'k, Shared, f32>) {
+        let k = row.builder();
+        let RouteShape { experts, chosen, .. } = self.table.shape;
+        let mine: Vec<Val<u32>> = (0..experts.div_ceil(LANES)).map(|round| k.lane() + round * LANES).collect();
+        let places: Vec<_> = mine.iter().map(|&expert| row * experts + expert.min(experts - 1)).collect();
+        let logits = self.logits.each(&places);
+        let keys: Vec<_> = logits
+            .iter()
+            .zip(&mine)
+            .map(|(&logit, &expert)| k.var(expert.lt(experts).select(key(logit, expert), 0u64)))
+            .collect();
+        mine.iter().for_each(|&expert| k.when(expert.lt(experts), || weights.at(expert).store(0.0f32)));
+        // Lane j keeps what is chosen as number j.
+        let [logit, expert] = [k.var(0u32), k.var(0u32)];
+        let mut most = None;
+        for number in 0..chosen {
+            let own = keys.iter().map(|key| key.get()).reduce(|most, key| most.max(key));
+            let best = largest(own.unwrap_or_else(|| k.lit(0u64)), LANES);
+            let (value, index) = unkey(best);
+            most.get_or_insert(value);
+            k.moving().when(k.lane().eq(number), || {
+                logit.set(value.bits());
+                expert.set(index);
+            });
+            for key in &keys {
+                key.set(key.get().eq(best).select(0u64, key.get()));
+            }
+        }
+        // Where all are −∞ no expert has a weight.
+        let most = most.unwrap_or_else(|| k.lit(0.0f32)).max(f32::MIN);
+        let exp = |x: Val<'k, f32>| ((x - most) * LOG2_E).ex2();
+        let is_chosen = k.lane().lt(chosen);
+        let weight = is_chosen.select(exp(logit.get().bits()), 0.0f32);
+        let summands = match self.routing {
+            Routing::Chosen => weight,
+            Routing::All => {
+                let of =
+                    |(&logit, &expert): (&Val<'k, f32>, &Val<'k, u32>)| expert.lt(experts).select(exp(logit), 0.0f32);
+                logits.iter().zip(&mine).map(of).reduce(|sum, next| sum + next).unwrap_or(weight)
+            }
+        };
+        let sum = summands.warp_reduce(|a, b| a + b);
+        k.sync_warp();
+        k.when(is_chosen, || weights.at(expert.get()).store(sum.gt(0.0).select(weight / sum, 0.0f32)));
+    }
+}

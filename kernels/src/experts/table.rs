@@ -1,0 +1,107 @@
+//! The table of a step's routes.
+
+use tilewright_codegen::build::Val;
+
+use crate::tile::Array;
+
+/// The function from a router's logits to the weights of the chosen experts. Of equal logits the
+/// least expert is chosen first; NaN counts as −∞.
+///
+/// ```
+/// use tilewright_kernels::experts::Routing;
+/// use tilewright_kernels::naive;
+/// let chosen = |routing| naive::route(&[0.0f64, 2.0, 2.0, 1.0], 2, routing);
+/// assert_eq!(chosen(Routing::Chosen), [(1, 0.5), (2, 0.5)]);
+/// assert!(chosen(Routing::All).iter().map(|(_, weight)| weight).sum::<f64>() < 1.0);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Routing {
+    /// The softmax over all experts; those of the chosen ones are the weights.
+    All,
+    /// The softmax over the chosen experts.
+    Chosen,
+}
+
+/// The extents of a choice of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RouteShape {
+    /// Rows of the batch.
+    pub rows: u32,
+    /// Experts.
+    pub experts: u32,
+    /// Experts that are chosen for each row.
+    pub chosen: u32,
+}
+
+impl RouteShape {
+    /// Most experts.
+    pub const EXPERTS: u32 = 1024;
+    /// Most experts that are chosen for a row: one for each lane of a warp.
+    pub const CHOSEN: u32 = 32;
+
+    /// Slots: the most different experts that the rows can choose.
+    ///
+    /// ```
+    /// use tilewright_kernels::experts::RouteShape;
+    /// let slots = |rows| RouteShape { rows, experts: 128, chosen: 8 }.slots();
+    /// assert_eq!([slots(1), slots(16), slots(64)], [8, 128, 128]);
+    /// ```
+    pub const fn slots(self) -> u32 {
+        let all = self.rows.saturating_mul(self.chosen);
+        if all < self.experts { all } else { self.experts }
+    }
+
+    /// Numbers of a row of the table: the expert, a weight for each row of the batch, and what makes
+    /// it a multiple of four.
+    pub const fn width(self) -> u32 {
+        (1 + self.rows).next_multiple_of(4)
+    }
+
+    /// The extents of the table.
+    pub const fn table(self) -> [u32; 2] {
+        [1 + self.slots(), self.width()]
+    }
+}
+
+/// The table of a step's routes, f32 `[1 + slots, width]`. Each expert that some row has chosen has
+/// a *slot*; slots are in the order of the experts.
+///
+/// | row | first number | the next numbers |
+/// |---|---|---|
+/// | 0 | slots in use | |
+/// | 1 + s | the expert of slot s | its weight for each row of the batch; 0: the row did not choose it |
+///
+/// A weight that is 0 in f32 counts as not chosen. What lies beyond the slots in use is undefined.
+#[derive(Clone, Copy)]
+pub struct RouteTable<'k> {
+    /// The numbers.
+    pub at: Array<'k>,
+    /// Extents.
+    pub shape: RouteShape,
+}
+
+impl<'k> RouteTable<'k> {
+    /// The number of slots in use.
+    #[track_caller]
+    pub fn used(self, zero: Val<'k, u32>) -> Val<'k, u32> {
+        self.at.load(zero).cast()
+    }
+
+    /// The expert of a slot.
+    #[track_caller]
+    pub fn expert(self, slot: Val<'k, u32>) -> Val<'k, u32> {
+        self.at.load((slot + 1) * self.shape.width()).cast()
+    }
+
+    /// The place of a slot's weight for a row.
+    #[track_caller]
+    pub fn place(self, slot: Val<'k, u32>, row: Val<'k, u32>) -> Val<'k, u32> {
+        (slot + 1) * self.shape.width() + 1 + row
+    }
+
+    /// A slot's weight for a row.
+    #[track_caller]
+    pub fn weight(self, slot: Val<'k, u32>, row: Val<'k, u32>) -> Val<'k, f32> {
+        self.at.load(self.place(slot, row))
+    }
+}

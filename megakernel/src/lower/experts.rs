@@ -1,0 +1,107 @@
+//! The levels of a mixture of experts.
+
+use super::emit::Emitter;
+use super::level::LevelDone;
+use super::linear::{LinearLevel, linear};
+use super::nodes::{Gated, Routed};
+use super::options::LowerError;
+use super::residual::norm_input;
+use super::state::ExpertBuffers;
+use super::tiling::{self, STRIP};
+use crate::model::ExpertSizes;
+use crate::ops::{ExpertDown, ExpertGateUp, ExpertOutput, LinearOutput, Route, SlotStrips};
+use crate::program::{BufferId, CounterId, Op};
+
+/// The buffers and the extents of the model's mixtures.
+fn mixture(e: &Emitter, value: usize) -> Result<(ExpertBuffers, ExpertSizes), LowerError> {
+    e.state().experts.zip(e.spec.experts).ok_or(LowerError::Value { value })
+}
+
+/// The levels of the router and of the choice of experts.
+pub(super) fn route(
+    e: &mut Emitter,
+    layer: usize,
+    routed: &Routed<'_>,
+    x: BufferId,
+    ready: &[LevelDone],
+) -> Result<LevelDone, LowerError> {
+    let (buffers, ExpertSizes { count, chosen, .. }) = mixture(e, routed.ids.index())?;
+    let name = format!("layers.{layer}.{}", routed.router.role.name());
+    let projection = e.weights().projection(&routed.router);
+    let input = norm_input(e, &routed.norm, x);
+    let output = LinearOutput::Store { out: buffers.logits, sent: Vec::new() };
+    let logits =
+        linear(e, LinearLevel { name: &name, joint: None, input, projection, features: count, output, ready })?;
+    let ExpertBuffers { logits: of, routes, .. } = buffers;
+    let op = Op::from(Route { logits: of, routes, chosen, kind: routed.kind, rows: e.rows() });
+    e.level(&format!("layers.{layer}.route"), vec![op], &[logits])
+}
+
+/// The level of gate and up of the chosen experts. An SM takes every so many-th strip, counted over
+/// all slots: whatever number of slots is in use, all have as much work.
+pub(super) fn gate_up(
+    e: &mut Emitter,
+    layer: usize,
+    gated: &Gated<'_>,
+    x: BufferId,
+    ready: &[LevelDone],
+) -> Result<LevelDone, LowerError> {
+    let Gated { norm, gate, up, activation, out } = gated;
+    let (buffers, ExpertSizes { count, inner, .. }) = mixture(e, out.index())?;
+    if !inner.is_multiple_of(STRIP) {
+        let devices = e.devices();
+        return Err(LowerError::ExpertStrips { inner, devices });
+    }
+    let input = norm_input(e, norm, x);
+    let slots = e.program.buffers[buffers.inner.index()].shape[1] / inner;
+    let step = e.sms().min(slots * inner / STRIP);
+    let strips = |first| SlotStrips { first, step };
+    let [gate_weight, up_weight] = [gate, up].map(|product| e.weights().get(product.weight));
+    let op = |first| {
+        Op::from(ExpertGateUp {
+            input: input.clone(),
+            routes: buffers.routes,
+            experts: count,
+            gate: gate_weight,
+            up: up_weight,
+            activation: *activation,
+            rows: e.rows(),
+            strips: strips(first),
+            out: buffers.inner,
+        })
+    };
+    let ops = (0..step).map(op).collect();
+    e.level(&format!("layers.{layer}.{}_{}", gate.role.name(), up.role.name()), ops, ready)
+}
+
+/// A level of the second product of the chosen experts.
+pub(super) struct ExpertSum<'n> {
+    /// The name of the level.
+    pub name: &'n str,
+    /// The counter that the tasks of all devices signal, where devices exchange the result.
+    pub joint: Option<CounterId>,
+    /// The weights.
+    pub weight: BufferId,
+    /// The destination of the sums.
+    pub output: LinearOutput,
+    /// The conditions under which the input is complete, the choice of experts first.
+    pub ready: &'n [LevelDone],
+}
+
+/// The level of the second product of the chosen experts, by tiles of output features.
+pub(super) fn down(e: &mut Emitter, sum: ExpertSum<'_>, value: usize) -> Result<LevelDone, LowerError> {
+    let ExpertSum { name, joint, weight, output, ready } = sum;
+    let (buffers, ExpertSizes { count, .. }) = mixture(e, value)?;
+    let output = match output {
+        LinearOutput::Store { out, sent } => ExpertOutput::Store { out, sent },
+        LinearOutput::Add { residual, out } => ExpertOutput::Add { residual, out },
+        LinearOutput::Gated { .. } | LinearOutput::Logits { .. } => return Err(LowerError::Value { value }),
+    };
+    let tile = |cols| {
+        let output = output.clone();
+        let ExpertBuffers { inner: x, routes, .. } = buffers;
+        Op::from(ExpertDown { x, routes, experts: count, weight, rows: e.rows(), cols, output })
+    };
+    let ops = tiling::features(e.spec.hidden, e.sms()).into_iter().map(tile).collect();
+    e.level_in(joint, name, ops, ready)
+}

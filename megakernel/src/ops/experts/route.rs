@@ -1,0 +1,105 @@
+//! The choice of experts.
+
+use serde::{Deserialize, Serialize};
+use tilewright_kernels::experts::{RouteShape, Routing};
+use tilewright_kernels::naive;
+use tilewright_layout::DType;
+
+use crate::oracle::{Context, Done};
+use crate::program::{Access, BufferId, Check, Footprint, OperandError, Operands, Region, Span, TaskOp};
+
+/// Chooses the experts of every row of the batch by the logits of a router: the `chosen` largest,
+/// of equal ones the least expert first. NaN counts as −∞.
+///
+/// `routes` has a row for each expert that some row has chosen, in the order of experts, after a
+/// first row whose first number is how many there are: the expert, and its weight for each row of
+/// the batch, 0 where the row has not chosen it
+/// ([`RouteTable`](tilewright_kernels::experts::RouteTable)). Rows beyond these are zeros on the
+/// reference machine, and undefined on a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// The router's logits, f32 `[rows, experts]`.
+    pub logits: BufferId,
+    /// The table of routes, f32 `[1 + slots, width]`.
+    pub routes: BufferId,
+    /// Experts for each row.
+    pub chosen: usize,
+    /// From logits to weights.
+    pub kind: RouteKind,
+    /// Rows of the batch: all.
+    pub rows: Span,
+}
+
+/// The function from logits to the weights of the chosen experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteKind {
+    /// The softmax over all experts.
+    All,
+    /// The softmax over the chosen experts.
+    Chosen,
+}
+
+impl From<RouteKind> for Routing {
+    fn from(kind: RouteKind) -> Routing {
+        match kind {
+            RouteKind::All => Routing::All,
+            RouteKind::Chosen => Routing::Chosen,
+        }
+    }
+}
+
+impl Route {
+    /// The extents of the choice, of checked operands.
+    pub(crate) fn shape(&self, [rows, experts]: [usize; 2]) -> RouteShape {
+        RouteShape { rows: rows as u32, experts: experts as u32, chosen: self.chosen as u32 }
+    }
+}
+
+impl TaskOp for Route {
+    fn name() -> &'static str {
+        "route"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+        let extents @ [rows, experts] = ops.shape("logits", self.logits)?;
+        ops.exactly("logits", self.logits, DType::F32, extents)?;
+        let most = RouteShape::EXPERTS as usize;
+        if experts > most {
+            let buffer = self.logits;
+            return Err(OperandError::Extent { operand: "logits", buffer, dim: 1, found: experts, expected: most });
+        }
+        let most = experts.min(RouteShape::CHOSEN as usize);
+        if !(1..=most).contains(&self.chosen) {
+            return Err(OperandError::Index { name: "chosen", found: self.chosen, limit: most + 1 });
+        }
+        all_rows(self.rows, rows)?;
+        let table = self.shape(extents).table().map(|extent| extent as usize);
+        ops.exactly("routes", self.routes, DType::F32, table)?;
+        let whole = |buffer, extents: [usize; 2]| Region::new(buffer, &extents.map(Span::all));
+        Ok(Footprint::new(vec![whole(self.logits, extents)], vec![whole(self.routes, table)]))
+    }
+
+    fn oracle(&self, on: &Context) -> Done {
+        let extents @ [rows, experts] = on.shape(self.logits)?;
+        let logits = on.read(self.logits, 0, rows * experts)?;
+        let mut table = naive::route_table(&logits, self.shape(extents), self.kind.into());
+        table.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0);
+        on.write(self.routes, 0, &table)
+    }
+
+    fn accesses(&self) -> Vec<Access> {
+        vec![Access::input(self.logits).flagged(), Access::output(self.routes).relaxed()]
+    }
+}
+
+/// Checks that a task has all rows of the batch: experts are chosen, and read once, for all of
+/// them.
+pub(super) fn all_rows(found: Span, rows: usize) -> Check {
+    if found == Span::all(rows) {
+        Ok(())
+    } else {
+        Err(OperandError::Interval { name: "rows", span: found, extent: rows })
+    }
+}
