@@ -76,7 +76,14 @@ pub fn route<'k>(consumers: ConsumerWarps<'k>, scratch: Ptr<'k, Shared, f32>, ta
         });
     });
     let all = counts.into_iter().fold(k.lit(0u32), |sum, count| sum + count);
-    k.when(k.tid().eq(0), || table.store_run(k.lit(0), [all.cast::<f32>()]));
+    k.when(k.tid().eq(0), || {
+        table.store_run(k.lit(0), [all.max(1u32).cast::<f32>()]);
+        // Where no row has chosen any, a slot of the first expert without weight.
+        k.when(all.eq(0), || {
+            let at = task.table.place(k.lit(0), k.lit(0));
+            (0..=rows).for_each(|place| table.store_run(at - 1 + place, [k.lit(0.0f32)]));
+        });
+    });
 }
 
 impl<'k> RouteTask<'k> {

@@ -71,7 +71,8 @@ impl RouteShape {
 /// | 0 | slots in use | |
 /// | 1 + s | the expert of slot s | its weight for each row of the batch; 0: the row did not choose it |
 ///
-/// A weight that is 0 in f32 counts as not chosen. What lies beyond the slots in use is undefined.
+/// A weight that is 0 in f32 counts as not chosen. At least one slot is in use: where no row has
+/// chosen any, one of the first expert. What lies beyond the slots in use is undefined.
 #[derive(Clone, Copy)]
 pub struct RouteTable<'k> {
     /// The numbers.

@@ -41,6 +41,10 @@ pub fn route_table<T: Real>(logits: &[T], shape: RouteShape, routing: Routing) -
         slot[1..=weights.len()].copy_from_slice(weights);
         slots += 1;
     }
+    if slots == 0 {
+        table[width..=width + rows as usize].fill(T::ZERO);
+        slots = 1;
+    }
     table[0] = T::from_f64(f64::from(slots));
     table
 }
@@ -57,6 +61,13 @@ mod tests {
             [table[0], table[4], table[5], table[6], table[8], table[9], table[10]],
             [2.0, 1.0, 1.0, 0.0, 3.0, 0.0, 1.0]
         );
+    }
+
+    #[test]
+    fn a_slot_is_in_use_even_where_no_expert_has_a_weight() {
+        let shape = RouteShape { rows: 1, experts: 3, chosen: 2 };
+        let table = route_table(&[f64::NEG_INFINITY; 3], shape, Routing::Chosen);
+        assert_eq!([table[0], table[4], table[5]], [1.0, 0.0, 0.0]);
     }
 
     #[test]

@@ -163,6 +163,21 @@ impl Strip {
         Strip { k: to - from, stages, ..self }
     }
 
+    /// Strips of as many rows of such weights one after the other, as one strip of longer rows: those
+    /// of several experts that are multiplied together. Zeros follow on the elements of each.
+    ///
+    /// ```
+    /// use tilewright_kernels::weights::Strip;
+    /// let strip = Strip::new(768, 8, 16384)?;
+    /// let both = strip.repeated(2);
+    /// assert_eq!((both.k(), both.stages(), both.stage_bytes()), (1536, 2, strip.stage_bytes()));
+    /// # Ok::<(), tilewright_kernels::weights::StripError>(())
+    /// ```
+    #[must_use]
+    pub fn repeated(self, count: u32) -> Strip {
+        Strip { k: self.padded_k() * count, stages: self.stages * count, ..self }
+    }
+
     /// The format of its codes; `None` for bf16 weights.
     pub fn codes(self) -> Option<Codes> {
         self.codes

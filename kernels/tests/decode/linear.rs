@@ -223,6 +223,8 @@ impl Case {
             first_row: k.lit(0),
             first,
             end: (first + self.tile * 8).min(self.n),
+            stride: Strip::ROWS,
+            slots: None,
             input,
             a_operand: self.a_operand,
             epilogue,

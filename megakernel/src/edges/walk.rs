@@ -115,6 +115,20 @@ impl Edges {
         generation(&self.writes, task, buffer)
     }
 
+    /// The wait of a task after which what it reads of a buffer is there: every task that writes some
+    /// of it signals that counter, and all of the counter's signals are waited for. `None` where no
+    /// single wait says so.
+    pub fn wait_for(&self, program: &Program, reader: TaskId, buffer: BufferId) -> Option<usize> {
+        let generation = self.read(reader, buffer);
+        let edge = self.of_buffer(buffer).iter().find(|edge| edge.generation == generation)?;
+        let reader = &program.tasks[reader.index()];
+        reader.waits.iter().position(|wait| {
+            let all = self.signals.get(wait.counter.index());
+            let signals = |writer: &TaskId| program.tasks[writer.index()].signals.contains(&wait.counter);
+            all.is_some_and(|&all| wait.threshold >= all) && edge.producers.iter().all(signals)
+        })
+    }
+
     /// Whether what a task reads of a buffer does not change before the task ends: every task that
     /// writes some of it waits for all signals of a counter that the reader signals. A task that
     /// writes what it reads does not.

@@ -23,6 +23,19 @@ pub fn small_families(head_dim: usize) -> Vec<ModelSpec> {
     own.into_iter().map(|own| small_family(head_dim, &own)).collect()
 }
 
+/// Two layers of each family with a mixture of experts, with heads of `head_dim` dimensions: a choice
+/// of two of six by the softmax over these, and of three of nine by that over all.
+///
+/// # Panics
+/// For dimensions that a family refuses.
+pub fn small_mixtures(head_dim: usize) -> Vec<ModelSpec> {
+    let own = [
+        json!({"model_type": "mixtral", "num_local_experts": 6, "num_experts_per_tok": 2, "head_dim": null}),
+        json!({"model_type": "qwen3_moe", "num_experts": 9, "num_experts_per_tok": 3, "moe_intermediate_size": 40}),
+    ];
+    own.into_iter().map(|own| small_family(head_dim, &own)).collect()
+}
+
 /// A model of two layers with heads of `head_dim` dimensions and these keys of its own; a key that
 /// is null is left out.
 ///

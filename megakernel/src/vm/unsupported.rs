@@ -12,6 +12,10 @@ use crate::program::{BufferId, Program, Span, TaskId};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum Unsupported {
+    #[error(
+        "{what} ({buffer}) is written by tasks that no single wait of the task names; wait for one counter of them"
+    )]
+    Unawaited { what: &'static str, buffer: BufferId },
     #[error("a device does not run task {task} `{label}`: {source}")]
     Task {
         task: TaskId,

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
 use tilewright_megakernel::model::Architecture;
-use tilewright_megakernel::testing::small_families;
+use tilewright_megakernel::testing::{small_families, small_mixtures};
 use tilewright_megakernel::vm::device::DeviceMachine;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
@@ -85,6 +85,16 @@ fn gemma_2_agrees_with_the_reference() {
 fn families_by_their_graphs_agree_with_the_reference() {
     for (seed, spec) in (20..).zip(small_families(16)) {
         agree(&spec, 1 + (seed as usize + 1) % 3, 3, seed, 7);
+    }
+}
+
+/// The experts of each row come by its own router: of one row two or three, of several their union.
+#[test]
+fn mixtures_of_experts_agree_with_the_reference() {
+    for (seed, spec) in (40..).zip(small_mixtures(16)) {
+        for rows in [1, 2, 5] {
+            agree(&spec, rows, 3, seed, 2);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use tilewright_codegen::build::Val;
 
 use super::side::side;
+use super::slots::PassSlots;
 use crate::gemv::activations::{AOperand, Packing, Prologue};
 use crate::gemv::scratch::LinearScratch;
 use crate::warps::ConsumerWarps;
@@ -28,6 +29,8 @@ pub(in crate::gemv) struct StripPass<'k> {
     pub accumulates_squares: Option<Val<'k, bool>>,
     /// Bytes after the activations that other sums have.
     pub reserved: u32,
+    /// The slots whose columns are multiplied, where these are known when the step runs.
+    pub slots: Option<PassSlots<'k>>,
 }
 
 impl<'k> StripPass<'k> {
@@ -39,7 +42,8 @@ impl<'k> StripPass<'k> {
     /// Which operand the weights are.
     pub(super) fn side(self, packing: Packing) -> WeightSide {
         match side(self.strip, packing, self.a_operand) {
-            WeightSide::Pair if packing.rows() > self.scratch.paired_rows => WeightSide::B,
+            // Of slots some may be missing, and strips come one by one.
+            WeightSide::Pair if packing.rows() > self.scratch.paired_rows || self.slots.is_some() => WeightSide::B,
             side => side,
         }
     }

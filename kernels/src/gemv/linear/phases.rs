@@ -1,10 +1,11 @@
 //! Phases: rows of activations that are longer than registers hold meet the weights some columns at
 //! a time ([`AOperand::Phases`]). Of each phase the sums of all strips wait for those of the next.
 
-use tilewright_codegen::build::{Ptr, Shared, Val, Var};
+use tilewright_codegen::build::{IntoVal, Ptr, Shared, Val, Var};
 
 use super::pass::StripPass;
 use super::shared_bytes::waiting_bytes;
+use super::slots::{PassSlots, SlotPhases};
 use super::sums::OutputCell;
 use crate::gemv::activations::{AOperand, Prologue};
 use crate::gemv::announce::Announce;
@@ -57,29 +58,89 @@ impl<'k> Waiting<'k> {
     }
 }
 
+/// What the phases of a pass have in common: their strip, and where sums wait.
+#[derive(Clone, Copy)]
+pub(super) struct PhaseRoom<'k> {
+    /// What a phase multiplies of a strip.
+    part: Strip,
+    reserved: u32,
+    waiting: Option<Waiting<'k>>,
+}
+
+impl<'k> PhaseRoom<'k> {
+    /// The room of phases of that part of a strip, with that number of strips whose sums wait in
+    /// shared memory.
+    pub fn of(pass: StripPass<'k>, part: Strip, input: Prologue<'k>, waiting: u32) -> PhaseRoom<'k> {
+        let StripPass { scratch, rows, .. } = pass;
+        // Behind what the activations of a phase have there.
+        let taken = AOperand::Registers.operand_bytes(part, pass.packing(input)).next_multiple_of(8);
+        let room = Waiting { at: scratch.operand.at(taken / 2).cast(), each: rows * Strip::ROWS };
+        PhaseRoom { part, reserved: waiting_bytes(rows, waiting), waiting: (waiting > 0).then_some(room) }
+    }
+
+    /// The pass of a phase.
+    pub fn pass(self, pass: StripPass<'k>, number: Val<'k, u32>) -> StripPass<'k> {
+        StripPass {
+            strip: self.part,
+            a_operand: AOperand::Registers,
+            accumulates_squares: Some(number.gt(0)),
+            reserved: self.reserved,
+            ..pass
+        }
+    }
+
+    /// Phase `number` of `phases`.
+    pub fn phase(self, number: Val<'k, u32>, phases: impl IntoVal<'k, u32>) -> TilePhase<'k> {
+        let phases = phases.val(number.builder());
+        TilePhase { first: number.eq(0), last: number.eq(phases - 1), waiting: self.waiting }
+    }
+}
+
 impl<'k> StripPass<'k> {
     /// Lets `go` have the tile and its activations, or one of its phases after the other.
-    pub fn each_phase(self, input: Prologue<'k>, go: impl Fn(StripPass<'k>, Prologue<'k>, Option<TilePhase<'k>>)) {
+    pub fn each_phase(
+        self,
+        input: Prologue<'k>,
+        slots: Option<SlotPhases<'k>>,
+        go: impl Fn(StripPass<'k>, Prologue<'k>, Option<TilePhase<'k>>),
+    ) {
+        if let Some(slots) = slots {
+            return self.each_slot_phase(input, slots, go);
+        }
         let AOperand::Phases { stages, waiting } = self.a_operand else { return go(self, input, None) };
-        let StripPass { consumers, scratch, strip, rows, .. } = self;
-        let k = consumers.k;
+        let StripPass { consumers, strip, .. } = self;
         let phases = strip.stages() / stages;
         let part = strip.part(0, stages);
-        // Behind what the activations of a phase have there.
-        let taken = AOperand::Registers.operand_bytes(part, self.packing(input)).next_multiple_of(8);
-        let room = Waiting { at: scratch.operand.at(taken / 2).cast(), each: rows * Strip::ROWS };
-        let reserved = waiting_bytes(rows, waiting);
-        let waiting = (waiting > 0).then_some(room);
+        let room = PhaseRoom::of(self, part, input, waiting);
+        consumers.k.for_(0u32, phases, |number| {
+            go(room.pass(self, number), input.from(number * part.k()), Some(room.phase(number, phases)));
+            // The sums are read.
+            consumers.sync();
+        });
+    }
+}
+
+impl<'k> StripPass<'k> {
+    /// Lets `go` have the phases of the slots one after the other.
+    fn each_slot_phase(
+        self,
+        input: Prologue<'k>,
+        SlotPhases { used, plan }: SlotPhases<'k>,
+        go: impl Fn(StripPass<'k>, Prologue<'k>, Option<TilePhase<'k>>),
+    ) {
+        let StripPass { consumers, strip, .. } = self;
+        let k = consumers.k;
+        let part = plan.part(strip);
+        let room = PhaseRoom::of(self, part.repeated(plan.slots), input, plan.waiting);
+        let phases = if plan.parts > 1 { used * plan.parts } else { (used + (plan.slots - 1)) / plan.slots };
         k.for_(0u32, phases, |number| {
-            let phase = TilePhase { first: number.eq(0), last: number.eq(phases - 1), waiting };
-            let pass = StripPass {
-                strip: part,
-                a_operand: AOperand::Registers,
-                accumulates_squares: Some(number.gt(0)),
-                reserved,
-                ..self
+            let (here, column) = match plan.parts {
+                1 => ((used - number * plan.slots).min(plan.slots), number * (plan.slots * strip.k())),
+                parts => (k.lit(1u32), number / parts * strip.k() + number % parts * part.k()),
             };
-            go(pass, input.from(number * part.k()), Some(phase));
+            let slots = PassSlots { stages: part.stages(), here, part, columns: strip.k(), slots: plan.slots };
+            let pass = StripPass { slots: Some(slots), ..room.pass(self, number) };
+            go(pass, input.from(column), Some(room.phase(number, phases)));
             // The sums are read.
             consumers.sync();
         });

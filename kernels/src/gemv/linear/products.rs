@@ -5,6 +5,7 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use super::side::side;
+use super::slots::PassSlots;
 use super::sums::SharedSums;
 use super::zero_points::ZeroPoints;
 use crate::gemv::activations::{AOperand, Packing};
@@ -47,6 +48,8 @@ pub(super) struct Products<'a, 'k> {
     pub operands: TaskOperands<'a, 'k>,
     /// Shared memory that receives the products.
     pub sums: SharedSums<'k>,
+    /// The slots that a strip has stages of, where some may be missing.
+    pub slots: Option<PassSlots<'k>>,
 }
 
 impl<'k> Products<'_, 'k> {
@@ -56,10 +59,16 @@ impl<'k> Products<'_, 'k> {
         let Products { consumers, strip, weights, operands, .. } = self;
         let chains = Chains::new(consumers.k, 1, chains(strip));
         for stage in 0..strip.stages() {
-            let from = prefetched.get(stage as usize).map_or(WeightStage::Next(weights), WeightStage::Prefetched);
-            operands.meet(consumers, strip, stage, |meeting| {
-                from.multiply(consumers, strip, meeting, chains.after_tiles(stage * strip.per_warp()))
-            });
+            let multiply = || {
+                let from = prefetched.get(stage as usize).map_or(WeightStage::Next(weights), WeightStage::Prefetched);
+                operands.meet(consumers, strip, stage, |meeting| {
+                    from.multiply(consumers, strip, meeting, chains.after_tiles(stage * strip.per_warp()))
+                });
+            };
+            match self.slots.map(|slots| (stage / slots.stages, slots.here)) {
+                Some((slot, here)) if slot > 0 => consumers.k.when(here.gt(slot), multiply),
+                Some(_) | None => multiply(),
+            }
         }
         self.store(slot, chains);
     }
@@ -107,7 +116,7 @@ impl<'k> Products<'_, 'k> {
     /// slot `slot` of the sums and the next. Single stages are released together; of several those
     /// of the first strip wait in registers. A strip's sums are the same whether there is another.
     fn pair(self, slot: Val<'k, u32>, second: bool) {
-        let Products { consumers, strip, weights, operands, sums } = self;
+        let Products { consumers, strip, weights, operands, sums, .. } = self;
         let k = consumers.k;
         let side = operands.side;
         let terms = operands.terms;

@@ -100,7 +100,8 @@ impl<'k> StripPass<'k> {
                 let terms = packing.terms();
                 let zero_points = zero_points.as_ref();
                 let operands = TaskOperands { side, terms, fragments, zero_points };
-                let products = Products { consumers, strip: self.strip, weights, operands, sums };
+                let slots = self.slots;
+                let products = Products { consumers, strip: self.strip, weights, operands, sums, slots };
                 self.products(products, [base * streams, here * streams]);
             };
             match x {
@@ -243,9 +244,21 @@ impl<'k> StripPass<'k> {
             AOperand::Reloaded { .. } => true,
         };
         let factors = self.load_squares(input, first_row);
-        let source = ActivationSource::new(consumers, strip, self.packing(input), input, first_row, self.pitch);
+        let source_of = |strip: Strip, input: Prologue<'k>| {
+            ActivationSource::new(consumers, strip, self.packing(input), input, first_row, self.pitch)
+        };
+        let source = source_of(strip, input);
         let brought = if reloads {
             ActivationFragments::Reloaded(Box::new(source))
+        } else if let Some(slots) = self.slots {
+            let of_slot = |input: Prologue<'k>| {
+                let source = source_of(slots.part, input);
+                let stages = (0..slots.part.stages()).map(|stage| consumers.k.lit(stage));
+                let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
+                source.check_overflow(scratch.overflow);
+                held
+            };
+            ActivationFragments::Registers(slots.inputs(input).flat_map(of_slot).collect())
         } else {
             let stages = (0..strip.stages()).map(|stage| consumers.k.lit(stage));
             let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());

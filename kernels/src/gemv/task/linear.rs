@@ -8,7 +8,7 @@ use super::operands::VarOperands;
 use crate::epilogue::{GateSums, ResultFunctions, ResultOperands, ResultPlace};
 use crate::gemv::activations::{AOperand, Prologue, ScaledOutput};
 use crate::gemv::announce::Announce;
-use crate::gemv::linear::{OutputCell, PassWork, SharedSums, StripPass, TilePhase, in_last_phase};
+use crate::gemv::linear::{OutputCell, PassWork, SharedSums, SlotPhases, StripPass, TilePhase, in_last_phase};
 use crate::gemv::scratch::LinearScratch;
 use crate::sample::key::{key, largest};
 use crate::sample::tiles::TileBests;
@@ -29,12 +29,19 @@ pub struct LinearTask<'f, 'k> {
     pub first_row: Val<'k, u32>,
     /// First feature, a multiple of eight.
     pub first: Val<'k, u32>,
-    /// The exclusive end of the features.
+    /// The exclusive end of the features; with a stride it may be before the first: then there are
+    /// none.
     pub end: Val<'k, u32>,
+    /// Features from the first of a strip to that of the next, a multiple of eight: eight where they
+    /// are consecutive.
+    pub stride: u32,
     /// Activations.
     pub input: Prologue<'k>,
     /// The storage of the A operand.
     pub a_operand: AOperand,
+    /// The slots whose columns are multiplied, if these are known when the step runs; then a strip
+    /// is one of a slot, and activations are held in registers.
+    pub slots: Option<SlotPhases<'k>>,
     /// The epilogue of the sums.
     pub epilogue: LinearEpilogue<'f, 'k>,
 }
@@ -49,6 +56,9 @@ pub struct LinearEpilogue<'f, 'k> {
     pub gated: bool,
     /// The functions of a result.
     pub functions: ResultFunctions,
+    /// A factor of each result, after the residual is added. Where it is 0 the result is 0, whatever
+    /// the sums are. It is asked for before the products.
+    pub factor: Option<&'f dyn Fn(ResultPlace<'k>) -> Val<'k, f32>>,
     /// Added to the results, `[rows, width]`.
     pub residual: Option<Array<'k>>,
     /// A last step of one's own, of a result and its place: row of the batch, feature of the whole
@@ -87,7 +97,10 @@ pub fn linear<'k>(
 ) {
     let k = consumers.k;
     let rows = tile.rows;
-    let strips = (tile.end - tile.first + (Strip::ROWS - 1)) / Strip::ROWS;
+    let strips = match tile.stride {
+        Strip::ROWS => (tile.end - tile.first + (Strip::ROWS - 1)) / Strip::ROWS,
+        stride => (tile.end.max(tile.first) - tile.first + (stride - 1)) / stride,
+    };
     if tile.epilogue.candidates.is_some() {
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
     }
@@ -102,8 +115,9 @@ pub fn linear<'k>(
         spreads: true,
         accumulates_squares: None,
         reserved: 0,
+        slots: None,
     };
-    pass.each_phase(tile.input, |pass, input, phase| {
+    pass.each_phase(tile.input, tile.slots, |pass, input, phase| {
         in_last_phase(announce, phase, &|announce| {
             tile.tile(pass, PassWork { weights, input, first_row: tile.first_row, strips, announce }, phase);
         });
@@ -179,6 +193,7 @@ struct Prepared<'k> {
     /// Whether it is stored: not while its sums wait in shared memory.
     stored: Val<'k, bool>,
     bias: [Option<Var<'k, f32>>; 2],
+    factor: Option<Var<'k, f32>>,
     residual: Option<Var<'k, f32>>,
     /// The weight of the norm that comes next.
     weight: Option<Var<'k, f32>>,
@@ -209,7 +224,7 @@ impl<'k> LinearTask<'_, 'k> {
         phase: Option<TilePhase<'k>>,
     ) -> Prepared<'k> {
         let k = consumers.k;
-        let n = self.first + strip * Strip::ROWS + cell.feature;
+        let n = self.first + strip * self.stride + cell.feature;
         let inside = cell.inside & n.lt(self.end);
         let load = |array: Array<'k>, index: Val<'k, u32>| {
             let value = k.var(0.0f32);
@@ -218,6 +233,12 @@ impl<'k> LinearTask<'_, 'k> {
         };
         let LinearEpilogue { width, scaled, bias: [bias, up_bias], .. } = self.epilogue;
         let at = || (self.first_row + cell.row) * width + self.epilogue.index(n);
+        let place = || ResultPlace { row: self.first_row + cell.row, column: self.epilogue.index(n) };
+        let factor = self.epilogue.factor.map(|factor| {
+            let value = k.var(0.0f32);
+            k.when(inside, || value.set(factor(place())));
+            value
+        });
         let residual = self.epilogue.residual.map(|residual| load(residual, at()));
         let up_bias = up_bias.map(|bias| load(bias, n));
         let streams = self.epilogue.streams();
@@ -231,7 +252,7 @@ impl<'k> LinearTask<'_, 'k> {
         let place = scaled.and_then(|scaled| scaled.ask_place(n, inside));
         let bias = [bias.map(|bias| load(bias, n)), up_bias];
         let stored = phase.filter(|phase| phase.waiting.is_some()).map_or(inside, |phase| inside & phase.last);
-        Prepared { n, strip, inside, stored, bias, residual, weight, place, before }
+        Prepared { n, strip, inside, stored, bias, factor, residual, weight, place, before }
     }
 
     /// The products of an output with its strip of the ring of that number: those of the columns so
@@ -262,6 +283,8 @@ impl<'k> LinearTask<'_, 'k> {
             let up = self.epilogue.gated.then(|| operands.affine(GateSums::Up, [sum(1)]));
             let up = up.map(|up| move |i: usize| up[i]);
             let [result] = self.epilogue.functions.apply(y, up.as_ref().map(|up| up as _), &operands);
+            let times = |factor: Var<'k, f32>| factor.get().ne(0.0).select(result * factor.get(), 0.0f32);
+            let result = prepared.factor.map_or(result, times);
             let place = || ResultPlace { row: self.first_row + cell.row, column: self.epilogue.index(prepared.n) };
             self.epilogue.custom.map_or(result, |custom| custom(place(), result))
         };
@@ -294,6 +317,7 @@ impl<'f, 'k> LinearEpilogue<'f, 'k> {
             bias: [None; 2],
             gated: false,
             functions: ResultFunctions::default(),
+            factor: None,
             residual: None,
             custom: None,
             out,

@@ -25,6 +25,7 @@ mod plan;
 mod qkv;
 
 pub use super::announce::{Announce, Early};
+pub use super::linear::{SlotPhases, SlotPlan};
 pub use super::scratch::LinearScratch;
 pub use linear::{ArgmaxCandidates, LinearEpilogue, LinearTask, linear};
 pub use plan::{ProductLimits, ProductPlan, Waits};

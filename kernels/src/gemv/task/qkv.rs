@@ -91,8 +91,9 @@ pub fn qkv<'k>(
         spreads: false,
         accumulates_squares: None,
         reserved: 0,
+        slots: None,
     };
-    pass.each_phase(tile.input, |pass, input, phase| {
+    pass.each_phase(tile.input, None, |pass, input, phase| {
         let prepare = |base: Val<'k, u32>, cell: &OutputCell<'k>| tile.prepare(consumers, cell, base, phase);
         in_last_phase(announce, phase, &|announce| {
             let work = PassWork { weights, input, first_row: tile.first_row, strips: tile.strips, announce };

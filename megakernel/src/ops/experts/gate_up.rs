@@ -127,7 +127,7 @@ impl TaskOp for ExpertGateUp {
     fn accesses(&self) -> Vec<Access> {
         let mut all = self.input.accesses(self.rows, [self.gate, self.up]);
         all.extend(Access::weights(self.input.norm_weight()));
-        all.push(Access::input(self.routes).relaxed());
+        all.push(Access::input(self.routes));
         all.push(Access::output(self.out).flagged());
         all
     }

@@ -90,7 +90,7 @@ impl TaskOp for Route {
     }
 
     fn accesses(&self) -> Vec<Access> {
-        vec![Access::input(self.logits).flagged(), Access::output(self.routes).relaxed()]
+        vec![Access::input(self.logits).flagged(), Access::output(self.routes)]
     }
 }
 

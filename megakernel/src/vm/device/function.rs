@@ -108,11 +108,18 @@ pub trait DeviceFunction: FunctionValue {
         false
     }
 
+    /// The number of the task's wait after which it [fills](DeviceFunction::fill) stages of the ring,
+    /// by what the tasks that it waits for have written: weights of experts that they have chosen.
+    /// Keys and values need no wait but for the step's cells ([`DeviceFunction::fills`]).
+    fn fills_after(&self) -> Option<u32> {
+        None
+    }
+
     /// Records what fills stages of the ring for a task, before those of its weights: parts of
     /// pools, in the order in which [`run`](DeviceFunction::run) reads them by
     /// [`WeightStages::stage`]. The producer runs ahead of the task, and waits for nothing of its
-    /// step but the cells. So only what no task of the step writes before this one may come this
-    /// way ([`Planner::is_immutable`](super::Planner::is_immutable), [`RingFeed::streamed`]).
+    /// step but the cells, or the wait that is named. So only what no task of the step writes before
+    /// this one may come this way ([`Planner::is_immutable`](super::Planner::is_immutable), [`RingFeed::streamed`]).
     fn fill<'k>(&self, _feed: RingFeed<'k, '_>) {}
 
     /// The form in which the task's first stages are read from prefetch registers, if they are

@@ -18,7 +18,7 @@ use super::{DeviceOptions, Planned, Stretch, Taken};
 use crate::ops::{Rotation, RowCells};
 use crate::program::{Buffer, BufferId, BufferKind, Source, Task, float_of};
 use crate::vm::resident::kv::ALIGN;
-use crate::vm::resident::{RotationTable, Rows, Stream, pool_fits};
+use crate::vm::resident::{RotationTable, Rows, StageOrder, Stream, pool_fits};
 use crate::vm::{Lengths, Unsupported, multiple};
 
 /// Buffers on several devices that get one result.
@@ -297,6 +297,17 @@ impl Planner<'_> {
         self.edges.edges().is_immutable(self.placed, self.task, buffer)
     }
 
+    /// The number of the planned task's wait after which what it reads of a buffer is there: a device
+    /// function may fill stages of the ring by what it says
+    /// ([`fills_after`](super::DeviceFunction::fills_after)).
+    ///
+    /// # Errors
+    /// If no single wait says so.
+    pub fn wait_for(&self, what: &'static str, buffer: BufferId) -> Result<u32, Unsupported> {
+        let found = self.edges.edges().wait_for(self.placed, self.task, buffer);
+        found.map(|wait| wait as u32).ok_or(Unsupported::Unawaited { what, buffer })
+    }
+
     /// The factor of a pool's codes, as records hold it.
     ///
     /// # Errors
@@ -344,8 +355,16 @@ impl Planner<'_> {
 
     /// The stream of these rows, added where it is new; its number.
     pub fn stream(&mut self, rows: Rows, strip: Strip, features: usize) -> usize {
+        self.stream_by(self.options.stage_order, rows, strip, features)
+    }
+
+    /// The stream of these rows with its stages in their order; its number.
+    pub fn stream_in_order(&mut self, rows: Rows, strip: Strip, features: usize) -> usize {
+        self.stream_by(StageOrder::InOrder, rows, strip, features)
+    }
+
+    fn stream_by(&mut self, stage_order: StageOrder, rows: Rows, strip: Strip, features: usize) -> usize {
         let device = self.device;
-        let stage_order = self.options.stage_order;
         let sms = self.placed.target.sms;
         let last = self.streams.iter().rfind(|stream| stream.device == device);
         let start = last.map_or(0, |last| last.start + last.tiles());

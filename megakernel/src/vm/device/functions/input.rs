@@ -72,6 +72,15 @@ impl InputCode {
         })
     }
 
+    /// The type of the activations as they are multiplied.
+    pub(super) fn float(self) -> Float {
+        match self {
+            InputCode::Plain { x } | InputCode::Ordered { x, eps: None } => x.float,
+            InputCode::RmsNorm { .. } | InputCode::Ordered { eps: Some(_), .. } => Float::F32,
+            InputCode::Scaled { form, .. } => form.exact(),
+        }
+    }
+
     /// Whether the activations are packets.
     pub(super) fn is_packets(self) -> bool {
         match self {
@@ -82,12 +91,7 @@ impl InputCode {
 
     /// How that number of rows lies in the MMA's operand.
     pub(super) fn packing(self, rows: u32) -> Packing {
-        let float = match self {
-            InputCode::Plain { x } | InputCode::Ordered { x, eps: None } => x.float,
-            InputCode::RmsNorm { .. } | InputCode::Ordered { eps: Some(_), .. } => Float::F32,
-            InputCode::Scaled { form, .. } => form.exact(),
-        };
-        Packing::of(rows, float)
+        Packing::of(rows, self.float())
     }
 
     /// The activations of a task, rows of `k` elements, whose record has their operands at

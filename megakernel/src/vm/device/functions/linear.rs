@@ -304,7 +304,19 @@ impl DeviceFunction for LinearTile {
         let rows = packing.rows();
         let input = input.of(call, offset_of!(TileFields, input), strip.k());
         let pitch = strip.k();
-        let tile = task::LinearTask { strip, pitch, rows, first_row, first, end, input, a_operand, epilogue };
+        let tile = task::LinearTask {
+            strip,
+            pitch,
+            rows,
+            first_row,
+            first,
+            end,
+            stride: Strip::ROWS,
+            input,
+            a_operand,
+            slots: None,
+            epilogue,
+        };
         call.announcing(self.early, |announce| task::linear(call.consumers(), call.scratch(), weights, tile, announce));
     }
 }

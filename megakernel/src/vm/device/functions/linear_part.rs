@@ -137,6 +137,8 @@ impl DeviceFunction for PartTile {
             first_row: value(offset_of!(LinearPartFields, first_row)),
             first: value(offset_of!(LinearPartFields, first)),
             end: value(offset_of!(LinearPartFields, end)),
+            stride: Strip::ROWS,
+            slots: None,
             pitch: self.pitch,
             input: input
                 .of(call, offset_of!(LinearPartFields, input), self.pitch)

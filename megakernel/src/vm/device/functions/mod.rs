@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `argmax`, `attention`, `embed`, `linear`, `linear_part`, `qkv`, `reduce`, `rope`, `sample` | the device function of the op of that name |
+//! | `argmax`, `attention`, `embed`, `expert_down`, `expert_gate_up`, `linear`, `linear_part`, `qkv`, `reduce`, `rope`, `route`, `sample` | the device function of the op of that name |
 //! | `input`, `product` | what products have in common: activations; tiles |
 //! | `stream` | keys and values as stages of the ring |
 //!
@@ -11,6 +11,8 @@
 mod argmax;
 mod attention;
 mod embed;
+mod expert_down;
+mod expert_gate_up;
 mod input;
 mod linear;
 mod linear_part;
@@ -18,6 +20,7 @@ mod product;
 mod qkv;
 mod reduce;
 mod rope;
+mod route;
 mod sample;
 mod stream;
 
@@ -28,7 +31,10 @@ pub use product::TileCode;
 pub use qkv::QkvTile;
 
 use super::op::DeviceOp;
-use crate::ops::{Argmax, Attention, Embed, Linear, LinearPart, Op, Qkv, Reduce, Rope, Sample, TaskOp};
+use crate::ops::{
+    Argmax, Attention, Embed, ExpertDown, ExpertGateUp, Linear, LinearPart, Op, Qkv, Reduce, Rope, Route, Sample,
+    TaskOp,
+};
 use crate::vm::table::OpTable;
 
 static FUNCTIONS: OpTable<dyn DeviceOp> = OpTable::new(&[
@@ -41,6 +47,9 @@ static FUNCTIONS: OpTable<dyn DeviceOp> = OpTable::new(&[
     planned::<Reduce>,
     planned::<Rope>,
     planned::<Sample>,
+    planned::<Route>,
+    planned::<ExpertGateUp>,
+    planned::<ExpertDown>,
 ]);
 
 fn planned<T: TaskOp + DeviceOp>(op: &Op) -> Option<&(dyn DeviceOp + 'static)> {

@@ -4,7 +4,7 @@
 //! activations arrive. Data that the step itself writes is not streamed: the consumer warps read it
 //! from memory.
 
-use tilewright_codegen::build::{Builder, Bulk, Val, Var};
+use tilewright_codegen::build::{Builder, Bulk, Global, Ptr, Val, Var};
 use tilewright_kernels::kv::{PagedPool, Streamed, TokenStage};
 use tilewright_kernels::ring::Pieces;
 use tilewright_kernels::weights::{Phases, StageOrder};
@@ -166,6 +166,17 @@ impl<'k, 'p> RingFeed<'k, 'p> {
     /// A number.
     pub fn value(self, field: usize) -> Val<'k, u32> {
         self.turn.task.value(field)
+    }
+
+    /// An operand among activations, that other blocks have written before the task's
+    /// [wait](crate::vm::device::DeviceFunction::fills_after).
+    pub fn state(self, field: usize) -> Ptr<'k, Global, u8> {
+        self.turn.task.operand(self.feed.context.memory.state, field)
+    }
+
+    /// The task's packed weights.
+    pub fn packed(self) -> Ptr<'k, Global, u8> {
+        self.feed.context.memory.prepacked.at(self.turn.task.weights().mul_wide(512u32))
     }
 
     /// The pages of an operand among the pools, as [`Call::pages`](super::Call::pages) has them.

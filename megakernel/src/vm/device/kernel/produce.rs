@@ -1,6 +1,6 @@
 //! The thread that fills the ring, or the warp where there is no copy engine: it walks the queue
-//! ahead of the consumers and waits for nothing but room in the ring, and for the positions of a
-//! step before its first keys and values.
+//! ahead of the consumers and waits for nothing but room in the ring, for the positions of a step
+//! before its first keys and values, and for the choice of experts before their weights.
 
 use tilewright_codegen::build::Bulk;
 use tilewright_codegen::ir::attr::{Eviction, ProxyFence};
@@ -51,9 +51,13 @@ pub(super) fn produce<'k>(context: KernelContext<'k, '_>, opcodes: &[Opcode], pr
 fn fill_stages<'k>(feed: &Feed<'k, '_>, opcodes: &[Opcode], turn: Turn<'k>) {
     let context = feed.context;
     let k = feed.context.k;
-    for (opcode, function) in opcodes.iter().enumerate().filter(|(_, function)| function.fills()) {
+    let fills = |function: &Opcode| function.fills() || function.fills_after().is_some();
+    for (opcode, function) in opcodes.iter().enumerate().filter(|(_, function)| fills(function)) {
         k.when(turn.task.opcode().eq(opcode as u32), || {
-            context.cells.wait_for_step(context.sync, feed.watch, turn.step);
+            match function.fills_after() {
+                None => context.cells.wait_for_step(context.sync, feed.watch, turn.step),
+                Some(wait) => context.sync.wait_ahead(turn.task, k.lit(wait), turn.step, feed.watch),
+            }
             feed.listen();
             if !feed.by_warp() {
                 // The pages were written by stores; copies of the engine see them after this.

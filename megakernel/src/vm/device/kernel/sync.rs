@@ -191,18 +191,9 @@ impl<'k> Sync<'k> {
         what: Val<'k, u32>,
     ) {
         let k = self.k;
-        let look = || match across {
-            None => counter.load_acquire(self.scope()),
-            Some(across) => {
-                let seen = k.var(0u32);
-                let by = |scope| move || seen.set(counter.load_acquire(scope));
-                k.if_else(across, by(Scope::Sys), by(Scope::Gpu));
-                seen.get()
-            }
-        };
         let polls: Var<u32> = k.var(0u32);
         k.loop_(|| {
-            let seen = look();
+            let seen = self.look(counter, across);
             k.break_if((seen - wanted).cast::<i32>().ge(0));
             polls.set(polls.get() + 1);
             k.when((polls.get() % LISTEN).eq(0), || {
@@ -212,6 +203,42 @@ impl<'k> Sync<'k> {
             });
             k.break_if(self.stopped());
         });
+    }
+
+    /// Waits for one of a task's counters ahead of the consumers, or until they stop; by the threads
+    /// that fill the ring. It reports nothing: the leader waits for the same counter later, and does.
+    pub fn wait_ahead(
+        self,
+        task: TaskView<'k>,
+        at: Val<'k, u32>,
+        step: Val<'k, u32>,
+        watch: Option<ProducerWatch<'k>>,
+    ) {
+        let k = self.k;
+        let ([counter, threshold, period], across) = task.wait(at, self.peers.is_some());
+        let wanted = (self.epoch + step) * period + threshold;
+        let counter = self.counters.at(counter * PITCH);
+        watch.into_iter().for_each(ProducerWatch::begins);
+        k.moving().loop_(|| {
+            k.break_if((self.look(counter, across) - wanted).cast::<i32>().ge(0));
+            k.break_if(self.stopped());
+            watch.into_iter().for_each(ProducerWatch::looks);
+        });
+    }
+
+    /// A counter, as all that was signalled is visible; `across`: whether other devices signal it,
+    /// where that is not known.
+    fn look(self, counter: Ptr<'k, Global, u32>, across: Option<Val<'k, bool>>) -> Val<'k, u32> {
+        let k = self.k;
+        match across {
+            None => counter.load_acquire(self.scope()),
+            Some(across) => {
+                let seen = k.var(0u32);
+                let by = |scope| move || seen.set(counter.load_acquire(scope));
+                k.if_else(across, by(Scope::Sys), by(Scope::Gpu));
+                seen.get()
+            }
+        }
     }
 
     /// Waits until a word of the block's has reached a value, or the consumers stop; looks for

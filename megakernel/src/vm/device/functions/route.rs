@@ -1,0 +1,106 @@
+//! The choice of experts on a device, and its table as tasks and the ring's producer read it.
+
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
+use tilewright_kernels::experts::{self, RouteShape, RouteTable, Routing};
+use tilewright_kernels::tile::{Array, Float};
+
+use crate::ops::Route;
+use crate::program::{BufferId, Span};
+use crate::vm::device::{
+    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, RingFeed, SharedBytes, Storage, WeightStages,
+};
+use crate::vm::{Unsupported, rows_of};
+
+impl DeviceOp for Route {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let chosen = self.chosen as u32;
+        let shape = RouteShape { rows: rows_of(self.rows)?, experts: plan.extent(self.logits, 0)?, chosen };
+        let function = Routes { shape, routing: self.kind.into(), logits: plan.storage("logits", self.logits)? };
+        let fields = RouteFields { logits: plan.operand(self.logits)?, routes: plan.operand(self.routes)? };
+        Ok(Planned::new(function, fields))
+    }
+}
+
+/// What the code reads of a task: operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct RouteFields {
+    logits: u32,
+    routes: u32,
+}
+
+/// The device function.
+#[derive(Clone, Debug, PartialEq)]
+struct Routes {
+    shape: RouteShape,
+    routing: Routing,
+    logits: Storage,
+}
+
+impl DeviceFunction for Routes {
+    fn shared(&self, _: u32) -> SharedBytes {
+        SharedBytes { sums: 0, operand: self.shape.shared_bytes() }
+    }
+
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
+        let logits = call.stored(offset_of!(RouteFields, logits), self.logits, Generation::Input);
+        let table = table(call, offset_of!(RouteFields, routes), self.shape);
+        let task = experts::RouteTask { logits, table, routing: self.routing };
+        experts::route(call.consumers(), call.scratch().operand.cast(), task);
+    }
+}
+
+/// The table at a field. Its words are ordered by the semaphore of the tasks that read it: all threads
+/// of a warp load the same.
+fn table<'k>(call: Call<'k, '_>, field: usize, shape: RouteShape) -> RouteTable<'k> {
+    RouteTable { at: Array::new(call.state(field), Float::F32), shape }
+}
+
+/// The table of routes, as a task finds it: what of it is constant in the code.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RouteCode {
+    shape: RouteShape,
+    /// The task's wait after which the table is there.
+    wait: u32,
+}
+
+impl RouteCode {
+    /// The table of a task of these rows.
+    pub fn plan(plan: &Planner, routes: BufferId, rows: Span) -> Result<RouteCode, Unsupported> {
+        let slots = plan.extent(routes, 1)?.saturating_sub(1);
+        // What it was chosen from does not matter.
+        let shape = RouteShape { rows: rows_of(rows)?, experts: slots, chosen: slots };
+        Ok(RouteCode { shape, wait: plan.wait_for("the table of routes", routes)? })
+    }
+
+    /// Rows of the batch.
+    pub fn rows(self) -> u32 {
+        self.shape.rows
+    }
+
+    /// Most slots.
+    pub fn slots(self) -> u32 {
+        self.shape.slots()
+    }
+
+    /// The wait after which the ring's producer may read it.
+    pub fn wait(self) -> u32 {
+        self.wait
+    }
+
+    /// The table for a device function.
+    pub fn of<'k>(self, call: Call<'k, '_>, field: usize) -> RouteTable<'k> {
+        table(call, field, self.shape)
+    }
+
+    /// The table for the ring's producer.
+    pub fn ahead<'k>(self, feed: RingFeed<'k, '_>, field: usize) -> RouteTable<'k> {
+        RouteTable { at: Array::new(feed.state(field), Float::F32), shape: self.shape }
+    }
+}
