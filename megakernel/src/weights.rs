@@ -20,7 +20,7 @@ use tilewright_layout::DType;
 
 pub(crate) use codes::BoundCodes;
 pub use random::{RandomWeights, Uniform, random_tensor};
-pub use random_codes::RandomCodes;
+pub use random_codes::{RandomCodes, random_codes};
 
 use crate::model::SpecError;
 

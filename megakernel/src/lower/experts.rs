@@ -47,7 +47,7 @@ pub(super) fn gate_up(
     ready: &[LevelDone],
 ) -> Result<LevelDone, LowerError> {
     let Gated { norm, gate, up, activation, out } = gated;
-    let (buffers, ExpertSizes { count, inner, .. }) = mixture(e, out.index())?;
+    let (buffers, ExpertSizes { count, chosen, inner }) = mixture(e, out.index())?;
     if !inner.is_multiple_of(STRIP) {
         let devices = e.devices();
         return Err(LowerError::ExpertStrips { inner, devices });
@@ -62,6 +62,7 @@ pub(super) fn gate_up(
             input: input.clone(),
             routes: buffers.routes,
             experts: count,
+            chosen,
             gate: gate_weight,
             up: up_weight,
             activation: *activation,
@@ -91,7 +92,7 @@ pub(super) struct ExpertSum<'n> {
 /// The level of the second product of the chosen experts, by tiles of output features.
 pub(super) fn down(e: &mut Emitter, sum: ExpertSum<'_>, value: usize) -> Result<LevelDone, LowerError> {
     let ExpertSum { name, joint, weight, output, ready } = sum;
-    let (buffers, ExpertSizes { count, .. }) = mixture(e, value)?;
+    let (buffers, ExpertSizes { count, chosen, .. }) = mixture(e, value)?;
     let output = match output {
         LinearOutput::Store { out, sent } => ExpertOutput::Store { out, sent },
         LinearOutput::Add { residual, out } => ExpertOutput::Add { residual, out },
@@ -100,7 +101,7 @@ pub(super) fn down(e: &mut Emitter, sum: ExpertSum<'_>, value: usize) -> Result<
     let tile = |cols| {
         let output = output.clone();
         let ExpertBuffers { inner: x, routes, .. } = buffers;
-        Op::from(ExpertDown { x, routes, experts: count, weight, rows: e.rows(), cols, output })
+        Op::from(ExpertDown { x, routes, experts: count, chosen, weight, rows: e.rows(), cols, output })
     };
     let ops = tiling::features(e.spec.hidden, e.sms()).into_iter().map(tile).collect();
     e.level_in(joint, name, ops, ready)

@@ -118,8 +118,23 @@ impl Context<'_> {
     }
 
     fn view(&self, buffer: BufferId) -> Done<BufferView<'_>> {
+        self.view_of(self.slots.get(buffer.index()), buffer)
+    }
+
+    /// The elements of a weight from `start` on, and which of them is that one: of the weights of
+    /// all experts those of one.
+    fn weights_from(&self, weight: BufferId, start: usize) -> Done<(BufferView<'_>, usize)> {
+        let Some(BoundSlot::Experts(experts)) = self.slots.get(weight.index()) else {
+            return Ok((self.view(weight)?, start));
+        };
+        let all = self.buffers.get(weight.index()).and_then(Buffer::elements).unwrap_or(0);
+        let each = all.checked_div(experts.len()).unwrap_or(0).max(1);
+        Ok((self.view_of(experts.get(start / each), weight)?, start % each))
+    }
+
+    fn view_of<'v>(&'v self, slot: Option<&'v BoundSlot>, buffer: BufferId) -> Done<BufferView<'v>> {
         let missing = TaskFault::Elements { buffer, start: 0, end: 0 };
-        let weight = match (self.slots.get(buffer.index()), self.buffers.get(buffer.index())) {
+        let weight = match (slot, self.buffers.get(buffer.index())) {
             (Some(BoundSlot::Weight(weight)), _) => weight,
             (Some(BoundSlot::Quantized(matrix)), _) => return Ok(BufferView::Quantized(matrix)),
             (Some(&BoundSlot::Memory { base }), Some(declared)) => {
@@ -303,11 +318,12 @@ impl Context<'_> {
     /// `x · wᵀ` for the rows of `weight: [n, k]` from element `start` on.
     fn product(&self, x: &[f32], k: usize, weight: BufferId, start: usize, y: &mut [f32]) -> Done {
         let count = y.len() / (x.len() / k.max(1)).max(1) * k;
+        let missing = TaskFault::Elements { buffer: weight, start, end: start.saturating_add(count) };
+        let (elements, start) = self.weights_from(weight, start)?;
         let end = start.saturating_add(count);
-        let missing = TaskFault::Elements { buffer: weight, start, end };
         let rounded: Option<Vec<f32>> = self.operands.map(|rounded| x.iter().copied().map(rounded).collect());
         let x = rounded.as_deref().unwrap_or(x);
-        match self.view(weight)? {
+        match elements {
             BufferView::F32(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
             BufferView::Bf16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
             BufferView::F16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),

@@ -13,6 +13,8 @@ pub(crate) enum BoundSlot {
     Weight(WeightTensor),
     /// In the weights, as packed codes.
     Quantized(Arc<QuantMatrix>),
+    /// In the weights, those of all experts: as many elements of each.
+    Experts(Vec<BoundSlot>),
     /// In the machine's memory, from this element on.
     Memory { base: usize },
     /// In the KV state; the index counts the program's pools.

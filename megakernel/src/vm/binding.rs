@@ -113,7 +113,8 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
             return random_tensor(&tensor, buffer.dtype, RANDOM_SEED)
                 .map_err(|source| BindError::Random { buffer: buffer.name.clone(), source });
         }
-        Some(Source::Experts { .. }) => return stacked(buffer, weights),
+        // Machines bind experts one by one.
+        Some(Source::Experts { tensor, .. }) => tensor,
         Some(Source::Tensor(tensor)) => tensor,
         Some(Source::Part { tensor, index, order }) => {
             part = Some(index);
@@ -181,20 +182,6 @@ pub(in crate::vm) fn experts(buffer: &Buffer) -> Result<Vec<Buffer>, BindError> 
         return Err(BindError::Shape { buffer: name, tensor, expected: buffer.shape.clone(), found: shape });
     }
     Ok((0..*experts).filter_map(|expert| buffer.of_expert(expert)).collect())
-}
-
-/// The tensors of all experts, one after the other.
-fn stacked(buffer: &Buffer, weights: &dyn Weights) -> Result<WeightTensor, BindError> {
-    let mut bytes = Vec::with_capacity(buffer.bytes().unwrap_or(0));
-    for expert in experts(buffer)? {
-        bytes.extend_from_slice(weight(&expert, weights)?.bytes().as_ref());
-    }
-    let found = vec![bytes.len()];
-    let refused = |_| {
-        let (name, tensor) = (buffer.name.clone(), buffer.name.clone());
-        BindError::Shape { buffer: name, tensor, expected: buffer.shape.clone(), found }
-    };
-    WeightTensor::new(buffer.dtype, buffer.shape.clone(), SharedBytes::aligned_copy(&bytes)).map_err(refused)
 }
 
 /// A tensor with the rows of each head in another order; `None` where it has no whole heads.

@@ -148,8 +148,23 @@ fn random_order(name: &str, seed: u64, k: usize, group: usize) -> Vec<u32> {
     order
 }
 
-/// A function of the name, the seed and the form alone.
-fn random_codes(tensor: &TensorSpec, seed: u64, form: Quantised) -> Result<QuantMatrix, WeightError> {
+/// Draws one quantised matrix of [`RandomCodes`]: a function of its name, extents, form and seed
+/// alone.
+///
+/// # Errors
+/// [`WeightError::Codes`] for what is no matrix, or not in that form.
+///
+/// ```
+/// use tilewright_kernels::quant::Code;
+/// use tilewright_layout::DType;
+/// use tilewright_megakernel::{model::TensorSpec, program::Quantised, weights::random_codes};
+/// let form = Quantised { code: Code::U4, group: Some(32), zeros: false, scale: DType::BF16, ordered: false };
+/// let tensor = TensorSpec { name: "gate".to_owned(), shape: vec![8, 64] };
+/// let matrix = random_codes(&tensor, 1, form)?;
+/// assert_eq!((matrix.n(), matrix.k(), matrix.group()), (8, 64, 32));
+/// # Ok::<(), tilewright_megakernel::weights::WeightError>(())
+/// ```
+pub fn random_codes(tensor: &TensorSpec, seed: u64, form: Quantised) -> Result<QuantMatrix, WeightError> {
     let refused = || WeightError::Codes { tensor: tensor.name.clone(), shape: tensor.shape.clone() };
     let &[n, k] = tensor.shape.as_slice() else { return Err(refused()) };
     let code = form.code;

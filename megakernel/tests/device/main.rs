@@ -14,6 +14,7 @@ mod cut;
 mod damaged;
 mod devices;
 mod ends;
+mod experts;
 mod faults;
 mod lab;
 mod lengths;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tilewright_kernels::naive;
 
 use super::route::all_rows;
-use super::routes::{slots, used};
+use super::routes::{expected, shape, slots, used};
 use crate::oracle::{Context, Done};
 use crate::program::{
     Access, AccessRole, BufferId, Check, Footprint, OperandError, Operands, Region, Span, TaskOp, interval, multiple,
@@ -22,6 +22,8 @@ pub struct ExpertDown {
     pub routes: BufferId,
     /// Experts.
     pub experts: usize,
+    /// Experts that are chosen for each row.
+    pub chosen: usize,
     /// Weights, `[experts · m, n]`.
     pub weight: BufferId,
     /// Rows of the batch: all.
@@ -72,7 +74,7 @@ impl TaskOp for ExpertDown {
         let [all, n] = ops.shape("weight", self.weight)?;
         let [rows, width] = ops.floats("x", self.x)?;
         all_rows(self.rows, rows)?;
-        let slots = slots(ops, self.routes, rows)?;
+        let slots = slots(ops, self.routes, shape(rows, self.experts, self.chosen)?)?;
         ops.floats_of("x", self.x, [rows, slots.saturating_mul(n)])?;
         interval("cols", self.cols, m)?;
         let whole = |buffer, extents: [usize; 2]| Region::new(buffer, &extents.map(Span::all));
@@ -148,14 +150,16 @@ impl TaskOp for ExpertDown {
         all
     }
 
-    /// The rows of this task's features of as many experts as there are slots.
+    /// The rows of this task's features of the experts that rows choose uniformly.
     fn drawn(&self, region: &Region, ops: &Operands, _: usize) -> usize {
         if region.buffer != self.weight {
             return region.elements();
         }
-        let (Ok([_, n]), Ok([height, _])) = (ops.shape("weight", self.weight), ops.shape("routes", self.routes)) else {
-            return 0;
+        let found = || -> Check<f64> {
+            let [_, n] = ops.shape("weight", self.weight)?;
+            let shape = shape(self.rows.len(), self.experts, self.chosen)?;
+            Ok((self.cols.len() * n) as f64 * expected(shape))
         };
-        (height - 1) * self.cols.len() * n
+        found().map_or(0, |elements| elements as usize)
     }
 }

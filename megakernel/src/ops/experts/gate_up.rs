@@ -5,7 +5,7 @@ use tilewright_kernels::activation::Activation;
 use tilewright_kernels::naive;
 
 use super::route::all_rows;
-use super::routes::{Slot, slots, used};
+use super::routes::{Slot, expected, shape, slots, used};
 use crate::ops::linear::{LinearInput, activation_name, activations, is_silu};
 use crate::oracle::{Context, Done};
 use crate::program::{Access, BufferId, Check, Footprint, OperandError, Operands, Region, Span, TaskOp, multiple};
@@ -27,6 +27,8 @@ pub struct ExpertGateUp {
     pub routes: BufferId,
     /// Experts.
     pub experts: usize,
+    /// Experts that are chosen for each row.
+    pub chosen: usize,
     /// Weights of the gates, `[experts · n, k]`.
     pub gate: BufferId,
     /// Weights of the other factors, `[experts · n, k]`.
@@ -80,7 +82,7 @@ impl TaskOp for ExpertGateUp {
         let [all, k] = ops.shape("gate", self.gate)?;
         let (rows, mut reads) = self.input.footprint(ops, self.rows, k)?;
         all_rows(self.rows, rows)?;
-        let slots = slots(ops, self.routes, rows)?;
+        let slots = slots(ops, self.routes, shape(rows, self.experts, self.chosen)?)?;
         let strips = slots.saturating_mul(n) / STRIP;
         ops.floats_of("out", self.out, [rows, slots.saturating_mul(n)])?;
         if self.strips.first >= strips || self.strips.step == 0 {
@@ -132,14 +134,18 @@ impl TaskOp for ExpertGateUp {
         all
     }
 
-    /// The strips of one slot after the other, if all slots are in use.
+    /// The strips of the slots that are in use, if rows choose experts uniformly.
     fn drawn(&self, region: &Region, ops: &Operands, _: usize) -> usize {
         if ![self.gate, self.up].contains(&region.buffer) {
             return region.elements();
         }
-        let extents =
-            self.features(ops).and_then(|n| Ok((n, ops.shape("gate", self.gate)?, ops.shape("routes", self.routes)?)));
-        let Ok((n, [_, k], [height, _])) = extents else { return 0 };
-        self.strips.below((height - 1) * n / STRIP).count() * STRIP * k
+        let found = || -> Check<f64> {
+            let [_, k] = ops.shape("gate", self.gate)?;
+            let shape = shape(self.rows.len(), self.experts, self.chosen)?;
+            let strips = shape.slots() as usize * self.features(ops)? / STRIP;
+            let all = self.strips.below(strips).count() * STRIP * k;
+            Ok(all as f64 * expected(shape) / f64::from(shape.slots()))
+        };
+        found().map_or(0, |elements| elements as usize)
     }
 }

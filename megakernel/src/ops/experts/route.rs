@@ -5,6 +5,7 @@ use tilewright_kernels::experts::{RouteShape, Routing};
 use tilewright_kernels::naive;
 use tilewright_layout::DType;
 
+use super::routes::{shape, slots};
 use crate::oracle::{Context, Done};
 use crate::program::{Access, BufferId, Check, Footprint, OperandError, Operands, Region, Span, TaskOp};
 
@@ -50,13 +51,6 @@ impl From<RouteKind> for Routing {
     }
 }
 
-impl Route {
-    /// The extents of the choice, of checked operands.
-    pub(crate) fn shape(&self, [rows, experts]: [usize; 2]) -> RouteShape {
-        RouteShape { rows: rows as u32, experts: experts as u32, chosen: self.chosen as u32 }
-    }
-}
-
 impl TaskOp for Route {
     fn name() -> &'static str {
         "route"
@@ -65,26 +59,19 @@ impl TaskOp for Route {
     fn footprint(&self, ops: &Operands) -> Check<Footprint> {
         let extents @ [rows, experts] = ops.shape("logits", self.logits)?;
         ops.exactly("logits", self.logits, DType::F32, extents)?;
-        let most = RouteShape::EXPERTS as usize;
-        if experts > most {
-            let buffer = self.logits;
-            return Err(OperandError::Extent { operand: "logits", buffer, dim: 1, found: experts, expected: most });
-        }
-        let most = experts.min(RouteShape::CHOSEN as usize);
-        if !(1..=most).contains(&self.chosen) {
-            return Err(OperandError::Index { name: "chosen", found: self.chosen, limit: most + 1 });
-        }
         all_rows(self.rows, rows)?;
-        let table = self.shape(extents).table().map(|extent| extent as usize);
-        ops.exactly("routes", self.routes, DType::F32, table)?;
+        let shape = shape(rows, experts, self.chosen)?;
+        slots(ops, self.routes, shape)?;
+        let table = shape.table().map(|extent| extent as usize);
         let whole = |buffer, extents: [usize; 2]| Region::new(buffer, &extents.map(Span::all));
         Ok(Footprint::new(vec![whole(self.logits, extents)], vec![whole(self.routes, table)]))
     }
 
     fn oracle(&self, on: &Context) -> Done {
-        let extents @ [rows, experts] = on.shape(self.logits)?;
+        let [rows, experts] = on.shape(self.logits)?;
+        let shape = RouteShape { rows: rows as u32, experts: experts as u32, chosen: self.chosen as u32 };
         let logits = on.read(self.logits, 0, rows * experts)?;
-        let mut table = naive::route_table(&logits, self.shape(extents), self.kind.into());
+        let mut table = naive::route_table(&logits, shape, self.kind.into());
         table.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0);
         on.write(self.routes, 0, &table)
     }

@@ -19,17 +19,30 @@ impl Slot {
     }
 }
 
-/// Checks the table of a step of `rows` rows; gives its slots.
-pub(super) fn slots(ops: &Operands, routes: BufferId, rows: usize) -> Check<usize> {
-    let [height, _] = ops.shape("routes", routes)?;
-    let width = RouteShape { rows: rows as u32, experts: 1, chosen: 1 }.width();
-    ops.exactly("routes", routes, DType::F32, [height, width as usize])?;
-    match height.checked_sub(1) {
-        Some(slots) if slots > 0 => Ok(slots),
-        Some(_) | None => {
-            Err(OperandError::Extent { operand: "routes", buffer: routes, dim: 0, found: height, expected: 2 })
-        }
+/// The extents of a choice of `chosen` of `experts` experts for each of `rows` rows.
+pub(super) fn shape(rows: usize, experts: usize, chosen: usize) -> Check<RouteShape> {
+    let most = RouteShape::EXPERTS as usize;
+    if !(1..=most).contains(&experts) {
+        return Err(OperandError::Index { name: "experts", found: experts, limit: most + 1 });
     }
+    let most = experts.min(RouteShape::CHOSEN as usize);
+    if !(1..=most).contains(&chosen) {
+        return Err(OperandError::Index { name: "chosen", found: chosen, limit: most + 1 });
+    }
+    Ok(RouteShape { rows: rows as u32, experts: experts as u32, chosen: chosen as u32 })
+}
+
+/// Checks the table of a choice; gives its slots.
+pub(super) fn slots(ops: &Operands, routes: BufferId, shape: RouteShape) -> Check<usize> {
+    ops.exactly("routes", routes, DType::F32, shape.table().map(|extent| extent as usize))?;
+    Ok(shape.slots() as usize)
+}
+
+/// How many experts rows choose that choose uniformly: `E (1 − (1 − k/E)^rows)`.
+pub(super) fn expected(shape: RouteShape) -> f64 {
+    let RouteShape { rows, experts, chosen } = shape;
+    let experts = f64::from(experts);
+    experts * (1.0 - (1.0 - f64::from(chosen) / experts).powi(rows as i32))
 }
 
 /// The slots in use.

@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicU32;
 use tilewright_layout::DType;
 
 use crate::oracle::{BoundSlot, zeroed};
-use crate::program::{Buffer, BufferId, BufferKind, Program};
+use crate::program::{Buffer, BufferId, BufferKind, Program, Source};
 use crate::vm::BindError;
-use crate::vm::binding::{quantized, weight};
+use crate::vm::binding::{experts, quantized, weight};
 use crate::weights::Weights;
 
 /// Binds every buffer; gives the slots and the words of memory that they need.
@@ -16,16 +16,29 @@ pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<Bou
     let (bases, words) = lay_out(program);
     let mut pools = 0..;
     let slot = |(buffer, base): (&Buffer, usize)| match buffer.kind {
-        BufferKind::Weight => match quantized(buffer, weights)? {
-            Some(codes) => Ok(BoundSlot::Quantized(Arc::clone(codes.matrix()))),
-            None => weight(buffer, weights).map(BoundSlot::Weight),
-        },
+        BufferKind::Weight => weight_slot(buffer, weights),
         BufferKind::KvPool => Ok(BoundSlot::Pool { index: pools.next().unwrap_or(usize::MAX) }),
         BufferKind::Activation | BufferKind::Cell | BufferKind::Input | BufferKind::Output => {
             Ok(BoundSlot::Memory { base })
         }
     };
     Ok((program.buffers.iter().zip(bases).map(slot).collect::<Result<_, _>>()?, words))
+}
+
+/// Binds a weight: of all experts each by itself.
+fn weight_slot(buffer: &Buffer, weights: &dyn Weights) -> Result<BoundSlot, BindError> {
+    if matches!(buffer.source, Some(Source::Experts { .. })) {
+        let each = experts(buffer)?;
+        return each
+            .iter()
+            .map(|expert| weight_slot(expert, weights))
+            .collect::<Result<_, _>>()
+            .map(BoundSlot::Experts);
+    }
+    match quantized(buffer, weights)? {
+        Some(codes) => Ok(BoundSlot::Quantized(Arc::clone(codes.matrix()))),
+        None => weight(buffer, weights).map(BoundSlot::Weight),
+    }
 }
 
 /// Memory of that many words.

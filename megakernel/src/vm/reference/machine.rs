@@ -258,7 +258,7 @@ impl Machine {
     fn words(&self, buffer: &Buffer) -> Option<AtomicWords<'_>> {
         match self.slots.get(buffer.id.index())? {
             BoundSlot::Memory { base } => Some(AtomicWords::of_buffer(&self.memory, buffer, *base)),
-            BoundSlot::Weight(_) | BoundSlot::Quantized(_) | BoundSlot::Pool { .. } => None,
+            BoundSlot::Weight(_) | BoundSlot::Quantized(_) | BoundSlot::Experts(_) | BoundSlot::Pool { .. } => None,
         }
     }
 }

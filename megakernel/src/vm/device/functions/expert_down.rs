@@ -38,7 +38,7 @@ impl DeviceOp for ExpertDown {
             let problem = format!("the codes of experts' weight `{name}` lie in an order of their own");
             return Err(Unsupported::Refused { problem });
         }
-        let routes = RouteCode::plan(plan, self.routes, self.rows)?;
+        let routes = RouteCode::plan(plan, self.routes, self.rows, [self.experts, self.chosen])?;
         let x = plan.storage("x", self.x)?;
         let packing = Packing::of(routes.rows(), x.float);
         let strips = self.cols.len().div_ceil(8) as u32;

@@ -32,7 +32,7 @@ impl DeviceOp for ExpertGateUp {
         let features = all / self.experts.max(1) as u32;
         multiple("the inside of an expert", features, Strip::ROWS, "a multiple of 8")?;
         let strip = plan.strip(k, &weights)?;
-        let routes = RouteCode::plan(plan, self.routes, self.rows)?;
+        let routes = RouteCode::plan(plan, self.routes, self.rows, [self.experts, self.chosen])?;
         let input = InputCode::plan(&self.input, plan, &weights, strip)?;
         let rows = routes.rows();
         let tile = TileCode::new(plan, strip, rows, input, Waits::Nowhere).of_part(plan);

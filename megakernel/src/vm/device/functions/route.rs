@@ -72,10 +72,13 @@ pub(super) struct RouteCode {
 
 impl RouteCode {
     /// The table of a task of these rows.
-    pub fn plan(plan: &Planner, routes: BufferId, rows: Span) -> Result<RouteCode, Unsupported> {
-        let slots = plan.extent(routes, 1)?.saturating_sub(1);
-        // What it was chosen from does not matter.
-        let shape = RouteShape { rows: rows_of(rows)?, experts: slots, chosen: slots };
+    pub fn plan(
+        plan: &Planner,
+        routes: BufferId,
+        rows: Span,
+        [experts, chosen]: [usize; 2],
+    ) -> Result<RouteCode, Unsupported> {
+        let shape = RouteShape { rows: rows_of(rows)?, experts: experts as u32, chosen: chosen as u32 };
         Ok(RouteCode { shape, wait: plan.wait_for("the table of routes", routes)? })
     }
 
