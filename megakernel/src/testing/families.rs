@@ -31,7 +31,7 @@ pub fn small_families(head_dim: usize) -> Vec<ModelSpec> {
 pub fn small_mixtures(head_dim: usize) -> Vec<ModelSpec> {
     let own = [
         json!({"model_type": "mixtral", "num_local_experts": 6, "num_experts_per_tok": 2, "head_dim": null}),
-        json!({"model_type": "qwen3_moe", "num_experts": 9, "num_experts_per_tok": 3, "moe_intermediate_size": 40}),
+        json!({"model_type": "qwen3_moe", "num_experts": 9, "num_experts_per_tok": 3, "moe_intermediate_size": 48}),
     ];
     own.into_iter().map(|own| small_family(head_dim, &own)).collect()
 }

@@ -13,6 +13,7 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::testing::small_mixtures;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
@@ -93,6 +94,15 @@ fn several_devices_give_the_logits_of_the_reference() {
 fn several_devices_give_the_logits_of_gemma_2() {
     agrees(&gemma2(), 1, 2, 60..62, options());
     agrees(&gemma2(), 3, 2, 70..71, options());
+}
+
+/// Each device has a part of every expert, and chooses for itself.
+#[test]
+fn several_devices_share_mixtures_of_experts() {
+    for (seed, spec) in (80..).step_by(10).zip(small_mixtures(16)) {
+        agrees(&spec, 1, 2, seed..seed + 1, options());
+        agrees(&spec, 3, 2, seed + 1..seed + 2, options());
+    }
 }
 
 const STEPS: usize = 5;
