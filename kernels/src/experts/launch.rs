@@ -26,6 +26,6 @@ pub fn route_rows(arch: Arch, shape: RouteShape, routing: Routing) -> Kernel {
         let [logits, table] = ["logits", "table"].map(|name| Array::new(k.global::<u8>(name), Float::F32));
         let scratch = k.shared::<f32>("weights", shape.shared_bytes() / 4);
         let table = RouteTable { at: table, shape };
-        route(ConsumerWarps::new(k, WARPS), scratch, RouteTask { logits, table, routing });
+        route(ConsumerWarps::new(k, WARPS), scratch, RouteTask { logits, table, routing }, &|| ());
     })
 }

@@ -3,8 +3,9 @@
 use core::f32::consts::LOG2_E;
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::table::{RouteShape, RouteTable, Routing};
+use super::table::{RouteShape, RouteTable, Routing, SET_BITS};
 use crate::sample::key::{key, largest, unkey};
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
@@ -26,7 +27,7 @@ pub struct RouteTask<'k> {
 impl RouteShape {
     /// Bytes of shared memory that [`route`] needs.
     pub const fn shared_bytes(self) -> u32 {
-        4 * (self.rows * self.experts + self.words())
+        4 * (self.rows * self.experts + self.words() + self.rows * self.set_words())
     }
 
     /// Words that have a bit for each expert.
@@ -37,14 +38,21 @@ impl RouteShape {
 
 /// Chooses experts for every row: a warp for each row finds the largest logits one after the other,
 /// then each expert that some row has chosen gets a slot. `scratch` has
-/// [`RouteShape::shared_bytes`] bytes.
-pub fn route<'k>(consumers: ConsumerWarps<'k>, scratch: Ptr<'k, Shared, f32>, task: RouteTask<'k>) {
+/// [`RouteShape::shared_bytes`] bytes. `announce` comes, in one thread, when the logits are read and
+/// before anything is stored.
+pub fn route<'k>(
+    consumers: ConsumerWarps<'k>,
+    scratch: Ptr<'k, Shared, f32>,
+    task: RouteTask<'k>,
+    announce: &dyn Fn(),
+) {
     let k = consumers.k;
     let RouteTable { at: table, shape } = task.table;
     let RouteShape { rows, experts, .. } = shape;
     let used = scratch.at(rows * experts).cast::<u32>();
     k.for_step(k.warp(), rows, consumers.warps, |row| task.choose(row, scratch.at(row * experts)));
     consumers.sync();
+    k.when(k.tid().eq(0), announce);
     // Experts of a word of bits: one for each lane.
     let each_word = |work: &dyn Fn(Val<'k, u32>, Val<'k, u32>)| {
         k.for_step(k.warp(), shape.words(), consumers.warps, |word| work(word, word * LANES + k.lane()));
@@ -58,6 +66,8 @@ pub fn route<'k>(consumers: ConsumerWarps<'k>, scratch: Ptr<'k, Shared, f32>, ta
         let bits = weight.get().gt(0.0).ballot();
         k.when(k.lane().eq(0), || used.at(word).store(bits));
     });
+    let sets = scratch.at(rows * experts + shape.words()).cast::<u32>();
+    consumers.each(rows * shape.set_words(), |word| sets.at(word).store(0u32));
     consumers.sync();
     let counts: Vec<Val<u32>> = (0..shape.words()).map(|word| used.at(word).load().popc()).collect();
     each_word(&|word, expert| {
@@ -71,11 +81,18 @@ pub fn route<'k>(consumers: ConsumerWarps<'k>, scratch: Ptr<'k, Shared, f32>, ta
             let at = task.table.place(slot, k.lit(0));
             table.store_run(at - 1, [expert.cast::<f32>()]);
             for row in 0..rows {
-                table.store_run(at + row, [scratch.at(expert + row * experts).load()]);
+                let weight = scratch.at(expert + row * experts).load();
+                table.store_run(at + row, [weight]);
+                let set = sets.at(slot / SET_BITS + row * shape.set_words());
+                k.when(weight.gt(0.0), || set.red(AtomOp::Or, mine_of(slot), RedOrder::Relaxed(Scope::Cta)));
             }
         });
     });
     let all = counts.into_iter().fold(k.lit(0u32), |sum, count| sum + count);
+    consumers.sync();
+    consumers.each(rows * shape.set_words(), |word| {
+        table.store_run(word + shape.sets_at(), [sets.at(word).load().cast::<f32>()]);
+    });
     k.when(k.tid().eq(0), || {
         table.store_run(k.lit(0), [all.max(1u32).cast::<f32>()]);
         // Where no row has chosen any, a slot of the first expert without weight.
@@ -84,6 +101,11 @@ pub fn route<'k>(consumers: ConsumerWarps<'k>, scratch: Ptr<'k, Shared, f32>, ta
             (0..=rows).for_each(|place| table.store_run(at - 1 + place, [k.lit(0.0f32)]));
         });
     });
+}
+
+/// The bit of a slot in its number of a set.
+fn mine_of(slot: Val<'_, u32>) -> Val<'_, u32> {
+    slot.builder().lit(1u32) << (slot % SET_BITS)
 }
 
 impl<'k> RouteTask<'k> {

@@ -22,6 +22,9 @@ pub enum Routing {
     Chosen,
 }
 
+/// Slots of a number of a set: a float holds as many bits exactly.
+pub(super) const SET_BITS: u32 = 16;
+
 /// The extents of a choice of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RouteShape {
@@ -59,7 +62,18 @@ impl RouteShape {
 
     /// The extents of the table.
     pub const fn table(self) -> [u32; 2] {
-        [1 + self.slots(), self.width()]
+        let sets = self.rows.saturating_mul(self.set_words());
+        [1 + self.slots() + sets.div_ceil(self.width()), self.width()]
+    }
+
+    /// Numbers that say which slots a row has chosen, a multiple of four.
+    pub const fn set_words(self) -> u32 {
+        self.slots().div_ceil(SET_BITS).next_multiple_of(4)
+    }
+
+    /// The place of the first of them of the first row.
+    pub const fn sets_at(self) -> u32 {
+        (1 + self.slots()).saturating_mul(self.width())
     }
 }
 
@@ -70,6 +84,9 @@ impl RouteShape {
 /// |---|---|---|
 /// | 0 | slots in use | |
 /// | 1 + s | the expert of slot s | its weight for each row of the batch; 0: the row did not choose it |
+/// | 1 + slots .. | the sets of slots that rows have chosen, row after row ([`RouteShape::set_words`] numbers each) | |
+///
+/// A number of a set has sixteen slots as the bits of an integer.
 ///
 /// A weight that is 0 in f32 counts as not chosen. At least one slot is in use: where no row has
 /// chosen any, one of the first expert. What lies beyond the slots in use is undefined.
@@ -98,6 +115,16 @@ impl<'k> RouteTable<'k> {
     #[track_caller]
     pub fn place(self, slot: Val<'k, u32>, row: Val<'k, u32>) -> Val<'k, u32> {
         (slot + 1) * self.shape.width() + 1 + row
+    }
+
+    /// The set of slots that a row has chosen, in words of 32 bits.
+    #[track_caller]
+    pub(crate) fn set(self, row: Val<'k, u32>) -> Vec<Val<'k, u32>> {
+        let words = self.shape.set_words();
+        let first = row * words + self.shape.sets_at();
+        let fours: Vec<_> = (0..words).step_by(4).map(|word| first + word).collect();
+        let halves: Vec<Val<u32>> = self.at.gather::<4>(&fours).concat().into_iter().map(Val::cast).collect();
+        halves.chunks(2).map(|pair| pair[0] | pair[1] << SET_BITS).collect()
     }
 
     /// A slot's weight for a row.

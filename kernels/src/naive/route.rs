@@ -35,8 +35,9 @@ pub fn route_table<T: Real>(logits: &[T], shape: RouteShape, routing: Routing) -
     let nan = T::from_f64(f64::NAN);
     let mut table = vec![nan; height * width];
     let used = weights.iter().enumerate().filter(|(_, weights)| weights.iter().any(|&weight| weight > T::ZERO));
-    let mut slots = 0;
-    for ((expert, weights), slot) in used.zip(table[width..].chunks_exact_mut(width)) {
+    let mut slots = 0u32;
+    let rooms = table[width..].chunks_exact_mut(width).take(shape.slots() as usize);
+    for ((expert, weights), slot) in used.zip(rooms) {
         slot[0] = T::from_f64(expert as f64);
         slot[1..=weights.len()].copy_from_slice(weights);
         slots += 1;
@@ -44,6 +45,15 @@ pub fn route_table<T: Real>(logits: &[T], shape: RouteShape, routing: Routing) -
     if slots == 0 {
         table[width..=width + rows as usize].fill(T::ZERO);
         slots = 1;
+    }
+    for row in 0..rows {
+        let first = (shape.sets_at() + row * shape.set_words()) as usize;
+        let chosen = (0..slots).filter(|slot| table[(1 + *slot as usize) * width + 1 + row as usize] > T::ZERO);
+        let mut words = vec![0u32; shape.set_words() as usize];
+        chosen.for_each(|slot| words[slot as usize / 16] |= 1 << (slot % 16));
+        for (place, word) in words.into_iter().enumerate() {
+            table[first + place] = T::from_f64(f64::from(word));
+        }
     }
     table[0] = T::from_f64(f64::from(slots));
     table

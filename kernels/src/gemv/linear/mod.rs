@@ -16,7 +16,7 @@
 //! | `phases` | rows that are longer than registers hold, some columns at a time |
 //! | `slots` | columns of slots, whose number is known when the step runs |
 //!
-//! May import: `norm`, `tile`, `warps`, `weights`, and of `gemv` `activations`, `announce`,
+//! May import: `experts`, `norm`, `tile`, `warps`, `weights`, and of `gemv` `activations`, `announce`,
 //! `product` and `scratch`.
 
 mod code_prefetch;

@@ -5,7 +5,7 @@ use tilewright_codegen::build::{IntoVal, Ptr, Shared, Val, Var};
 
 use super::pass::StripPass;
 use super::shared_bytes::waiting_bytes;
-use super::slots::{PassSlots, SlotPhases};
+use super::slots::{PassSlots, SlotPhases, SlotSets};
 use super::sums::OutputCell;
 use crate::gemv::activations::{AOperand, Prologue};
 use crate::gemv::announce::Announce;
@@ -125,20 +125,25 @@ impl<'k> StripPass<'k> {
     fn each_slot_phase(
         self,
         input: Prologue<'k>,
-        SlotPhases { used, plan }: SlotPhases<'k>,
+        SlotPhases { used, plan, table }: SlotPhases<'k>,
         go: impl Fn(StripPass<'k>, Prologue<'k>, Option<TilePhase<'k>>),
     ) {
         let StripPass { consumers, strip, .. } = self;
         let k = consumers.k;
         let part = plan.part(strip);
         let room = PhaseRoom::of(self, part.repeated(plan.slots), input, plan.waiting);
+        let halves = self.packing(input).halves();
+        let rows = halves.into_iter().map(|half| half.row(consumers));
+        let sets = table.and_then(|table| SlotSets::of(table, rows));
         let phases = if plan.parts > 1 { used * plan.parts } else { (used + (plan.slots - 1)) / plan.slots };
         k.for_(0u32, phases, |number| {
-            let (here, column) = match plan.parts {
-                1 => ((used - number * plan.slots).min(plan.slots), number * (plan.slots * strip.k())),
-                parts => (k.lit(1u32), number / parts * strip.k() + number % parts * part.k()),
+            let (first, here, column) = match plan.parts {
+                1 => (number * plan.slots, (used - number * plan.slots).min(plan.slots), k.lit(0u32)),
+                parts => (number / parts, k.lit(1u32), number % parts * part.k()),
             };
-            let slots = PassSlots { stages: part.stages(), here, part, columns: strip.k(), slots: plan.slots };
+            let column = first * strip.k() + column;
+            let stages = part.stages();
+            let slots = PassSlots { stages, here, part, columns: strip.k(), slots: plan.slots, first, sets };
             let pass = StripPass { slots: Some(slots), ..room.pass(self, number) };
             go(pass, input.from(column), Some(room.phase(number, phases)));
             // The sums are read.

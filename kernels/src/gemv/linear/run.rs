@@ -251,8 +251,8 @@ impl<'k> StripPass<'k> {
         let brought = if reloads {
             ActivationFragments::Reloaded(Box::new(source))
         } else if let Some(slots) = self.slots {
-            let of_slot = |input: Prologue<'k>| {
-                let source = source_of(slots.part, input);
+            let of_slot = |(input, chosen): (Prologue<'k>, [Option<Val<'k, bool>>; 2])| {
+                let source = source_of(slots.part, input).of_rows(chosen);
                 let stages = (0..slots.part.stages()).map(|stage| consumers.k.lit(stage));
                 let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
                 source.check_overflow(scratch.overflow);

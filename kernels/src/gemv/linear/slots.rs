@@ -8,6 +8,7 @@
 
 use tilewright_codegen::build::Val;
 
+use crate::experts::RouteTable;
 use crate::gemv::activations::{AOperand, Packing, Prologue};
 use crate::weights::Strip;
 
@@ -74,6 +75,43 @@ pub struct SlotPhases<'k> {
     pub used: Val<'k, u32>,
     /// How they come by phases.
     pub plan: SlotPlan,
+    /// Which rows have chosen which slots, if activations of others are not to be loaded: they are
+    /// zeros.
+    pub table: Option<RouteTable<'k>>,
+}
+
+/// Words of the sets of slots that a lane keeps of a row, at most.
+const SET_WORDS: usize = 8;
+
+/// The slots that the rows of a lane have chosen: of the operand's rows 0 to 7, and 8 to 15.
+#[derive(Clone, Copy)]
+pub(in crate::gemv) struct SlotSets<'k>([[Option<Val<'k, u32>>; SET_WORDS]; 2]);
+
+impl<'k> SlotSets<'k> {
+    /// The sets of a lane's rows, where these are few enough to be kept.
+    pub fn of(table: RouteTable<'k>, rows: impl Iterator<Item = Val<'k, u32>>) -> Option<SlotSets<'k>> {
+        let mut all = [[None; SET_WORDS]; 2];
+        for (words, row) in all.iter_mut().zip(rows) {
+            let set = table.set(row);
+            if set.len() > SET_WORDS {
+                return None;
+            }
+            words.iter_mut().zip(set).for_each(|(to, word)| *to = Some(word));
+        }
+        Some(SlotSets(all))
+    }
+
+    /// Whether each row of the lane has chosen a slot.
+    pub fn has(self, slot: Val<'k, u32>) -> [Option<Val<'k, bool>>; 2] {
+        self.0.map(|words| {
+            let of_slot = |(word, number): (Val<'k, u32>, u32), other: Option<Val<'k, u32>>| {
+                other.map_or(word, |other| (slot / 32).eq(number).select(word, other))
+            };
+            let words = words.into_iter().flatten().zip(0u32..);
+            let word = words.fold(None, |other, word| Some(of_slot(word, other)))?;
+            Some((word >> (slot % 32) & 1).ne(0))
+        })
+    }
 }
 
 /// The slots of a phase.
@@ -89,14 +127,18 @@ pub(in crate::gemv) struct PassSlots<'k> {
     pub columns: u32,
     /// Slots of a phase.
     pub slots: u32,
+    /// The first of them.
+    pub first: Val<'k, u32>,
+    /// The slots that rows have chosen.
+    pub sets: Option<SlotSets<'k>>,
 }
 
 impl<'k> PassSlots<'k> {
-    /// The activations of each slot of the phase.
-    pub fn inputs(self, input: Prologue<'k>) -> impl Iterator<Item = Prologue<'k>> {
+    /// The activations of each slot of the phase, and which rows have chosen it.
+    pub fn inputs(self, input: Prologue<'k>) -> impl Iterator<Item = (Prologue<'k>, [Option<Val<'k, bool>>; 2])> {
         (0..self.slots).map(move |slot| {
             let there = self.here.builder().lit(slot).min(self.here - 1);
-            input.from(there * self.columns)
+            (input.from(there * self.columns), self.sets.map_or([None; 2], |sets| sets.has(self.first + there)))
         })
     }
 }

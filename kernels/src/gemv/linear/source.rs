@@ -6,7 +6,7 @@
 //! Where they take more than 16 bytes, pairs of lanes load them four by four, so that each load of
 //! a warp takes whole sectors of 32 bytes, and exchange what they packed.
 
-use tilewright_codegen::build::{Bf16x2, Val, Var};
+use tilewright_codegen::build::{Bf16x2, IntoVal, Scalar, Val, Var};
 
 use super::operand::lift;
 use super::shared_bytes::is_wide;
@@ -39,6 +39,8 @@ pub(super) struct ActivationSource<'k> {
     halves: Vec<(Half, Var<'k, f32>)>,
     /// The largest size of what became an f16 here.
     most: Option<Var<'k, u32>>,
+    /// Whether the rows of the lane's halves are loaded, if not all are: others are zeros.
+    chosen: [Option<Val<'k, bool>>; 2],
 }
 
 /// Four elements of a row from a column on; `inside`: whether there are any, where that is not
@@ -70,7 +72,18 @@ impl<'k> ActivationSource<'k> {
             pitch,
             halves,
             most: made.then(|| consumers.k.var(0u32)),
+            chosen: [None; 2],
         }
+    }
+
+    /// Loads plain activations only of the rows of the lane that are chosen.
+    pub fn of_rows(self, chosen: [Option<Val<'k, bool>>; 2]) -> ActivationSource<'k> {
+        ActivationSource { chosen, ..self }
+    }
+
+    /// Whether a half's row is loaded, if that is not certain.
+    fn is_chosen(&self, half: Half) -> Option<Val<'k, bool>> {
+        self.chosen[half.base() as usize / 8]
     }
 
     /// The columns where the steps of 32 of this warp's tiles of a stage begin.
@@ -120,11 +133,16 @@ impl<'k> ActivationSource<'k> {
         let k = self.consumers.k;
         let start = (self.first + half.row(self.consumers)) * self.pitch;
         match self.input {
-            Prologue::Plain(x) if x.is_words() && self.strip.k().is_multiple_of(8) => {
-                self.by_eights(x, start, columns).into_iter().map(|quad| vec![self.lift_words(quad)]).collect()
-            }
+            Prologue::Plain(x) if x.is_words() && self.strip.k().is_multiple_of(8) => self
+                .by_eights(x, start, columns, self.is_chosen(half))
+                .into_iter()
+                .map(|quad| vec![self.lift_words(quad)])
+                .collect(),
             Prologue::Scaled { x, .. } => self.of_terms(x, half, columns),
-            Prologue::Plain(x) => self.by_fours(columns, |fours| gather(x, start, fours)),
+            Prologue::Plain(x) => self.by_fours(columns, |fours| {
+                let load = || gather(x, start, fours);
+                self.is_chosen(half).map_or_else(load, |chosen| or_zeros(chosen, fours.len(), load))
+            }),
             Prologue::Ordered(ordered) => self.by_fours(columns, |fours| {
                 let places: Vec<_> = fours.iter().map(|four| four.column).collect();
                 let loaded = ordered.gather(start, &places);
@@ -155,7 +173,13 @@ impl<'k> ActivationSource<'k> {
 
     /// The eight elements of each tile for this lane, words of the operand unchanged; zeros beyond
     /// the row.
-    fn by_eights(&self, x: Array<'k>, start: Val<'k, u32>, columns: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
+    fn by_eights(
+        &self,
+        x: Array<'k>,
+        start: Val<'k, u32>,
+        columns: &[Val<'k, u32>],
+        chosen: Option<Val<'k, bool>>,
+    ) -> Vec<[Val<'k, u32>; 4]> {
         let mine = self.consumers.k.lane() % 4 * 8;
         let end = self.strip.k();
         let inside = |&column: &Val<'k, u32>| (!self.is_whole()).then(|| (column + mine).lt(end));
@@ -163,7 +187,8 @@ impl<'k> ActivationSource<'k> {
             let column = column + mine;
             start + if self.is_whole() { column } else { column.min(end - 8) }
         };
-        let loaded = x.eights(&columns.iter().map(place).collect::<Vec<_>>());
+        let load = || x.eights(&columns.iter().map(place).collect::<Vec<_>>());
+        let loaded = chosen.map_or_else(load, |chosen| or_zeros(chosen, columns.len(), load));
         let or_zero = |(quad, inside): ([Val<'k, u32>; 4], Option<Val<'k, bool>>)| {
             inside.map_or(quad, |inside| quad.map(|word| inside.select(word, 0u32)))
         };
@@ -289,6 +314,25 @@ impl<'k> ActivationSource<'k> {
         let second = [0, 1].map(|i| is_odd.select(odd[i], got[i]));
         [first[0], first[1], second[0], second[1]]
     }
+}
+
+/// What `load` gives where a condition holds, zeros elsewhere: nothing is loaded there.
+fn or_zeros<'k, T: Scalar + Default>(
+    condition: Val<'k, bool>,
+    count: usize,
+    load: impl Fn() -> Vec<[Val<'k, T>; 4]>,
+) -> Vec<[Val<'k, T>; 4]>
+where
+    T: IntoVal<'k, T>,
+{
+    let k = condition.builder();
+    let all: Vec<[Var<'k, T>; 4]> = (0..count).map(|_| std::array::from_fn(|_| k.var(T::default()))).collect();
+    k.when(condition, || {
+        for (to, from) in all.iter().zip(load()) {
+            to.iter().zip(from).for_each(|(to, from)| to.set(from));
+        }
+    });
+    all.into_iter().map(|four| four.map(Var::get)).collect()
 }
 
 /// Elements of an array from `start` on; zeros where there are none.

@@ -16,7 +16,7 @@
 //! and [shared memory](LinearScratch), and may [announce](Announce) results before they are stored.
 //! How strips pass through the warps is in `gemv::linear`, which only this module imports.
 //!
-//! May import: `epilogue`, `kv`, `rope`, `sample`, `tile`, `warps`, `weights`, and of `gemv`
+//! May import: `epilogue`, `experts`, `kv`, `rope`, `sample`, `tile`, `warps`, `weights`, and of `gemv`
 //! `activations`, `announce`, `linear` and `scratch`.
 
 mod linear;

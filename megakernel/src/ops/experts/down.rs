@@ -137,7 +137,7 @@ impl TaskOp for ExpertDown {
     fn accesses(&self) -> Vec<Access> {
         let even = self.cols.is_in_steps_of(2);
         let whole_strips = self.cols.is_in_steps_of(8);
-        let mut all = vec![Access::input(self.x).flagged(), Access::input(self.routes)];
+        let mut all = vec![Access::input(self.x).flagged(), Access::new(self.routes, AccessRole::Part).flagged()];
         match &self.output {
             ExpertOutput::Store { out, sent } => {
                 all.extend(sent.iter().chain([out]).map(|&out| Access::output(out).flagged_if(even)));

@@ -8,7 +8,9 @@ use super::route::all_rows;
 use super::routes::{Slot, expected, shape, slots, used};
 use crate::ops::linear::{LinearInput, activation_name, activations, is_silu};
 use crate::oracle::{Context, Done};
-use crate::program::{Access, BufferId, Check, Footprint, OperandError, Operands, Region, Span, TaskOp, multiple};
+use crate::program::{
+    Access, AccessRole, BufferId, Check, Footprint, OperandError, Operands, Region, Span, TaskOp, multiple,
+};
 
 /// Output features of a strip.
 const STRIP: usize = 8;
@@ -129,7 +131,7 @@ impl TaskOp for ExpertGateUp {
     fn accesses(&self) -> Vec<Access> {
         let mut all = self.input.accesses(self.rows, [self.gate, self.up]);
         all.extend(Access::weights(self.input.norm_weight()));
-        all.push(Access::input(self.routes));
+        all.push(Access::new(self.routes, AccessRole::Part).flagged());
         all.push(Access::output(self.out).flagged());
         all
     }

@@ -77,7 +77,7 @@ impl TaskOp for Route {
     }
 
     fn accesses(&self) -> Vec<Access> {
-        vec![Access::input(self.logits).flagged(), Access::output(self.routes)]
+        vec![Access::input(self.logits).flagged(), Access::output(self.routes).flagged()]
     }
 }
 

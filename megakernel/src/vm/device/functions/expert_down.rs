@@ -209,7 +209,9 @@ impl DeviceFunction for DownTile {
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {
         let k = call.builder();
-        let used = self.routes.of(call, offset_of!(DownFields, routes)).used(k.lit(0));
+        let used = self.routes.used(call, offset_of!(DownFields, routes));
+        // A single row has chosen all slots.
+        let table = (self.packing.rows() > 1).then(|| self.routes.of(call, offset_of!(DownFields, routes)));
         let tile = task::LinearTask {
             strip: self.strip,
             pitch: self.routes.slots() * self.strip.k(),
@@ -220,7 +222,7 @@ impl DeviceFunction for DownTile {
             stride: Strip::ROWS,
             input: Prologue::Plain(call.stored(offset_of!(DownFields, x), self.x, Generation::Input)),
             a_operand: self.slots.a_operand(self.strip),
-            slots: Some(SlotPhases { used, plan: self.slots }),
+            slots: Some(SlotPhases { used, plan: self.slots, table }),
             epilogue: self.epilogue(call),
         };
         call.announcing(self.early, |announce| task::linear(call.consumers(), call.scratch(), weights, tile, announce));

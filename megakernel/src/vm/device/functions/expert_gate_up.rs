@@ -133,7 +133,7 @@ impl DeviceFunction for GateUpTile {
             rows: packing.rows(),
             first_row: k.lit(0),
             first: call.value(offset_of!(GateUpFields, first)) * Strip::ROWS,
-            end: table.used(k.lit(0)) * features,
+            end: self.routes.used(call, offset_of!(GateUpFields, routes)) * features,
             stride: self.step * Strip::ROWS,
             input: input.of(call, offset_of!(GateUpFields, input), strip.k()),
             a_operand,

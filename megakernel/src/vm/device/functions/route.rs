@@ -3,8 +3,8 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
+use tilewright_codegen::build::Val;
 use tilewright_kernels::experts::{self, RouteShape, RouteTable, Routing};
-use tilewright_kernels::tile::{Array, Float};
 
 use crate::ops::Route;
 use crate::program::{BufferId, Span};
@@ -21,7 +21,9 @@ impl DeviceOp for Route {
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let chosen = self.chosen as u32;
         let shape = RouteShape { rows: rows_of(self.rows)?, experts: plan.extent(self.logits, 0)?, chosen };
-        let function = Routes { shape, routing: self.kind.into(), logits: plan.storage("logits", self.logits)? };
+        let logits = plan.storage("logits", self.logits)?;
+        let routes = plan.storage("routes", self.routes)?;
+        let function = Routes { shape, routing: self.kind.into(), logits, routes };
         let fields = RouteFields { logits: plan.operand(self.logits)?, routes: plan.operand(self.routes)? };
         Ok(Planned::new(function, fields))
     }
@@ -41,32 +43,33 @@ struct Routes {
     shape: RouteShape,
     routing: Routing,
     logits: Storage,
+    routes: Storage,
 }
 
 impl DeviceFunction for Routes {
+    fn signals_early(&self) -> bool {
+        self.routes.period > 0
+    }
+
     fn shared(&self, _: u32) -> SharedBytes {
         SharedBytes { sums: 0, operand: self.shape.shared_bytes() }
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
         let logits = call.stored(offset_of!(RouteFields, logits), self.logits, Generation::Input);
-        let table = table(call, offset_of!(RouteFields, routes), self.shape);
+        let at = call.stored(offset_of!(RouteFields, routes), self.routes, Generation::Output);
+        let table = RouteTable { at, shape: self.shape };
         let task = experts::RouteTask { logits, table, routing: self.routing };
-        experts::route(call.consumers(), call.scratch().operand.cast(), task);
+        experts::route(call.consumers(), call.scratch().operand.cast(), task, &|| call.signal(self.routes));
     }
-}
-
-/// The table at a field. Its words are ordered by the semaphore of the tasks that read it: all threads
-/// of a warp load the same.
-fn table<'k>(call: Call<'k, '_>, field: usize, shape: RouteShape) -> RouteTable<'k> {
-    RouteTable { at: Array::new(call.state(field), Float::F32), shape }
 }
 
 /// The table of routes, as a task finds it: what of it is constant in the code.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RouteCode {
     shape: RouteShape,
-    /// The task's wait after which the table is there.
+    routes: Storage,
+    /// The task's wait after which the table is there, or its words are on their way.
     wait: u32,
 }
 
@@ -79,7 +82,8 @@ impl RouteCode {
         [experts, chosen]: [usize; 2],
     ) -> Result<RouteCode, Unsupported> {
         let shape = RouteShape { rows: rows_of(rows)?, experts: experts as u32, chosen: chosen as u32 };
-        Ok(RouteCode { shape, wait: plan.wait_for("the table of routes", routes)? })
+        let storage = plan.storage("routes", routes)?;
+        Ok(RouteCode { shape, routes: storage, wait: plan.wait_for("the table of routes", routes)? })
     }
 
     /// Rows of the batch.
@@ -99,11 +103,20 @@ impl RouteCode {
 
     /// The table for a device function.
     pub fn of<'k>(self, call: Call<'k, '_>, field: usize) -> RouteTable<'k> {
-        table(call, field, self.shape)
+        RouteTable { at: call.stored(field, self.routes, Generation::Input), shape: self.shape }
+    }
+
+    /// The slots in use, the same in all consumer threads.
+    pub fn used<'k>(self, call: Call<'k, '_>, field: usize) -> Val<'k, u32> {
+        let k = call.builder();
+        let word = call.scratch().best.cast::<u32>();
+        k.when(k.tid().eq(0), || word.store(self.of(call, field).used(k.lit(0))));
+        call.consumers().sync();
+        word.load()
     }
 
     /// The table for the ring's producer.
     pub fn ahead<'k>(self, feed: RingFeed<'k, '_>, field: usize) -> RouteTable<'k> {
-        RouteTable { at: Array::new(feed.state(field), Float::F32), shape: self.shape }
+        RouteTable { at: feed.stored(field, self.routes), shape: self.shape }
     }
 }

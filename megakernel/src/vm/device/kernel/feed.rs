@@ -7,6 +7,7 @@
 use tilewright_codegen::build::{Builder, Bulk, Global, Ptr, Val, Var};
 use tilewright_kernels::kv::{PagedPool, Streamed, TokenStage};
 use tilewright_kernels::ring::Pieces;
+use tilewright_kernels::tile::{AccessMode, Array};
 use tilewright_kernels::weights::{Phases, StageOrder};
 
 use super::call::task_pages;
@@ -14,9 +15,9 @@ use super::context::KernelContext;
 use super::ring::RingProducer;
 use super::sync::ProducerWatch;
 use super::task::TaskView;
-use crate::vm::device::KvPools;
 use crate::vm::device::record::{PAIRS, PART, PHASES};
 use crate::vm::device::shape::KernelShape;
+use crate::vm::device::{KvPools, Storage};
 
 /// A task that the producer is at.
 #[derive(Clone, Copy)]
@@ -170,8 +171,17 @@ impl<'k, 'p> RingFeed<'k, 'p> {
 
     /// An operand among activations, that other blocks have written before the task's
     /// [wait](crate::vm::device::DeviceFunction::fills_after).
-    pub fn state(self, field: usize) -> Ptr<'k, Global, u8> {
-        self.turn.task.operand(self.feed.context.memory.state, field)
+    ///
+    /// Packets that tasks of this step write arrive soon after that wait, or the block stops.
+    pub fn stored(self, field: usize, storage: Storage) -> Array<'k> {
+        let at = self.turn.task.operand(self.feed.context.memory.state, field);
+        let array = Array::new(at, storage.float).accessed(AccessMode::Relaxed);
+        if storage.period == 0 {
+            return array;
+        }
+        let sync = self.feed.context.sync;
+        let generation = sync.now(self.turn.step) * storage.period + self.turn.task.input();
+        array.accessed(AccessMode::Packets(generation)).unless(Some(sync.stop_word()))
     }
 
     /// The task's packed weights.

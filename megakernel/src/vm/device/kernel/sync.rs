@@ -112,6 +112,11 @@ impl<'k> Sync<'k> {
         self.stop.load_relaxed(Scope::Cta).ne(0)
     }
 
+    /// The word that is not 0 once the consumer warps stop.
+    pub fn stop_word(self) -> Ptr<'k, Shared, u32> {
+        self.stop
+    }
+
     /// Whether the consumer warps stop, between two of their barriers: the same for all of them.
     pub fn consumers_stopped(self) -> Val<'k, bool> {
         self.stop.load().ne(0)
