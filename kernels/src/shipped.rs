@@ -2,7 +2,7 @@
 
 use tilewright_codegen::trial::Shipped;
 
-use crate::gemm::ShippedGemm;
+use crate::gemm::{ShippedGemm, grouped};
 use crate::{attention, elementwise, embed, exchange, experts, gallery, gemv, norm, quant, rope, sample};
 
 /// Every kernel of this library.
@@ -18,6 +18,7 @@ use crate::{attention, elementwise, embed, exchange, experts, gallery, gemv, nor
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let gemm = ShippedGemm::ALL.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>);
     let rooms = [
+        grouped::shipped,
         gemv::shipped,
         attention::trial::shipped,
         norm::shipped,

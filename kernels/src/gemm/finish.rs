@@ -1,5 +1,7 @@
 //! The operands of an epilogue, loaded where a result needs them.
 
+use std::rc::Rc;
+
 use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
@@ -30,6 +32,7 @@ outputs! {
 }
 
 /// The operands of an [`Epilogue`] in a kernel.
+#[derive(Clone)]
 pub struct EpilogueOperands<'k, D> {
     k: &'k Builder,
     scale: Option<Val<'k, f32>>,
@@ -39,7 +42,7 @@ pub struct EpilogueOperands<'k, D> {
     extents: [Val<'k, u32>; 2],
     gated: bool,
     functions: ResultFunctions,
-    custom: Option<ResultFunction<'k>>,
+    custom: Option<Rc<ResultFunction<'k>>>,
 }
 
 /// Where a kernel's result may be.
@@ -81,8 +84,17 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
             LayoutTensor::new(base, Modes::row_major(extents.map(Index::any), k.param::<u32>("residual_stride")))
         });
         let Epilogue { gated, functions, .. } = epilogue;
-        let custom = custom.map(|CustomEpilogue(declare)| declare(k, extents));
+        let custom = custom.map(|CustomEpilogue(declare)| Rc::new(declare(k, extents)));
         EpilogueOperands { k, scale, bias, residual, extents, gated, functions, custom }
+    }
+
+    /// The operands for results of group `group` alone, whose rows end at `end`: a bias has a row for
+    /// each group.
+    #[track_caller]
+    pub(super) fn of_group(&self, group: Val<'k, u32>, end: Val<'k, u32>) -> EpilogueOperands<'k, D> {
+        let [_, n] = self.extents;
+        let bias = self.bias.map(|bias| bias.at(group.mul_wide(if self.gated { n * 2 } else { n })));
+        EpilogueOperands { bias, extents: [end, n], ..self.clone() }
     }
 
     /// Whether B has gates.

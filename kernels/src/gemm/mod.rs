@@ -12,6 +12,7 @@
 //! | `reduce` | adds up the shares of a split contraction |
 //! | `choose`, `plan` | which tiles for which problem; launches with their arguments |
 //! | `data` | operands at random, the oracle, the bound |
+//! | [`grouped`] | a product for each group of rows: experts |
 //! | `trial` | problems at random for the kernels that are shipped |
 //!
 //! ```
@@ -34,6 +35,7 @@ mod ampere;
 mod choose;
 mod data;
 mod finish;
+pub mod grouped;
 mod hopper;
 mod plan;
 mod problem;

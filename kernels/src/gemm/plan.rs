@@ -38,26 +38,26 @@ pub enum GemmBuffer {
     Partials,
 }
 
-/// An argument of a launch.
+/// An argument of a launch, whose buffers are named by `B`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Argument {
+pub enum Argument<B = GemmBuffer> {
     /// A tensor map over a buffer.
-    Map(GemmBuffer, TensorShape),
+    Map(B, TensorShape),
     /// A buffer's address.
-    Pointer(GemmBuffer),
+    Pointer(B),
     /// A number.
     Number(u32),
 }
 
 /// A kernel with its grid and arguments.
 #[derive(Clone, Debug)]
-pub struct PlannedLaunch {
+pub struct PlannedLaunch<B = GemmBuffer> {
     /// The kernel, not yet verified.
     pub kernel: Kernel,
     /// Blocks.
     pub grid: u32,
     /// The arguments, in the order of the parameters.
-    pub arguments: Vec<Argument>,
+    pub arguments: Vec<Argument<B>>,
     /// Whether the kernel ends with the custom epilogue; then the arguments of the parameters that
     /// this declares follow [`arguments`](PlannedLaunch::arguments).
     pub custom: bool,
@@ -445,7 +445,7 @@ pub fn plan<'f, F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement
 }
 
 /// A stage is read while the next one is filled.
-fn least_stages(found: u32) -> Result<(), GemmRefusal> {
+pub(super) fn least_stages(found: u32) -> Result<(), GemmRefusal> {
     if found < 2 { Err(GemmRefusal::TooSmall { what: "the number of stages", found, least: 2 }) } else { Ok(()) }
 }
 
@@ -473,14 +473,14 @@ fn epilogue_arguments(problem: &GemmProblem) -> Vec<Argument> {
 
 /// The tensor map of a matrix (rows, columns) whose tiles have these boxes, their lines divided
 /// into `parts`.
-fn map(
-    buffer: GemmBuffer,
+pub(super) fn map<B>(
+    buffer: B,
     dtype: DType,
     operand: OperandLayout,
     [rows, columns]: [u32; 2],
     boxes: TensorBoxes,
     parts: u32,
-) -> Argument {
+) -> Argument<B> {
     let dims = if operand.major == Major::K { [columns, rows] } else { [rows, columns] };
     let shape = TensorShape {
         dtype,

@@ -40,11 +40,18 @@ impl<'k> Raster<'k> {
         let plane = self.rows * self.columns;
         let split = number / plane;
         let number = number % plane;
+        let [row, column] = self.place(number);
+        TileCoord { row, column, split }
+    }
+
+    /// The row and column of tile `number` of one share.
+    #[track_caller]
+    pub fn place(self, number: Val<'k, u32>) -> [Val<'k, u32>; 2] {
         let width = self.columns * self.group;
         let first = number / width * self.group;
         let height = (self.rows - first).min(self.group);
         let inside = number % width;
-        TileCoord { row: first + inside % height, column: inside / height, split }
+        [first + inside % height, inside / height]
     }
 
     /// Calls `body` for the tiles of worker `first` of `workers`.

@@ -80,13 +80,13 @@ pub(super) struct ResultTiles {
     /// Columns of B's tile.
     columns: u32,
     /// Warpgroups that multiply, and the rows of each.
-    consumers: u32,
+    pub(super) consumers: u32,
     rows: u32,
     /// Columns that are staged at a time, and the buffers of a warpgroup.
-    staged: u32,
-    buffers: u32,
+    pub(super) staged: u32,
+    pub(super) buffers: u32,
     /// The layout of a buffer, and its boxes.
-    tile: Swizzled,
+    pub(super) tile: Swizzled,
     boxes: TensorBoxes,
 }
 
@@ -105,7 +105,7 @@ impl ResultTiles {
     }
 
     /// Elements that a warpgroup stages at a time.
-    fn stage(&self) -> u32 {
+    pub(super) fn stage(&self) -> u32 {
         self.rows * self.staged
     }
 }

@@ -180,7 +180,7 @@ impl ShippedGemm {
     }
 }
 
-impl Argument {
+impl<B> Argument<B> {
     /// Passes the argument to a trial; `buffer` creates the named buffer.
     ///
     /// ```
@@ -203,7 +203,7 @@ impl Argument {
     /// assert!(trial.run(&sim::open(1))?.is_right());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn pass(self, mut trial: Trial, buffer: impl FnOnce(&mut Trial, GemmBuffer) -> BufferId) -> Trial {
+    pub fn pass(self, mut trial: Trial, buffer: impl FnOnce(&mut Trial, B) -> BufferId) -> Trial {
         match self {
             Argument::Number(number) => trial.pass(number),
             Argument::Pointer(named) => {
@@ -219,7 +219,7 @@ impl Argument {
 }
 
 /// Elements near values, a part of the bounds relative.
-fn near<T: TrialElement>(values: Vec<Near>, relative: f64) -> Expected {
+pub(super) fn near<T: TrialElement>(values: Vec<Near>, relative: f64) -> Expected {
     let absolute = values.iter().map(|(value, bound)| bound - relative * value.abs()).fold(0.0, f64::max);
     let values: Vec<f64> = values.into_iter().map(|(value, _)| value).collect();
     Expected::near::<T>(&values, Bound { absolute, relative })

@@ -13,6 +13,7 @@ mod attention;
 mod elementwise;
 mod embed;
 mod gemm;
+mod grouped;
 mod lengths;
 mod linear;
 mod norm;
@@ -30,6 +31,7 @@ pub use attention::{SplitPartial, attention, attention_by, combine, split_tokens
 pub use elementwise::{activate, add, convert, gated, soft_cap};
 pub use embed::embed;
 pub use gemm::gemm;
+pub use grouped::grouped;
 pub use linear::linear;
 pub use norm::{head_norm, post_norm, rms_norm};
 pub use pages::{PoolShape, append};

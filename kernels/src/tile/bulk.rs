@@ -172,7 +172,8 @@ impl<'k, T: Scalar, L: OffsetMap> LayoutTensor<'k, T, L, Shared> {
             start[along] = Index::from(number * boxes.width as u32);
             start[across] = first;
             let shifted = match first.value() {
-                Some(value) => at[across] + value.cast::<i32>(),
+                Some(value) if first.constant() == 0 => at[across] + value.cast::<i32>(),
+                Some(value) => at[across] + (value + first.constant()).cast::<i32>(),
                 None => at[across] + first.constant() as i32,
             };
             // A box begins a period of the swizzle: its place before and after the swizzle is the

@@ -2,6 +2,7 @@
 
 mod counted;
 mod custom;
+mod grouped;
 mod hopper;
 mod lab;
 mod mutants;

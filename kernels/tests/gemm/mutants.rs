@@ -6,7 +6,10 @@ use half::bf16;
 use tilewright_codegen::device::{DeviceError, sim};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::{Equivalent, Survey, under_seeds};
-use tilewright_codegen::trial::Draw;
+use tilewright_codegen::trial::{Draw, survey};
+use tilewright_kernels::gemm::grouped::{
+    GroupedChoice, GroupedData, GroupedProblem, GroupedShape, GroupedWarpShape, grouped_step,
+};
 use tilewright_kernels::gemm::{
     Data, Drawn, Epilogue, GemmProblem, HopperChoice, HopperConfig, HopperShape, PlannedLaunch, Rounded, WarpChoice,
     WarpShape, hopper_step, warp_step,
@@ -72,4 +75,32 @@ fn of_the_kernel_over_warps() {
         two_level: false,
     };
     surveyed::<bf16, bf16>(&problem, &warp_step::<bf16, bf16>(&problem, choice).unwrap(), &[]);
+}
+
+/// Three groups, one of them empty, two columns of tiles and four steps: blocks stay for several
+/// tiles, and stages go round within a tile.
+fn surveyed_groups(choice: GroupedChoice, gather: Option<u32>, ledger: &[Equivalent]) {
+    let problem = GroupedProblem { gather, ..GroupedProblem::new(3, 210, 136, 200) };
+    let data = GroupedData::<bf16, bf16>::draw(&problem, &[70, 0, 137], &mut Draw::new(1));
+    let launch = grouped_step::<bf16, bf16>(problem, choice, 2).unwrap();
+    let trial = data.trial(launch, data.placed(&problem, &data.expected(&problem))).unwrap();
+    survey(&[trial], 0..6, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
+}
+
+#[test]
+fn of_the_grouped_kernel_of_hopper() {
+    let choice = GroupedChoice::Hopper { shape: GroupedShape::M64N128, stages: 2, cluster: 2, band: 2 };
+    surveyed_groups(choice, None, LAST_BARRIER);
+}
+
+#[test]
+fn of_the_grouped_kernel_of_hopper_that_gathers() {
+    let choice = GroupedChoice::Hopper { shape: GroupedShape::M128N128, stages: 2, cluster: 1, band: 2 };
+    surveyed_groups(choice, Some(2), &[]);
+}
+
+#[test]
+fn of_the_grouped_kernel_over_warps() {
+    let choice = GroupedChoice::Warps { shape: GroupedWarpShape::M64N64, stages: 3, arch: Arch::Sm80 };
+    surveyed_groups(choice, Some(2), &[]);
 }

@@ -4,7 +4,9 @@ use half::bf16;
 use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::activation::Activation;
 use tilewright_kernels::epilogue::SumScale;
+use tilewright_kernels::gemm::grouped::{GroupedChoice, GroupedProblem, GroupedShape, GroupedWarpShape, grouped_step};
 use tilewright_kernels::gemm::{
     Epilogue, GemmProblem, HopperChoice, HopperConfig, HopperShape, WarpChoice, WarpShape, hopper_step, reduce_step,
     warp_step,
@@ -51,6 +53,23 @@ fn every_shape_assembles_without_spills_or_warnings() {
     let choice = WarpChoice { arch: Arch::Sm89, aligned: [16, 16], two_level: true, ..choice };
     let step = warp_step::<E4M3, bf16>(&problem, choice).unwrap();
     table.add_as("M128N128 over warps, e4m3, promoted", &verify(step.kernel).unwrap()).unwrap();
+    // Gate and up of 128 experts, 2048 tokens of 8 choices each, and down.
+    let gate = GroupedProblem::new(128, 16384, 768, 2048).epilogue(Epilogue::gate(Activation::Silu));
+    let down = GroupedProblem::new(128, 16384, 2048, 768).scatter();
+    let forms = [("", gate), (", gathered", gate.gather(8)), (", scattered", down)];
+    for (form, problem) in forms {
+        for &shape in GroupedShape::ALL {
+            let choice = GroupedChoice::Hopper { shape, stages: 8, cluster: 1, band: 8 };
+            let launch = grouped_step::<bf16, bf16>(problem, choice, 132).unwrap();
+            table.add_as(format!("{shape:?}, grouped{form}"), &verify(launch.kernel).unwrap()).unwrap();
+        }
+        for &shape in GroupedWarpShape::ALL {
+            let launch = grouped_step::<bf16, bf16>(problem, GroupedChoice::Warps { shape, stages: 3, arch }, 108);
+            table
+                .add_as(format!("{shape:?} over warps, grouped{form}"), &verify(launch.unwrap().kernel).unwrap())
+                .unwrap();
+        }
+    }
     let step = reduce_step::<bf16, bf16>(&problem, 4, arch).unwrap();
     table.add(&verify(step.kernel).unwrap()).unwrap();
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/ptxas/gemm.md");

@@ -112,7 +112,7 @@ fn gallery_copies() {
 ///
 /// `gemm_fp8`'s survey is that of two-level accumulation; those of s8 and the other kernels of 8
 /// bits synchronise as the kernels of 16 bits do, line for line.
-const SURVEYED: [&str; 28] = [
+const SURVEYED: [&str; 31] = [
     "transpose_edged",
     "column_sums",
     "residual_norm",
@@ -134,6 +134,9 @@ const SURVEYED: [&str; 28] = [
     "gemm_warps",
     "gemm_fp8_warps",
     "gemm_s8_warps",
+    "grouped",
+    "grouped_gather",
+    "grouped_warps",
     "gemv",
     "gemv_wgmma",
     "decode_attention",
