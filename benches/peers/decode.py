@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Decode step of a Llama in PyTorch: a peer of `tilewright bench --suite decode`. Prints one JSON row per line.
+"""Decode step of a Llama or a Qwen3-MoE in PyTorch: a peer of `tilewright bench --suite decode`. Prints one JSON row per line.
 
 Usage: decode.py --config FILE [--shapes BATCH:CONTEXT ..] [--tokens N] [--compile]
 
 Random bf16 weights, fused projections, a static KV cache with random keys and values, greedy choice on the device. The step is
 captured into one CUDA graph; with --compile a second row is of a step that torch.compile (Inductor with coordinate descent)
-compiled first. Each timed replay includes the host: it reads the chosen token, while the device advances the positions.
+compiled first. Of a mixture of experts each row multiplies with its own chosen experts, whose weights are gathered: compiled, they are
+read where they lie. Each timed replay includes the host: it reads the chosen token, while the device advances the positions.
 """
 import argparse
 import json
@@ -32,7 +33,14 @@ class Step:
         self.embedding = draw(vocab, self.hidden)
         self.output = self.embedding if config.get("tie_word_embeddings") else draw(vocab, self.hidden)
         self.qkv, self.o = each(sum(self.widths), self.hidden), each(self.hidden, self.heads * self.dim)
-        self.gate_up, self.down = each(2 * inner, self.hidden), each(self.hidden, inner)
+        self.experts, self.chosen = config.get("num_experts"), config.get("num_experts_per_tok")
+        if self.experts:
+            inner = config["moe_intermediate_size"]
+            self.router = each(self.experts, self.hidden)
+            self.gate_up, self.down = each(self.experts, 2 * inner, self.hidden), each(self.experts, self.hidden, inner)
+        else:
+            self.gate_up, self.down = each(2 * inner, self.hidden), each(self.hidden, inner)
+        self.head_norms = [1 + draw(self.dim) for _ in range(2 * self.layers)] if "qwen3" in config["model_type"] else None
         self.norms = [1 + draw(self.hidden) for _ in range(2 * self.layers + 1)]
         cache = lambda: each(batch, self.kv_heads, context, self.dim)
         self.keys, self.values = cache(), cache()
@@ -43,8 +51,10 @@ class Step:
         self.columns = torch.arange(context, device="cuda")
         self.token = torch.randint(vocab, (batch,), device="cuda")
         self.position = torch.zeros(1, dtype=torch.long, device="cuda")
-        matrices = self.qkv + self.o + self.gate_up + self.down + [self.output]
-        self.weight_bytes = sum(2 * m.numel() for m in matrices)
+        matrices = self.qkv + self.o + [self.output] + (self.router if self.experts else [])
+        # Of a mixture of experts those that rows choose uniformly.
+        used = self.experts and 1 - (1 - self.chosen / self.experts) ** batch
+        self.weight_bytes = sum(2 * m.numel() for m in matrices) + 2 * (used or 1) * sum(m.numel() for m in self.gate_up + self.down)
         self.token_bytes = 4 * self.layers * self.kv_heads * self.dim * batch
 
     def rotate(self, x):
@@ -58,15 +68,29 @@ class Step:
             y = F.rms_norm(x, (self.hidden,), self.norms[2 * i], self.eps)
             q, k, v = F.linear(y, self.qkv[i]).split(self.widths, -1)
             split = lambda t, heads: t.view(self.batch, heads, 1, self.dim)
-            q, k, v = self.rotate(split(q, self.heads)), self.rotate(split(k, self.kv_heads)), split(v, self.kv_heads)
+            q, k, v = split(q, self.heads), split(k, self.kv_heads), split(v, self.kv_heads)
+            if self.head_norms:
+                q, k = (F.rms_norm(t, (self.dim,), self.head_norms[2 * i + at], self.eps) for at, t in enumerate((q, k)))
+            q, k = self.rotate(q), self.rotate(k)
             self.keys[i].index_copy_(2, self.position, k)
             self.values[i].index_copy_(2, self.position, v)
             a = F.scaled_dot_product_attention(q, self.keys[i], self.values[i], attn_mask=seen, enable_gqa=True)
             x = x + self.whole(F.linear(a.reshape(self.batch, -1), self.o[i]))
             y = F.rms_norm(x, (self.hidden,), self.norms[2 * i + 1], self.eps)
-            gate, up = F.linear(y, self.gate_up[i]).chunk(2, -1)
-            x = x + self.whole(F.linear(F.silu(gate) * up, self.down[i]))
+            x = x + self.whole(self.mixture(y, i) if self.experts else self.mlp(y, i))
         return self.gather(F.linear(F.rms_norm(x, (self.hidden,), self.norms[-1], self.eps), self.output))
+
+    def mlp(self, y, i):
+        gate, up = F.linear(y, self.gate_up[i]).chunk(2, -1)
+        return F.linear(F.silu(gate) * up, self.down[i])
+
+    def mixture(self, y, i):
+        """The weighted sum of each row's chosen experts, whose products are sums that Inductor fuses with the gathers."""
+        weights, ids = F.softmax(F.linear(y, self.router[i]).float(), -1).topk(self.chosen)
+        weights = (weights / weights.sum(-1, keepdim=True)).to(BF16)
+        gate, up = (y[:, None, None, :] * self.gate_up[i][ids]).sum(-1).chunk(2, -1)
+        inner = F.silu(gate) * up * weights[..., None]
+        return (inner[:, :, None, :] * self.down[i][ids]).sum((1, 3))
 
     def whole(self, part):
         """The sum of what each device has of a product: here one has it all."""

@@ -59,6 +59,7 @@
 //! | [`epilogue`] | what becomes of the sums of every linear product |
 //! | [`activation`] | functions of one number: the activations of gates, `tanh`, the soft cap |
 //! | [`norm`], [`rope`], [`elementwise`], [`embed`] | small kernels, each a device function and a launch |
+//! | [`route`] | experts: the choice, choices sorted by expert, the weighted sum |
 //! | [`sample`] | the next token from logits: argmax, top-k, top-p, temperature |
 //! | [`experts`] | mixtures of experts: the choice of experts and its table |
 //! | [`exchange`] | barriers and sums between devices that share a model |
@@ -91,6 +92,7 @@ mod pdl;
 pub mod quant;
 pub mod ring;
 pub mod rope;
+pub mod route;
 pub mod sample;
 mod shipped;
 mod shipped_entry;

@@ -3,7 +3,7 @@
 use tilewright_codegen::trial::Shipped;
 
 use crate::gemm::{ShippedGemm, grouped};
-use crate::{attention, elementwise, embed, exchange, experts, gallery, gemv, norm, quant, rope, sample};
+use crate::{attention, elementwise, embed, exchange, experts, gallery, gemv, norm, quant, rope, route, sample};
 
 /// Every kernel of this library.
 ///
@@ -23,6 +23,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         attention::trial::shipped,
         norm::shipped,
         rope::shipped,
+        route::shipped,
         quant::shipped,
         elementwise::shipped,
         embed::shipped,

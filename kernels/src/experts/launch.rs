@@ -4,7 +4,8 @@ use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::route::{RouteTask, route};
-use super::table::{RouteShape, RouteTable, Routing};
+use super::table::{RouteShape, RouteTable};
+use crate::route::RouterKind;
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
@@ -16,13 +17,14 @@ const WARPS: u32 = 8;
 ///
 /// ```
 /// use tilewright_codegen::{ir::Arch, verify::verify};
-/// use tilewright_kernels::experts::{RouteShape, Routing, route_rows};
+/// use tilewright_kernels::experts::{RouteShape, route_slots};
+/// use tilewright_kernels::route::RouterKind;
 /// let shape = RouteShape { rows: 4, experts: 128, chosen: 8 };
-/// verify(route_rows(Arch::Sm80, shape, Routing::Chosen))?;
+/// verify(route_slots(Arch::Sm80, shape, RouterKind::TopKThenSoftmax))?;
 /// # Ok::<(), tilewright_codegen::verify::VerifyErrors>(())
 /// ```
-pub fn route_rows(arch: Arch, shape: RouteShape, routing: Routing) -> Kernel {
-    record("route", arch, block(WARPS * 32), |k| {
+pub fn route_slots(arch: Arch, shape: RouteShape, routing: RouterKind) -> Kernel {
+    record("route_slots", arch, block(WARPS * 32), |k| {
         let [logits, table] = ["logits", "table"].map(|name| Array::new(k.global::<u8>(name), Float::F32));
         let scratch = k.shared::<f32>("weights", shape.shared_bytes() / 4);
         let table = RouteTable { at: table, shape };

@@ -1,12 +1,10 @@
 //! The choice of experts for the rows of a step.
 
-use core::f32::consts::LOG2_E;
-
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::table::{RouteShape, RouteTable, Routing, SET_BITS};
-use crate::sample::key::{key, largest, unkey};
+use super::table::{RouteShape, RouteTable, SET_BITS};
+use crate::route::{RouterKind, Scores};
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
@@ -21,7 +19,7 @@ pub struct RouteTask<'k> {
     /// Where the choice goes.
     pub table: RouteTable<'k>,
     /// From logits to weights.
-    pub routing: Routing,
+    pub routing: RouterKind,
 }
 
 impl RouteShape {
@@ -115,44 +113,11 @@ impl<'k> RouteTask<'k> {
         let RouteShape { experts, chosen, .. } = self.table.shape;
         let mine: Vec<Val<u32>> = (0..experts.div_ceil(LANES)).map(|round| k.lane() + round * LANES).collect();
         let places: Vec<_> = mine.iter().map(|&expert| row * experts + expert.min(experts - 1)).collect();
-        let logits = self.logits.each(&places);
-        let keys: Vec<_> = logits
-            .iter()
-            .zip(&mine)
-            .map(|(&logit, &expert)| k.var(expert.lt(experts).select(key(logit, expert), 0u64)))
-            .collect();
+        let scores = Scores::of(k, experts, &self.logits.each(&places));
         mine.iter().for_each(|&expert| k.when(expert.lt(experts), || weights.at(expert).store(0.0f32)));
-        // Lane j keeps what is chosen as number j.
-        let [logit, expert] = [k.var(0u32), k.var(0u32)];
-        let mut most = None;
-        for number in 0..chosen {
-            let own = keys.iter().map(|key| key.get()).reduce(|most, key| most.max(key));
-            let best = largest(own.unwrap_or_else(|| k.lit(0u64)), LANES);
-            let (value, index) = unkey(best);
-            most.get_or_insert(value);
-            k.moving().when(k.lane().eq(number), || {
-                logit.set(value.bits());
-                expert.set(index);
-            });
-            for key in &keys {
-                key.set(key.get().eq(best).select(0u64, key.get()));
-            }
-        }
-        // Where all are −∞ no expert has a weight.
-        let most = most.unwrap_or_else(|| k.lit(0.0f32)).max(f32::MIN);
-        let exp = |x: Val<'k, f32>| ((x - most) * LOG2_E).ex2();
-        let is_chosen = k.lane().lt(chosen);
-        let weight = is_chosen.select(exp(logit.get().bits()), 0.0f32);
-        let summands = match self.routing {
-            Routing::Chosen => weight,
-            Routing::All => {
-                let of =
-                    |(&logit, &expert): (&Val<'k, f32>, &Val<'k, u32>)| expert.lt(experts).select(exp(logit), 0.0f32);
-                logits.iter().zip(&mine).map(of).reduce(|sum, next| sum + next).unwrap_or(weight)
-            }
-        };
-        let sum = summands.warp_reduce(|a, b| a + b);
+        let (expert, weight) = scores.chosen(self.routing, chosen, None);
         k.sync_warp();
-        k.when(is_chosen, || weights.at(expert.get()).store(sum.gt(0.0).select(weight / sum, 0.0f32)));
+        // A weight that is no number counts as none.
+        k.when(k.lane().lt(chosen), || weights.at(expert).store(weight.gt(0.0).select(weight, 0.0f32)));
     }
 }

@@ -4,24 +4,6 @@ use tilewright_codegen::build::Val;
 
 use crate::tile::Array;
 
-/// The function from a router's logits to the weights of the chosen experts. Of equal logits the
-/// least expert is chosen first; NaN counts as −∞.
-///
-/// ```
-/// use tilewright_kernels::experts::Routing;
-/// use tilewright_kernels::naive;
-/// let chosen = |routing| naive::route(&[0.0f64, 2.0, 2.0, 1.0], 2, routing);
-/// assert_eq!(chosen(Routing::Chosen), [(1, 0.5), (2, 0.5)]);
-/// assert!(chosen(Routing::All).iter().map(|(_, weight)| weight).sum::<f64>() < 1.0);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Routing {
-    /// The softmax over all experts; those of the chosen ones are the weights.
-    All,
-    /// The softmax over the chosen experts.
-    Chosen,
-}
-
 /// Slots of a number of a set: a float holds as many bits exactly.
 pub(super) const SET_BITS: u32 = 16;
 

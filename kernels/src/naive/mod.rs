@@ -39,7 +39,7 @@ pub use philox::philox4x32;
 pub use quant::dequantize;
 pub use real::Real;
 pub use rope::rope;
-pub use route::{route, route_table};
+pub use route::{SortedChoices, route, route_table, sort_choices, weighted_sum};
 #[cfg(test)]
 pub(crate) use sample::weight;
 pub(crate) use sample::{EXP2_TERMS, LEAST_EXPONENT};

@@ -70,6 +70,13 @@ fn feed() {
     surveyed(&alike("feed", |trial| threads(trial) > 32, 1), 10);
 }
 
+/// Of more choices than the block counts at a time, so that counters are used again.
+#[test]
+fn sort_choices() {
+    let choices = |trial: &Trial| trial.particulars().split(' ').next().and_then(|count| count.parse::<u32>().ok());
+    surveyed(&alike("sort_choices", |trial| choices(trial).is_some_and(|count| count > 4096), 1), 4);
+}
+
 #[test]
 fn gallery() {
     surveyed(&alike("transpose_edged", |trial| trial.grid()[0] > 2, 2), 10);
@@ -112,7 +119,7 @@ fn gallery_copies() {
 ///
 /// `gemm_fp8`'s survey is that of two-level accumulation; those of s8 and the other kernels of 8
 /// bits synchronise as the kernels of 16 bits do, line for line.
-const SURVEYED: [&str; 31] = [
+const SURVEYED: [&str; 32] = [
     "transpose_edged",
     "column_sums",
     "residual_norm",
@@ -137,6 +144,7 @@ const SURVEYED: [&str; 31] = [
     "grouped",
     "grouped_gather",
     "grouped_warps",
+    "sort_choices",
     "gemv",
     "gemv_wgmma",
     "decode_attention",

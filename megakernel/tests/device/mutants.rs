@@ -22,8 +22,9 @@ use tilewright_codegen::ir::Kernel;
 use tilewright_codegen::sample::Sample;
 use tilewright_codegen::sim::mutate::{Equivalent, Mutant, Survey, mutants};
 use tilewright_codegen::verify::{Verified, verify};
-use tilewright_megakernel::ops::{self, Argmax, Embed};
+use tilewright_megakernel::ops::{self, Argmax, Embed, Route};
 use tilewright_megakernel::program::{Op, Task, TaskId};
+use tilewright_megakernel::testing::small_family;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, record};
 
@@ -307,6 +308,35 @@ fn mutants_of_the_newest_token_are_found_out() {
         file.ends_with("task/qkv.rs") && mutant.inst.contains("global") || file.ends_with("tile/array.rs")
     };
     only_these_survive(&polling(), packets, &[]);
+}
+
+/// A mixture of two of four experts on two blocks: the producer waits for the choice, as flagged
+/// words or released.
+fn mixture(options: DeviceOptions) -> Recording {
+    let own = serde_json::json!({
+        "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": null,
+        "intermediate_size": 16, "vocab_size": 32, "num_hidden_layers": 1,
+    });
+    let spec = small_family(8, &own);
+    let program = splitting(&spec, ROWS, SMS, SPLITS);
+    let route = task(&program, |op| op.is::<Route>());
+    let silent = Launch::fault(DeviceFault::Silent { task: route });
+    let launches = [&[Launch::WELL; 4][..], &[silent, silent.aborted(0)]].concat();
+    Recording::new("mixture", &spec, program, options, launches)
+}
+
+/// Mutants of the choice of experts, and of the producer's wait for it.
+#[test]
+fn mutants_of_the_choice_of_experts_are_found_out() {
+    let of_choice = |mutant: &Mutant| {
+        let file = mutant.src.file();
+        let rooms =
+            ["experts/route.rs", "functions/route.rs", "functions/expert_gate_up.rs", "functions/expert_down.rs"];
+        rooms.iter().any(|room| file.ends_with(room)) || mutant.inst.contains("ld.acquire")
+    };
+    only_these_survive(&mixture(options()), of_choice, &[]);
+    let released = DeviceOptions { packets: false, stream_tokens: false, ..options() };
+    only_these_survive(&mixture(released), of_choice, &[]);
 }
 
 /// Mutants of a block's abort polling while it waits for flagged words that do not arrive: the

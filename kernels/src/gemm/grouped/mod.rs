@@ -12,7 +12,8 @@
 //! | `config`, `plan` | what a kernel is specialised for; launches with their arguments |
 //! | `data`, `trial` | random groups, the oracle; trials of the kernels that are shipped |
 //!
-//! [`plan`] has an example.
+//! [`plan`] has an example. Experts' ids become offsets and an order by
+//! [`route`](crate::route).
 
 mod config;
 mod data;

@@ -1,8 +1,9 @@
 //! The choice of experts.
 
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::experts::{RouteShape, Routing};
+use tilewright_kernels::experts::RouteShape;
 use tilewright_kernels::naive;
+use tilewright_kernels::route::RouterKind;
 use tilewright_layout::DType;
 
 use super::routes::{shape, slots};
@@ -10,7 +11,7 @@ use crate::oracle::{Context, Done};
 use crate::program::{Access, BufferId, Check, Footprint, OperandError, Operands, Region, Span, TaskOp};
 
 /// Chooses the experts of every row of the batch by the logits of a router: the `chosen` largest,
-/// of equal ones the least expert first. NaN counts as −∞.
+/// of equal ones the least expert first. Logits are in the order of [`f32::total_cmp`].
 ///
 /// `routes` has a row for each expert that some row has chosen, in the order of experts, after a
 /// first row whose first number is how many there are: the expert, and its weight for each row of
@@ -42,11 +43,11 @@ pub enum RouteKind {
     Chosen,
 }
 
-impl From<RouteKind> for Routing {
-    fn from(kind: RouteKind) -> Routing {
+impl From<RouteKind> for RouterKind {
+    fn from(kind: RouteKind) -> RouterKind {
         match kind {
-            RouteKind::All => Routing::All,
-            RouteKind::Chosen => Routing::Chosen,
+            RouteKind::All => RouterKind::SoftmaxThenTopK { renormalise: false },
+            RouteKind::Chosen => RouterKind::TopKThenSoftmax,
         }
     }
 }
@@ -71,8 +72,9 @@ impl TaskOp for Route {
         let [rows, experts] = on.shape(self.logits)?;
         let shape = RouteShape { rows: rows as u32, experts: experts as u32, chosen: self.chosen as u32 };
         let logits = on.read(self.logits, 0, rows * experts)?;
-        let mut table = naive::route_table(&logits, shape, self.kind.into());
-        table.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0);
+        let logits: Vec<f64> = logits.into_iter().map(f64::from).collect();
+        let table = naive::route_table(self.kind.into(), &logits, shape);
+        let table: Vec<f32> = table.into_iter().map(|x| if x.is_nan() { 0.0 } else { x as f32 }).collect();
         on.write(self.routes, 0, &table)
     }
 

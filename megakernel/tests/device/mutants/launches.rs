@@ -9,8 +9,8 @@ use tilewright_codegen::device::sim::{self, Options};
 use tilewright_codegen::ir::Kernel;
 use tilewright_codegen::sim::HostOrder;
 use tilewright_codegen::verify::Verified;
-use tilewright_graph::models::Llama;
 use tilewright_megakernel::lower::LOGITS;
+use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, Plan, record};
 use tilewright_megakernel::vm::{LaunchError, NO_TOKEN};
@@ -110,7 +110,7 @@ impl Recording {
     /// Of a program of a model.
     pub fn new(
         name: &'static str,
-        spec: &Llama,
+        spec: &impl Architecture,
         program: Placed,
         options: DeviceOptions,
         launches: Vec<Launch>,

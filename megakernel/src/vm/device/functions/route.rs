@@ -4,7 +4,8 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_codegen::build::Val;
-use tilewright_kernels::experts::{self, RouteShape, RouteTable, Routing};
+use tilewright_kernels::experts::{self, RouteShape, RouteTable};
+use tilewright_kernels::route::RouterKind;
 
 use crate::ops::Route;
 use crate::program::{BufferId, Span};
@@ -41,7 +42,7 @@ struct RouteFields {
 #[derive(Clone, Debug, PartialEq)]
 struct Routes {
     shape: RouteShape,
-    routing: Routing,
+    routing: RouterKind,
     logits: Storage,
     routes: Storage,
 }
