@@ -43,6 +43,34 @@ pub(crate) const GELU_SLOPE: f64 = f64::consts::FRAC_2_SQRT_PI * f64::consts::SQ
 /// The coefficient of `x³` in [`Activation::GeluTanh`].
 pub(crate) const GELU_CUBIC: f64 = 0.044_715;
 
+/// The gate of gpt-oss: `g · sigmoid(alpha · g) · (u + 1)`, where `g` is the gate, at most `limit`,
+/// and `u` the other factor, within `±limit`; [`naive::clamped_swiglu`](crate::naive::clamped_swiglu)
+/// is its definition.
+///
+/// ```
+/// use half::bf16;
+/// use tilewright_codegen::ir::Arch;
+/// use tilewright_kernels::activation::{Activation, clamped_swiglu};
+/// use tilewright_kernels::epilogue::{CustomGate, Epilogue};
+/// use tilewright_kernels::gemm::GemmDevice;
+/// use tilewright_kernels::gemm::grouped::{GroupedProblem, plan};
+///
+/// let gate = CustomGate(&|_| Box::new(|gate, up| clamped_swiglu(gate, up, 1.702, 7.0)));
+/// let epilogue = Epilogue { bias: true, ..Epilogue::default() };
+/// let problem = GroupedProblem::new(32, 4096, 2880, 2880).gather(4).epilogue(epilogue).gate(gate);
+/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
+/// assert!(plan::<bf16, bf16>(problem, target).is_ok());
+/// # Ok::<(), tilewright_kernels::gemm::GemmRefusal>(())
+/// ```
+#[track_caller]
+pub fn clamped_swiglu<'k>(gate: Val<'k, f32>, up: Val<'k, f32>, alpha: f32, limit: f32) -> Val<'k, f32> {
+    // Comparisons with a NaN are false, so that it stays.
+    let gate = gate.gt(limit).select(limit, gate);
+    let up = up.gt(limit).select(limit, up);
+    let up = up.lt(-limit).select(-limit, up);
+    gate.div_approx((gate * (-LOG2_E * alpha)).ex2() + 1.0) * (up + 1.0)
+}
+
 impl Activation {
     /// All of them.
     pub const ALL: [Activation; 2] = [Activation::Silu, Activation::GeluTanh];

@@ -138,6 +138,26 @@ impl fmt::Debug for CustomEpilogue<'_> {
     }
 }
 
+/// A function from a gate and what it multiplies, with their biases, to a result.
+pub type GateFunction<'k> = Box<dyn Fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, f32> + 'k>;
+
+/// A gate of one's own, instead of an activation's: a closure that declares the parameters it needs
+/// and returns the function of both sums.
+///
+/// [`grouped`](crate::gemm::grouped) products take one, for models whose experts are not gated by an
+/// [`Activation`]: gpt-oss's is [`clamped_swiglu`](crate::activation::clamped_swiglu).
+#[derive(Clone, Copy)]
+pub struct CustomGate<'f>(pub &'f CustomGateFunction);
+
+/// The closure of a [`CustomGate`].
+pub type CustomGateFunction = dyn for<'k> Fn(&'k Builder) -> GateFunction<'k>;
+
+impl fmt::Debug for CustomGate<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CustomGate")
+    }
+}
+
 /// The operands of a run of `N` neighbouring results of a row, as the product has them.
 pub trait ResultOperands<'k, const N: usize> {
     /// The factor of the sums.

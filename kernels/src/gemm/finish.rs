@@ -6,7 +6,8 @@ use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use crate::epilogue::{
-    CustomEpilogue, Epilogue, GateSums, ResultFunction, ResultFunctions, ResultOperands, ResultPlace, SumScale,
+    CustomEpilogue, Epilogue, GateFunction, GateSums, ResultFunction, ResultFunctions, ResultOperands, ResultPlace,
+    SumScale,
 };
 use crate::mma::OutputType;
 use crate::tile::{Index, LayoutTensor, Modes};
@@ -42,6 +43,7 @@ pub struct EpilogueOperands<'k, D> {
     extents: [Val<'k, u32>; 2],
     gated: bool,
     functions: ResultFunctions,
+    gate: Option<Rc<GateFunction<'k>>>,
     custom: Option<Rc<ResultFunction<'k>>>,
 }
 
@@ -85,7 +87,17 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
         });
         let Epilogue { gated, functions, .. } = epilogue;
         let custom = custom.map(|CustomEpilogue(declare)| Rc::new(declare(k, extents)));
-        EpilogueOperands { k, scale, bias, residual, extents, gated, functions, custom }
+        EpilogueOperands { k, scale, bias, residual, extents, gated, functions, gate: None, custom }
+    }
+
+    /// The operands with a gate of one's own.
+    pub(super) fn gate(self, gate: GateFunction<'k>) -> EpilogueOperands<'k, D> {
+        EpilogueOperands { gate: Some(Rc::new(gate)), ..self }
+    }
+
+    /// The operands with a last step of one's own.
+    pub(super) fn custom(self, custom: ResultFunction<'k>) -> EpilogueOperands<'k, D> {
+        EpilogueOperands { custom: Some(Rc::new(custom)), ..self }
     }
 
     /// The operands for results of group `group` alone, whose rows end at `end`: a bias has a row for
@@ -123,12 +135,15 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
         let result = GemmResult { operands: self, row, column, columns: n, reach };
         let y = result.affine(GateSums::Gate, [sum]);
         let up = other.map(|other| {
-            move |_| {
+            move |_: usize| {
                 let up = GemmResult { operands: self, row, column: column + n, columns: n * 2, reach };
                 up.affine(GateSums::Up, [other])[0]
             }
         });
-        let [value] = self.functions.apply(y, up.as_ref().map(|up| up as _), &result);
+        let [value] = match (&self.gate, &up) {
+            (Some(gate), Some(up)) => self.functions.apply([gate(y[0], up(0))], None, &result),
+            _ => self.functions.apply(y, up.as_ref().map(|up| up as _), &result),
+        };
         let Some(custom) = &self.custom else { return value };
         if reach == Reach::Inside {
             return custom(ResultPlace { row, column }, value);

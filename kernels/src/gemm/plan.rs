@@ -148,6 +148,14 @@ pub enum GemmRefusal {
         /// The type of its operands.
         input: &'static str,
     },
+    /// Tiles that do not multiply operands of 8 bits by blocks.
+    #[error(
+        "{tiles} do not multiply operands of 8 bits by blocks; take tiles of sm_90a whose warpgroups have 128 columns"
+    )]
+    Blocks {
+        /// The tiles.
+        tiles: &'static str,
+    },
     /// More shares of the contraction than steps.
     #[error("{splits} shares of {steps} steps: every share needs a step")]
     Splits {

@@ -90,6 +90,18 @@ pub fn soft_cap<T: Real>(x: T, cap: T) -> T {
     cap * (x / cap).tanh()
 }
 
+/// gpt-oss's gate: `g · sigmoid(alpha · g) · (u + 1)`, where `g` is the gate, at most `limit`, and `u`
+/// the other factor, within `±limit`.
+///
+/// ```
+/// assert_eq!(tilewright_kernels::naive::clamped_swiglu(0.0, 3.0, 1.702, 7.0), 0.0);
+/// ```
+pub fn clamped_swiglu(gate: f64, up: f64, alpha: f64, limit: f64) -> f64 {
+    let gate = if gate > limit { limit } else { gate };
+    let up = up.clamp(-limit, limit);
+    gate / (1.0 + (-alpha * gate).exp()) * (up + 1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

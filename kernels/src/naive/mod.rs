@@ -28,7 +28,7 @@ mod softmax;
 
 pub use argmax::argmax;
 pub use attention::{SplitPartial, attention, attention_by, combine, split_tokens};
-pub use elementwise::{activate, add, convert, gated, soft_cap};
+pub use elementwise::{activate, add, clamped_swiglu, convert, gated, soft_cap};
 pub use embed::embed;
 pub use gemm::gemm;
 pub use grouped::grouped;
@@ -36,7 +36,7 @@ pub use linear::linear;
 pub use norm::{head_norm, post_norm, rms_norm};
 pub use pages::{PoolShape, append};
 pub use philox::philox4x32;
-pub use quant::dequantize;
+pub use quant::{dequantize, quantize_rows};
 pub use real::Real;
 pub use rope::rope;
 pub use route::{SortedChoices, route, route_table, sort_choices, weighted_sum};

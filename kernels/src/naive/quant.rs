@@ -1,6 +1,7 @@
 //! Quantised matrices as their definition says.
 
 use super::Real;
+use crate::mma::E4M3;
 use crate::quant::QuantMatrix;
 
 /// `w[r, order[p]] = (code[r, p] − zero[r, p/g]) · scale[r, p/g]`, `[n, k]` in the order of
@@ -20,4 +21,23 @@ pub fn dequantize<T: Real>(matrix: &QuantMatrix) -> Vec<T> {
         }
     }
     w
+}
+
+/// Rows as e4m3 with a scale for each 128 elements of a row: codes, and scales row by row. Divisions
+/// are those of f32.
+///
+/// ```
+/// let (codes, scales) = tilewright_kernels::naive::quantize_rows(&[448.0, -1.0], 2);
+/// assert_eq!((codes, scales), (vec![0x7e, 0xb8], vec![1.0]));
+/// ```
+pub fn quantize_rows(rows: &[f64], width: usize) -> (Vec<u8>, Vec<f32>) {
+    let mut codes = Vec::new();
+    let mut scales = Vec::new();
+    for block in rows.chunks(width).flat_map(|row| row.chunks(128)) {
+        let largest = block.iter().fold(1e-4f32, |largest, &x| largest.max(x.abs() as f32));
+        let scale = largest / 448.0;
+        codes.extend(block.iter().map(|&x| E4M3::nearest(f64::from(x as f32 / scale))));
+        scales.push(scale);
+    }
+    (codes, scales)
 }

@@ -19,8 +19,9 @@
 //! permutation moves activations, never codes. [`nearest`] makes the form from numbers;
 //! `naive::dequantize` is its oracle, `host::linear_quantized` the product over packed codes,
 //! [`Widen`] the kernel that writes the numbers as bf16, [`QuantMatrix::part`] what one of several
-//! devices has.
+//! devices has. [`quantize_rows`] is the kernel that writes activations as e4m3 by blocks.
 
+mod blocks;
 mod code;
 mod matrix;
 mod nearest;
@@ -28,6 +29,7 @@ mod part;
 mod trials;
 mod widen;
 
+pub use blocks::{BLOCK, quantize_grid, quantize_rows};
 pub use code::{Code, CodeFormat};
 pub use matrix::{QuantError, QuantMatrix, QuantParts, Zeros};
 pub use nearest::{Rounding, nearest};

@@ -5,9 +5,11 @@ use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Bound, Draw, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::{Code, QuantMatrix, QuantParts, Widen, Zeros};
+use super::{Code, QuantMatrix, QuantParts, Widen, Zeros, quantize_grid, quantize_rows};
 use crate::naive;
 use crate::shipped_entry::ShippedEntry;
+use crate::stored;
+use crate::tile::Float;
 
 /// The shape with which the kernel is shipped.
 const SHOWN: Widen = Widen { code: Code::U4, k: 4096, group: 128, ordered: false };
@@ -15,7 +17,15 @@ const SHOWN: Widen = Widen { code: Code::U4, k: 4096, group: 128, ordered: false
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let record = |arch| SHOWN.record(arch);
-    vec![Box::new(ShippedEntry { name: "widen", needs: Needs::Sm80, record, draw: trial })]
+    vec![
+        Box::new(ShippedEntry { name: "widen", needs: Needs::Sm80, record, draw: trial }),
+        Box::new(ShippedEntry {
+            name: "quantize_rows",
+            needs: Needs::Sm89,
+            record: |arch| quantize_rows(arch, 2048, Float::Bf16),
+            draw: rows_trial,
+        }),
+    ]
 }
 
 /// Every code in turn, groups of any length, ragged rows, zeros, orders.
@@ -37,6 +47,24 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let bound = Bound { absolute: 0.0, relative: 2f64.powi(-8) };
     let out = trial.changed("out", &before, Expected::near::<bf16>(&expected, bound));
     Ok(trial.pass(codes).pass(factors).pass(order).pass(out).pass(n).pass(1u32))
+}
+
+/// Rows of any size, blocks of zeros among them: codes and scales to the bit.
+fn rows_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+    let draw = &mut Draw::new(seed);
+    let rows = draw.between(1..=5);
+    let width = 4 * draw.between(1..=100);
+    let float = stored::float(draw);
+    let size = [1e-6, 1.0, 3000.0][draw.between(0..=2) as usize];
+    let numbers = stored::numbers(draw, float, rows * width, size);
+    let (codes, scales) = naive::quantize_rows(&numbers, width as usize);
+    let blocks = scales.len() as u32;
+    let note = format!("{rows} rows of {width}, {float:?} up to {size}");
+    let mut trial = Trial::new(verify(quantize_rows(arch, width, float))?, quantize_grid(blocks)).note(note);
+    let x = stored::input(&mut trial, "x", float, &numbers);
+    let codes = trial.output("codes", Expected::exact(&codes));
+    let scales = trial.output("scales", Expected::exact(&scales));
+    Ok(trial.pass(blocks).pass(x).pass(codes).pass(scales))
 }
 
 fn matrix(draw: &mut Draw, code: Code) -> QuantMatrix {

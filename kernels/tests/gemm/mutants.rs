@@ -79,10 +79,11 @@ fn of_the_kernel_over_warps() {
 
 /// Three groups, one of them empty, two columns of tiles and four steps: blocks stay for several
 /// tiles, and stages go round within a tile.
-fn surveyed_groups(choice: GroupedChoice, gather: Option<u32>, ledger: &[Equivalent]) {
-    let problem = GroupedProblem { gather, ..GroupedProblem::new(3, 210, 136, 200) };
-    let data = GroupedData::<bf16, bf16>::draw(&problem, &[70, 0, 137], &mut Draw::new(1));
-    let launch = grouped_step::<bf16, bf16>(problem, choice, 2).unwrap();
+fn surveyed_groups<F: Drawn<Sum = f32>>(choice: GroupedChoice, gather: Option<u32>, ledger: &[Equivalent]) {
+    let k = if F::BITS == 8 { 400 } else { 200 };
+    let problem = GroupedProblem { gather, ..GroupedProblem::new(3, 210, 136, k) };
+    let data = GroupedData::<F, bf16>::draw(&problem, &[70, 0, 137], &mut Draw::new(1));
+    let launch = grouped_step::<F, bf16>(problem, choice, 2).unwrap();
     let trial = data.trial(launch, data.placed(&problem, &data.expected(&problem))).unwrap();
     survey(&[trial], 0..6, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
 }
@@ -90,17 +91,24 @@ fn surveyed_groups(choice: GroupedChoice, gather: Option<u32>, ledger: &[Equival
 #[test]
 fn of_the_grouped_kernel_of_hopper() {
     let choice = GroupedChoice::Hopper { shape: GroupedShape::M64N128, stages: 2, cluster: 2, band: 2 };
-    surveyed_groups(choice, None, LAST_BARRIER);
+    surveyed_groups::<bf16>(choice, None, LAST_BARRIER);
 }
 
 #[test]
 fn of_the_grouped_kernel_of_hopper_that_gathers() {
-    let choice = GroupedChoice::Hopper { shape: GroupedShape::M128N128, stages: 2, cluster: 1, band: 2 };
-    surveyed_groups(choice, Some(2), &[]);
+    // In a cluster, so that weights may still be read in the other block when rows are not.
+    let choice = GroupedChoice::Hopper { shape: GroupedShape::M64N128, stages: 2, cluster: 2, band: 2 };
+    surveyed_groups::<bf16>(choice, Some(2), LAST_BARRIER);
+}
+
+#[test]
+fn of_the_grouped_kernel_of_hopper_by_blocks() {
+    let choice = GroupedChoice::Hopper { shape: GroupedShape::M64N128, stages: 2, cluster: 2, band: 2 };
+    surveyed_groups::<E4M3>(choice, Some(2), LAST_BARRIER);
 }
 
 #[test]
 fn of_the_grouped_kernel_over_warps() {
     let choice = GroupedChoice::Warps { shape: GroupedWarpShape::M64N64, stages: 3, arch: Arch::Sm80 };
-    surveyed_groups(choice, Some(2), &[]);
+    surveyed_groups::<bf16>(choice, Some(2), &[]);
 }

@@ -63,6 +63,11 @@ fn every_shape_assembles_without_spills_or_warnings() {
             let launch = grouped_step::<bf16, bf16>(problem, choice, 132).unwrap();
             table.add_as(format!("{shape:?}, grouped{form}"), &verify(launch.kernel).unwrap()).unwrap();
         }
+        for &shape in GroupedShape::ALL.iter().filter(|shape| shape.has_blocks()) {
+            let choice = GroupedChoice::Hopper { shape, stages: 8, cluster: 1, band: 8 };
+            let launch = grouped_step::<E4M3, bf16>(problem, choice, 132).unwrap();
+            table.add_as(format!("{shape:?}, e4m3 by blocks, grouped{form}"), &verify(launch.kernel).unwrap()).unwrap();
+        }
         for &shape in GroupedWarpShape::ALL {
             let launch = grouped_step::<bf16, bf16>(problem, GroupedChoice::Warps { shape, stages: 3, arch }, 108);
             table

@@ -119,7 +119,7 @@ fn gallery_copies() {
 ///
 /// `gemm_fp8`'s survey is that of two-level accumulation; those of s8 and the other kernels of 8
 /// bits synchronise as the kernels of 16 bits do, line for line.
-const SURVEYED: [&str; 32] = [
+const SURVEYED: [&str; 33] = [
     "transpose_edged",
     "column_sums",
     "residual_norm",
@@ -143,6 +143,7 @@ const SURVEYED: [&str; 32] = [
     "gemm_s8_warps",
     "grouped",
     "grouped_gather",
+    "grouped_fp8",
     "grouped_warps",
     "sort_choices",
     "gemv",

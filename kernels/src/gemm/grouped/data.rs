@@ -7,6 +7,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::plan::GroupedBuffer;
 use super::problem::GroupedProblem;
+use super::scales::BLOCK;
 use crate::gemm::data::{Drawn, Near, Rounded};
 use crate::gemm::plan::PlannedLaunch;
 use crate::gemm::trial::near;
@@ -23,8 +24,8 @@ pub struct GroupedData<F: Drawn, D> {
     pub a: Vec<F::Stored>,
     /// Weights.
     pub b: Vec<F::Stored>,
-    /// The divisors of A and B.
-    pub scales: [f32; 2],
+    /// The divisors of A and B: one each, or those of blocks.
+    pub scales: [Vec<f32>; 2],
     /// A number per row of weights.
     pub bias: Vec<D>,
     /// The residual.
@@ -50,11 +51,20 @@ impl<F: Drawn, D: Rounded> GroupedData<F, D> {
         for i in 0..total {
             used[source(problem, &order, i)] = true;
         }
-        let number = |draw: &mut Draw| (F::NEAREST)(draw.unit() * F::RANGE);
+        // Few bits make few exponents: all of them shall come up.
+        let power = if F::BITS == 8 { 3 } else { 1 };
+        let number = |draw: &mut Draw| (F::NEAREST)(draw.unit().powi(power) * F::RANGE);
         let absent = (F::NEAREST)(f64::NAN);
         let a = (0..a_rows * depth).map(|i| if used[i / depth] { number(draw) } else { absent }).collect();
         let b = (0..(problem.groups * problem.b_rows()) as usize * depth).map(|_| number(draw)).collect();
-        let scales = [0; 2].map(|_| ((1.5 + 0.5 * draw.unit()) / F::RANGE) as f32);
+        let blocks = |extent: u32| extent.div_ceil(BLOCK) as usize;
+        let halves = (problem.b_rows() / problem.n) as usize;
+        let counts = match F::BITS {
+            8 => [a_rows, problem.groups as usize * halves * blocks(problem.n)].map(|rows| rows * blocks(problem.k)),
+            _ => [1, 1],
+        };
+        let scale = |draw: &mut Draw| ((1.5 + 0.5 * draw.unit()) / F::RANGE) as f32;
+        let scales = counts.map(|count| (0..count).map(|_| scale(draw)).collect());
         let bias = draw.floats((problem.groups * problem.b_rows()) as usize, D::ROUND);
         let residual = draw.floats((problem.rows * problem.n) as usize, D::ROUND);
         GroupedData { offsets, order, a, b, scales, bias, residual }
@@ -63,13 +73,46 @@ impl<F: Drawn, D: Rounded> GroupedData<F, D> {
     /// The result of each row in the order of the groups, and by how much each may be off: bounds as
     /// of [`Data::sums`](crate::gemm::Data::sums) and [`finished`](crate::gemm::Data::finished).
     pub fn expected(&self, problem: &GroupedProblem) -> Vec<Near> {
+        self.gated(problem, &|y, up| problem.epilogue.functions.expected(y, up))
+    }
+
+    /// As [`expected`](GroupedData::expected), with a function from a sum and, where the product is
+    /// gated, what it multiplies to the value between bias and residual: each a value and its error.
+    pub fn gated(
+        &self,
+        problem: &GroupedProblem,
+        functions: &dyn Fn([f64; 2], Option<[f64; 2]>) -> [f64; 2],
+    ) -> Vec<Near> {
         let (depth, width, columns) = (problem.k as usize, problem.b_rows() as usize, problem.n as usize);
         let a = |m: usize, k: usize| (F::VALUE)(self.a[source(problem, &self.order, m) * depth + k]);
         let b = |g: usize, n: usize, k: usize| (F::VALUE)(self.b[(g * width + n) * depth + k]);
+        // Of operands of 8 bits each element is multiplied by the scale of its block.
+        let is_blocks = F::BITS == 8;
+        let block = BLOCK as usize;
+        let steps = depth.div_ceil(block);
+        let of_a = |m: usize, k: usize| match is_blocks {
+            true => f64::from(self.scales[0][source(problem, &self.order, m) * steps + k / block]),
+            false => 1.0,
+        };
+        let of_b = |g: usize, n: usize, k: usize| {
+            let blocks = columns.div_ceil(block);
+            let half = (g * (width / columns) + n / columns) * blocks + n % columns / block;
+            if is_blocks { f64::from(self.scales[1][half * steps + k / block]) } else { 1.0 }
+        };
+        let a = |m: usize, k: usize| a(m, k) * of_a(m, k);
+        let b = |g: usize, n: usize, k: usize| b(g, n, k) * of_b(g, n, k);
         let sums = naive::grouped(&self.offsets, [width, depth], a, b);
         let sizes = naive::grouped(&self.offsets, [width, depth], |m, k| a(m, k).abs(), |g, n, k| b(g, n, k).abs());
-        let unit = (1.0625 * f64::from(problem.k) + 2.0) * F::CUT;
-        let scale = if problem.epilogue.scale.is_some() { f64::from(self.scales[0] * self.scales[1]) } else { 1.0 };
+        let cut = |depth: u32| (1.0625 * f64::from(depth) + 2.0) * F::CUT;
+        // A scale is a product of two that is rounded; so is each step's sum.
+        let unit = match is_blocks {
+            true => cut(problem.k.min(BLOCK)) + (steps as f64 + 3.0) * 2f64.powi(-24),
+            false => cut(problem.k),
+        };
+        let scale = match problem.epilogue.scale {
+            Some(_) => f64::from(self.scales[0][0] * self.scales[1][0]),
+            None => 1.0,
+        };
         let mut results = Vec::new();
         for (group, rows) in self.offsets.windows(2).enumerate() {
             let linear = |row: usize, column: usize| {
@@ -81,7 +124,7 @@ impl<F: Drawn, D: Rounded> GroupedData<F, D> {
             for row in rows[0] as usize..rows[1] as usize {
                 results.extend((0..columns).map(|column| {
                     let up = problem.epilogue.gated.then(|| linear(row, column + columns));
-                    let [mut value, error] = problem.epilogue.functions.expected(linear(row, column), up);
+                    let [mut value, error] = functions(linear(row, column), up);
                     if problem.epilogue.residual {
                         value += self.residual[row * columns + column].value();
                     }
@@ -119,8 +162,8 @@ impl<F: Drawn, D: Rounded> GroupedData<F, D> {
                 GroupedBuffer::B => trial.input("b", &self.b),
                 GroupedBuffer::Offsets => trial.input("offsets", &self.offsets),
                 GroupedBuffer::Order => trial.input("order", &self.order),
-                GroupedBuffer::AScale => trial.input("a_scale", &self.scales[..1]),
-                GroupedBuffer::BScale => trial.input("b_scale", &self.scales[1..]),
+                GroupedBuffer::AScale => trial.input("a_scale", &self.scales[0]),
+                GroupedBuffer::BScale => trial.input("b_scale", &self.scales[1]),
                 GroupedBuffer::Bias => trial.input("bias", &self.bias),
                 GroupedBuffer::Residual => trial.input("residual", &self.residual),
                 GroupedBuffer::C => trial.changed("c", &before, near::<D>(placed.take().unwrap_or_default(), D::UNIT)),

@@ -10,10 +10,11 @@ use tilewright_codegen::ir::LaunchBounds;
 use tilewright_codegen::ir::attr::ProxyFence;
 
 use super::config::GroupedConfig;
+use super::problem::CustomSteps;
 use super::rows::{Gather, RowTile, TileRows};
+use super::scales::BlockScales;
 use super::schedule::{GroupTile, GroupTiles};
 use super::store::{GroupedResults, StoreShape};
-use crate::epilogue::CustomEpilogue;
 use crate::gemm::finish::GemmOutput;
 use crate::gemm::store::ResultTiles;
 use crate::gemm::tiling::Tiles;
@@ -40,16 +41,46 @@ enum GroupedRing {}
 enum GroupedRows {}
 enum GroupedWeights {}
 
+/// Tiles of A and of B in a stage.
+type ATile<F, T> = StageTile<<F as InputType>::Stored, <T as Tiles>::A>;
+type BTile<F, T> = StageTile<<F as InputType>::Stored, <T as Tiles>::B>;
+/// Stages of both operands, of rows and of weights.
+type BothStages<'k, F, T> = Deferred<'k, GroupedRing, (ATile<F, T>, BTile<F, T>)>;
+type RowStages<'k, F, T> = Deferred<'k, GroupedRows, (ATile<F, T>,)>;
+type WeightStages<'k, F, T> = Deferred<'k, GroupedWeights, (BTile<F, T>,)>;
+
 /// The stages that a consumer reads: both operands of a stage together, or each in its own ring.
 enum Stages<'k, F: InputType, T: Tiles> {
-    Together(Deferred<'k, GroupedRing, (StageTile<F::Stored, T::A>, StageTile<F::Stored, T::B>)>),
-    Apart(
-        Deferred<'k, GroupedRows, (StageTile<F::Stored, T::A>,)>,
-        Deferred<'k, GroupedWeights, (StageTile<F::Stored, T::B>,)>,
-    ),
+    Together(Box<BothStages<'k, F, T>>),
+    Apart(Box<RowStages<'k, F, T>>, Box<WeightStages<'k, F, T>>),
 }
 
 impl<'k, F: InputType, T: Tiles> Stages<'k, F, T> {
+    /// Waits for a stage, and releases it once `multiply` has waited for its product.
+    fn whole_step(
+        &mut self,
+        k: &'k Builder,
+        multiply: impl FnOnce(StageView<'k, F::Stored, T::A>, StageView<'k, F::Stored, T::B>),
+    ) {
+        match self {
+            Stages::Together(stages) => {
+                let stage = stages.wait();
+                let (a, b) = stage.tiles();
+                multiply(a, b);
+                stage.release();
+            }
+            Stages::Apart(rows, weights) => {
+                let rows = rows.wait();
+                let weights = weights.wait();
+                k.fence_proxy_async(ProxyFence::Shared);
+                let ((a,), (b,)) = (rows.tiles(), weights.tiles());
+                multiply(a, b);
+                rows.release();
+                weights.release();
+            }
+        }
+    }
+
     /// Waits for a stage, issues its product, and releases the one before, which `issue` waited
     /// for.
     fn step(
@@ -141,6 +172,8 @@ struct Block<'k, D> {
     steps: Val<'k, u32>,
     /// Columns of the result that a tile makes.
     columns: u32,
+    /// The scales of operands of 8 bits.
+    scales: Option<BlockScales<'k>>,
 }
 
 impl<'k, D: GemmOutput> Block<'k, D> {
@@ -160,19 +193,37 @@ impl<'k, D: GemmOutput> Block<'k, D> {
         let k = self.k;
         let number = Index::below(k.warp() / 4, T::CONSUMERS);
         let product = TiledMma::<Wgmma<F>, T::A, T::B, T::Grid>::by_warps(k, number);
+        let totals = self.scales.map(|_| product.sums().like(k));
+        let sums = totals.unwrap_or(product.sums());
+        let [down, across] = product.corner();
+        let across = if self.config.epilogue.gated { across / 2 } else { across };
         self.each(T::M, &mut |tile, [row, column]| {
-            k.moving().for_(0, self.steps, |step| {
-                stages.step(k, |a, b| {
-                    product.issue(a, b, step.ne(0));
-                    product.wait_group(1);
+            let corner = || {
+                let [down, across] = Index::values(k, [down, across]);
+                [row + down, column + across]
+            };
+            if let Some((totals, scales)) = totals.zip(self.scales) {
+                let scales = scales.tile(sums, product.thread(), corner(), &tile);
+                totals.clear(k);
+                k.moving().for_(0, self.steps, |step| {
+                    let of_step = scales.step(step);
+                    stages.whole_step(k, |a, b| {
+                        product.issue(a, b, false);
+                        product.wait_group(0);
+                    });
+                    scales.add(totals, product.sums(), &of_step);
                 });
-            });
-            product.wait_group(0);
-            stages.release_last();
-            let [down, across] = product.corner();
-            let across = if self.config.epilogue.gated { across / 2 } else { across };
-            let [down, across] = Index::values(k, [down, across]);
-            self.results.store(product.sums(), product.thread(), [row + down, column + across], &tile);
+            } else {
+                k.moving().for_(0, self.steps, |step| {
+                    stages.step(k, |a, b| {
+                        product.issue(a, b, step.ne(0));
+                        product.wait_group(1);
+                    });
+                });
+                product.wait_group(0);
+                stages.release_last();
+            }
+            self.results.store(sums, product.thread(), corner(), &tile);
         });
     }
 
@@ -212,11 +263,11 @@ enum Rows<'k, E> {
 
 /// Parameters: `a` (a tensor map, or a pointer where rows are gathered), the tensor map `b`,
 /// `offsets`, `order` where rows are gathered or scattered; `m`, `n`, `k` and the columns of tiles;
-/// then `c` and those of the epilogue.
-pub(super) fn grouped<'k, F: InputType, D: GemmOutput, T: Tiles>(
-    k: &'k Builder,
+/// `a_scale` and `b_scale` of operands of 8 bits; then `c` and those of the epilogue.
+pub(super) fn grouped<F: InputType, D: GemmOutput, T: Tiles>(
+    k: &Builder,
     config: GroupedConfig,
-    custom: Option<CustomEpilogue<'_>>,
+    custom_steps: CustomSteps<'_>,
 ) {
     let a_map = config.gather.is_none().then(|| k.tensor_map("a"));
     let a = config.gather.map(|divisor| (k.global::<F::Stored>("a"), divisor));
@@ -224,6 +275,12 @@ pub(super) fn grouped<'k, F: InputType, D: GemmOutput, T: Tiles>(
     let offsets = k.global::<u32>("offsets");
     let order = (config.gather.is_some() || config.scatter).then(|| k.global::<u32>("order"));
     let [m, n, depth, columns] = k.u32_params(["m", "n", "k", "columns"]);
+    let steps = (depth + (T::K - 1)) / T::K;
+    let scales = (F::BITS == 8).then(|| {
+        let [rows, weights] = ["a_scale", "b_scale"].map(|name| k.global::<f32>(name));
+        let order = order.zip(config.gather);
+        BlockScales { k, rows, weights, order, n, steps, gated: config.epilogue.gated }
+    });
     let rows = match (a_map, a, order) {
         (None, Some((base, divisor)), Some(order)) => Rows::Gathered { base, order, divisor },
         (Some(map), ..) => Rows::Map(map),
@@ -234,13 +291,12 @@ pub(super) fn grouped<'k, F: InputType, D: GemmOutput, T: Tiles>(
         part: T::N / T::Grid::ACROSS,
         how: config.how,
         epilogue: config.epilogue,
-        custom,
+        steps: custom_steps,
     };
     let results = GroupedResults::<D>::parameters(k, shape, [m, n], order.filter(|_| config.scatter));
     let tile_columns = results.part() * T::Grid::ACROSS;
-    let steps = (depth + (T::K - 1)) / T::K;
     let cluster = config.cluster;
-    let block = |tiles| Block { k, config, results, tiles, steps, columns: tile_columns };
+    let block = |tiles| Block { k, config, results, tiles, steps, columns: tile_columns, scales };
     let weights = Weights {
         k,
         map,
@@ -262,7 +318,7 @@ pub(super) fn grouped<'k, F: InputType, D: GemmOutput, T: Tiles>(
             let ring = Ring::bulk::<GroupedRing>(k, (a_tile, b_tile), shape.cluster(cluster));
             let block = block(schedule());
             let (mut producer, consumer) = start(k, ring).split();
-            block.run::<F, T>(Stages::Together(consumer.deferred()), || {
+            block.run::<F, T>(Stages::Together(Box::new(consumer.deferred())), || {
                 k.moving().when(fetcher, || {
                     block.each(T::M, &mut |tile, [row, column]| {
                         let shares = weights.shares(&tile, column);
@@ -289,7 +345,7 @@ pub(super) fn grouped<'k, F: InputType, D: GemmOutput, T: Tiles>(
             let (rows, ring) = start(k, (rows, ring));
             let (mut producer, consumer) = rows.split();
             let (mut weight_producer, weight_consumer) = ring.split();
-            let stages = Stages::Apart(consumer.deferred(), weight_consumer.deferred());
+            let stages = Stages::Apart(Box::new(consumer.deferred()), Box::new(weight_consumer.deferred()));
             let threads = ThreadGroup { thread: Index::below(k.tid() % 128, 128), count: 128 };
             block.run::<F, T>(stages, || {
                 block.each(T::M, &mut |tile, [row, column]| {

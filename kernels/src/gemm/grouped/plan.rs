@@ -29,9 +29,9 @@ pub enum GroupedBuffer {
     Order,
     /// The result.
     C,
-    /// The scale of A, one f32.
+    /// The scale of A, one f32; of operands of 8 bits those of blocks.
     AScale,
-    /// The scale of B, one f32.
+    /// The scale of B, one f32; of operands of 8 bits those of blocks.
     BScale,
     /// A number per row of weights.
     Bias,
@@ -74,13 +74,14 @@ const CLUSTER_ROWS: u32 = 1024;
 /// Chooses tiles by the rows that a group has if all have as many.
 ///
 /// ```
+/// use half::bf16;
 /// use tilewright_codegen::ir::Arch;
 /// use tilewright_kernels::gemm::grouped::{GroupedChoice, GroupedProblem, GroupedShape, choose};
 /// // 64 tokens, 8 of 128 experts each: four rows an expert.
-/// let few = choose(&GroupedProblem::new(128, 64 * 8, 1536, 2048), Arch::Sm90a);
+/// let few = choose::<bf16>(&GroupedProblem::new(128, 64 * 8, 1536, 2048), Arch::Sm90a);
 /// assert!(matches!(few, GroupedChoice::Hopper { shape: GroupedShape::M64N256, cluster: 1, .. }));
 /// ```
-pub fn choose(problem: &GroupedProblem, arch: Arch) -> GroupedChoice {
+pub fn choose<F: InputType>(problem: &GroupedProblem, arch: Arch) -> GroupedChoice {
     let average = problem.rows / problem.groups.max(1);
     if arch != Arch::Sm90a {
         let many = average >= MANY_ROWS && problem.b_rows() >= 128;
@@ -89,8 +90,8 @@ pub fn choose(problem: &GroupedProblem, arch: Arch) -> GroupedChoice {
     }
     let wide = problem.b_rows() > 128;
     let shape = match (average >= MANY_ROWS, wide) {
-        (true, true) => GroupedShape::M128N256,
-        (true, false) => GroupedShape::M128N128,
+        (true, true) if F::BITS > 8 => GroupedShape::M128N256,
+        (true, _) => GroupedShape::M128N128,
         (false, true) => GroupedShape::M64N256,
         (false, false) => GroupedShape::M64N128,
     };
@@ -121,24 +122,24 @@ pub fn choose(problem: &GroupedProblem, arch: Arch) -> GroupedChoice {
 ///
 /// # Errors
 /// [`GemmRefusal`], for what no kernel computes.
-pub fn plan<'f, F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
+pub fn plan<'f, F: InputType<Stored: TrialElement, Sum = f32>, D: GemmOutput + TrialElement>(
     problem: impl Into<CustomGrouped<'f>>,
     target: GemmDevice,
 ) -> Result<PlannedLaunch<GroupedBuffer>, GemmRefusal> {
     let problem = problem.into();
-    grouped_step::<F, D>(problem, choose(&problem.problem, target.arch), target.multiprocessors)
+    grouped_step::<F, D>(problem, choose::<F>(&problem.problem, target.arch), target.multiprocessors)
 }
 
 /// The launch of a grouped product with those tiles.
 ///
 /// # Errors
 /// [`GemmRefusal`].
-pub fn grouped_step<'f, F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
+pub fn grouped_step<'f, F: InputType<Stored: TrialElement, Sum = f32>, D: GemmOutput + TrialElement>(
     problem: impl Into<CustomGrouped<'f>>,
     choice: GroupedChoice,
     multiprocessors: u32,
 ) -> Result<PlannedLaunch<GroupedBuffer>, GemmRefusal> {
-    let CustomGrouped { problem, custom } = problem.into();
+    let CustomGrouped { problem, steps } = problem.into();
     check::<F>(&problem)?;
     let config = GroupedConfig {
         groups: problem.groups,
@@ -153,21 +154,24 @@ pub fn grouped_step<'f, F: InputType<Stored: TrialElement>, D: GemmOutput + Tria
     let mut launch = match choice {
         GroupedChoice::Hopper { shape, stages, cluster, band } => {
             let most = Hopper { shape, stages };
-            hopper::<F, D>(CustomGrouped { problem, custom }, most, GroupedConfig { cluster, band, ..config })?
+            hopper::<F, D>(CustomGrouped { problem, steps }, most, GroupedConfig { cluster, band, ..config })?
         }
         GroupedChoice::Warps { shape, stages, arch } => {
             least_stages(stages)?;
+            if F::BITS == 8 {
+                return Err(GemmRefusal::Blocks { tiles: "tiles over mma.sync" });
+            }
             let [m, n] = shape.tile();
             let config = GroupedConfig { stages, band: 8, ..config };
             let name = name::<F>(&problem, [m, n], "_warps");
             let columns = problem.b_rows().div_ceil(n);
             let mut arguments = vec![Argument::Pointer(GroupedBuffer::A), Argument::Pointer(GroupedBuffer::B)];
-            arguments.extend(numbers(&problem, columns));
+            arguments.extend(numbers::<F>(&problem, columns));
             PlannedLaunch {
-                kernel: shape.record::<F, D>(&name, arch, config, custom)?,
+                kernel: shape.record::<F, D>(&name, arch, config, steps)?,
                 grid: most_tiles(&problem, config.tiling(m), columns),
                 arguments,
-                custom: custom.is_some(),
+                custom: steps.is_some(),
             }
         }
     };
@@ -188,11 +192,14 @@ struct Hopper {
     stages: u32,
 }
 
-fn hopper<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
-    CustomGrouped { problem, custom }: CustomGrouped<'_>,
+fn hopper<F: InputType<Stored: TrialElement, Sum = f32>, D: GemmOutput + TrialElement>(
+    CustomGrouped { problem, steps }: CustomGrouped<'_>,
     Hopper { shape, stages }: Hopper,
     config: GroupedConfig,
 ) -> Result<PlannedLaunch<GroupedBuffer>, GemmRefusal> {
+    if F::BITS == 8 && !shape.has_blocks() {
+        return Err(GemmRefusal::Blocks { tiles: "tiles of 128×256" });
+    }
     let entry = shape.entry::<F, D>();
     let [m, n] = shape.tile();
     let cluster = config.cluster;
@@ -218,12 +225,12 @@ fn hopper<F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement>(
     let parts = weight_parts(&config, entry.across);
     let mut arguments = vec![a, map(GroupedBuffer::B, dtype, layout, weights, entry.boxes[1], parts)];
     let columns = problem.b_rows().div_ceil(n);
-    arguments.extend(numbers(&problem, columns));
+    arguments.extend(numbers::<F>(&problem, columns));
     Ok(PlannedLaunch {
-        kernel: (entry.record)(&name::<F>(&problem, [m, n], ""), config, custom),
+        kernel: (entry.record)(&name::<F>(&problem, [m, n], ""), config, steps),
         grid: cluster * most_tiles(&problem, tiling, columns),
         arguments,
-        custom: custom.is_some(),
+        custom: steps.is_some(),
     })
 }
 
@@ -240,12 +247,15 @@ fn most_tiles(problem: &GroupedProblem, tiling: GroupTiling, columns: u32) -> u3
 }
 
 /// The arguments after both operands.
-fn numbers(problem: &GroupedProblem, columns: u32) -> Vec<Argument<GroupedBuffer>> {
+fn numbers<F: InputType>(problem: &GroupedProblem, columns: u32) -> Vec<Argument<GroupedBuffer>> {
     let mut arguments = vec![Argument::Pointer(GroupedBuffer::Offsets)];
     if problem.ordered() {
         arguments.push(Argument::Pointer(GroupedBuffer::Order));
     }
     arguments.extend([problem.rows, problem.n, problem.k, columns].map(Argument::Number));
+    if F::BITS == 8 {
+        arguments.extend([GroupedBuffer::AScale, GroupedBuffer::BScale].map(Argument::Pointer));
+    }
     arguments.push(Argument::Pointer(GroupedBuffer::C));
     if problem.epilogue.scale.is_some() {
         arguments.extend([GroupedBuffer::AScale, GroupedBuffer::BScale].map(Argument::Pointer));
@@ -283,6 +293,9 @@ fn check<F: InputType>(problem: &GroupedProblem) -> Result<(), GemmRefusal> {
     }
     if problem.epilogue.scale == Some(SumScale::Norm) {
         return Err(GemmRefusal::NormScale);
+    }
+    if F::BITS == 8 && problem.epilogue.scale.is_some() {
+        return Err(GemmRefusal::Blocks { tiles: "products whose operands have one scale" });
     }
     Ok(())
 }

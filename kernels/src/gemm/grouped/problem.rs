@@ -1,6 +1,6 @@
 //! A grouped product as data.
 
-use crate::epilogue::{CustomEpilogue, Epilogue};
+use crate::epilogue::{CustomEpilogue, CustomGate, Epilogue, ResultFunctions};
 
 /// A product for each group of rows: `C[i, :] = epilogue(A[i, :] · B[g, :, :]ᵀ)` for each row `i`
 /// of `offsets[g]..offsets[g + 1]`.
@@ -17,6 +17,8 @@ use crate::epilogue::{CustomEpilogue, Epilogue};
 /// | C | rows of n |
 /// | bias | `[groups, n]`, or `[groups, 2n]` where gated |
 /// | residual | `[rows, n]`, in the order of the groups |
+/// | scale of A | of operands of 8 bits, f32: `[rows of A, ⌈k/128⌉]`, a number for 128 elements of a row |
+/// | scale of B | of operands of 8 bits, f32: `[groups, ⌈n/128⌉, ⌈k/128⌉]`, a number for 128×128 weights; where gated `[groups, 2, ⌈n/128⌉, ⌈k/128⌉]` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupedProblem {
     /// Groups: experts.
@@ -25,7 +27,7 @@ pub struct GroupedProblem {
     pub rows: u32,
     /// Columns of the result.
     pub n: u32,
-    /// The contraction, a multiple of 8.
+    /// The contraction, a multiple of 16 bytes.
     pub k: u32,
     /// Where rows of A are gathered, row `i` is row `order[i] / gather` of A; otherwise row `i`.
     pub gather: Option<u32>,
@@ -35,24 +37,49 @@ pub struct GroupedProblem {
     pub epilogue: Epilogue,
 }
 
-/// A grouped product with an epilogue of the caller's own after the problem's.
+/// A grouped product with steps of the caller's own in its epilogue.
 #[derive(Clone, Copy, Debug)]
 pub struct CustomGrouped<'f> {
     /// The product.
     pub problem: GroupedProblem,
-    /// The last step of the epilogue.
-    pub custom: Option<CustomEpilogue<'f>>,
+    /// The steps.
+    pub steps: CustomSteps<'f>,
+}
+
+/// Steps of an epilogue that are the caller's own. The parameters that they declare follow all
+/// others of the kernel: those of the gate, then those of the last step.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CustomSteps<'f> {
+    /// The gate, of a product whose epilogue is gated and has no activation.
+    pub gate: Option<CustomGate<'f>>,
+    /// The last step.
+    pub last: Option<CustomEpilogue<'f>>,
+}
+
+impl CustomSteps<'_> {
+    /// Whether there is one.
+    pub fn is_some(&self) -> bool {
+        self.gate.is_some() || self.last.is_some()
+    }
 }
 
 impl From<GroupedProblem> for CustomGrouped<'_> {
     fn from(problem: GroupedProblem) -> Self {
-        CustomGrouped { problem, custom: None }
+        CustomGrouped { problem, steps: CustomSteps::default() }
     }
 }
 
 impl From<&GroupedProblem> for CustomGrouped<'_> {
     fn from(problem: &GroupedProblem) -> Self {
         (*problem).into()
+    }
+}
+
+impl<'f> CustomGrouped<'f> {
+    /// Adds a last step to the epilogue: see [`CustomEpilogue`].
+    #[must_use]
+    pub fn custom(self, custom: CustomEpilogue<'f>) -> CustomGrouped<'f> {
+        CustomGrouped { steps: CustomSteps { last: Some(custom), ..self.steps }, ..self }
     }
 }
 
@@ -85,7 +112,14 @@ impl GroupedProblem {
 
     /// Adds a last step to the epilogue: see [`CustomEpilogue`].
     pub fn custom(self, custom: CustomEpilogue<'_>) -> CustomGrouped<'_> {
-        CustomGrouped { problem: self, custom: Some(custom) }
+        CustomGrouped::from(self).custom(custom)
+    }
+
+    /// Gates the product by a function of the caller's own: see [`CustomGate`].
+    pub fn gate(self, gate: CustomGate<'_>) -> CustomGrouped<'_> {
+        let functions = ResultFunctions { activation: None, ..self.epilogue.functions };
+        let problem = self.epilogue(Epilogue { gated: true, functions, ..self.epilogue });
+        CustomGrouped { problem, steps: CustomSteps { gate: Some(gate), last: None } }
     }
 
     /// Rows of a group's weights.

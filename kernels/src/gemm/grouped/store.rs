@@ -3,8 +3,9 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 
+use super::problem::CustomSteps;
 use super::schedule::GroupTile;
-use crate::epilogue::{CustomEpilogue, Epilogue};
+use crate::epilogue::{CustomEpilogue, CustomGate, Epilogue};
 use crate::gemm::finish::{EpilogueOperands, GemmOutput, Reach};
 use crate::gemm::store::ResultTiles;
 use crate::mma::{Accumulator, OutputType, Pack, RegisterPair};
@@ -31,7 +32,7 @@ pub(super) struct StoreShape<'f> {
     pub part: u32,
     pub how: RowStore,
     pub epilogue: Epilogue,
-    pub custom: Option<CustomEpilogue<'f>>,
+    pub steps: CustomSteps<'f>,
 }
 
 /// The result's side of a kernel.
@@ -57,12 +58,20 @@ impl<'k, D: GemmOutput> GroupedResults<'k, D> {
         extents: [Val<'k, u32>; 2],
         order: Option<Ptr<'k, Global, u32>>,
     ) -> Self {
-        let StoreShape { tiles, part, how, epilogue, custom } = shape;
+        let StoreShape { tiles, part, how, epilogue, steps } = shape;
         let base = k.global("c");
         let staged = D::pack()
             .filter(|_| how == RowStore::Staged)
             .map(|pack| (k.shared_aligned("c", tiles.consumers * tiles.buffers * tiles.stage(), 1024), pack));
-        let finish = EpilogueOperands::parameters(k, epilogue, custom, extents);
+        let finish = EpilogueOperands::parameters(k, epilogue, None, extents);
+        let finish = match steps.gate {
+            Some(CustomGate(declare)) => finish.gate(declare(k)),
+            None => finish,
+        };
+        let finish = match steps.last {
+            Some(CustomEpilogue(declare)) => finish.custom(declare(k, extents)),
+            None => finish,
+        };
         GroupedResults { k, base, columns: extents[1], order, finish, tiles, part, how, staged }
     }
 

@@ -8,8 +8,8 @@ use tilewright_layout::swizzle::TensorBoxes;
 use tilewright_layout::typed::{KMajor, OperandTile, StaticLayout};
 
 use super::config::GroupedConfig;
+use super::problem::CustomSteps;
 use super::{hopper, warps};
-use crate::epilogue::CustomEpilogue;
 use crate::gemm::ampere::BlockMma;
 use crate::gemm::finish::GemmOutput;
 use crate::gemm::tiling::{Tiles, Tiling};
@@ -51,7 +51,7 @@ pub enum GroupedShape {
 }
 
 /// Records a kernel.
-type Record = fn(&str, GroupedConfig, Option<CustomEpilogue<'_>>) -> Kernel;
+type Record = fn(&str, GroupedConfig, CustomSteps<'_>) -> Kernel;
 
 /// A kernel, and what the host must know of its tiles.
 pub(super) struct ShapeEntry {
@@ -70,6 +70,12 @@ impl GroupedShape {
     /// Every shape.
     pub const ALL: &'static [GroupedShape] =
         &[GroupedShape::M128N256, GroupedShape::M128N128, GroupedShape::M64N256, GroupedShape::M64N128];
+
+    /// Whether it multiplies operands of 8 bits: each warpgroup has the columns of one block, whose
+    /// sums a thread holds twice.
+    pub const fn has_blocks(self) -> bool {
+        !matches!(self, GroupedShape::M128N256)
+    }
 
     /// Rows and columns of a tile of products.
     pub const fn tile(self) -> [u32; 2] {
@@ -92,8 +98,8 @@ impl GroupedShape {
 }
 
 fn entry<F: InputType, D: GemmOutput, T: Tiles>() -> ShapeEntry {
-    let record = |name: &str, config: GroupedConfig, custom: Option<CustomEpilogue<'_>>| {
-        record(name, Arch::Sm90a, hopper::launch::<T>(&config), |k| hopper::grouped::<F, D, T>(k, config, custom))
+    let record = |name: &str, config: GroupedConfig, steps: CustomSteps<'_>| {
+        record(name, Arch::Sm90a, hopper::launch::<T>(&config), |k| hopper::grouped::<F, D, T>(k, config, steps))
     };
     let stage = (T::M + T::N) * T::K * F::BITS as u32 / 8;
     let staged = T::CONSUMERS * T::BUFFERS * T::ROWS * T::STAGED * 2;
@@ -136,11 +142,11 @@ impl GroupedWarpShape {
         name: &str,
         arch: Arch,
         config: GroupedConfig,
-        custom: Option<CustomEpilogue<'_>>,
+        steps: CustomSteps<'_>,
     ) -> Result<Kernel, MissingAtom> {
         match self {
-            GroupedWarpShape::M128N128 => by_warps::<F, D, Rows<F, 128, 128, 2, 64, 128>>(name, arch, config, custom),
-            GroupedWarpShape::M64N64 => by_warps::<F, D, Rows<F, 64, 64, 1, 64, 64>>(name, arch, config, custom),
+            GroupedWarpShape::M128N128 => by_warps::<F, D, Rows<F, 128, 128, 2, 64, 128>>(name, arch, config, steps),
+            GroupedWarpShape::M64N64 => by_warps::<F, D, Rows<F, 64, 64, 1, 64, 64>>(name, arch, config, steps),
         }
     }
 }
@@ -149,8 +155,8 @@ fn by_warps<F: InputType, D: GemmOutput, T: Tiles<A: StaticLayout>>(
     name: &str,
     arch: Arch,
     config: GroupedConfig,
-    custom: Option<CustomEpilogue<'_>>,
+    steps: CustomSteps<'_>,
 ) -> Result<Kernel, MissingAtom> {
     BlockMma::<F, T>::on(arch)?;
-    Ok(record(name, arch, warps::launch::<F, T>(), |k| warps::grouped::<F, D, T>(k, config, custom)))
+    Ok(record(name, arch, warps::launch::<F, T>(), |k| warps::grouped::<F, D, T>(k, config, steps)))
 }

@@ -12,6 +12,7 @@ use super::table::{GroupedShape, GroupedWarpShape};
 use crate::activation::{Activation, SoftCap};
 use crate::epilogue::{Epilogue, ResultFunctions, SumScale};
 use crate::gemm::data::{Drawn, Rounded};
+use crate::mma::{E4M3, E5M2};
 use crate::shipped_entry::ShippedEntry;
 
 /// The kernels of this module.
@@ -20,6 +21,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
     vec![
         entry("grouped", Needs::Sm90a, |_| shown(false), |_, seed| draw(seed, false)),
         entry("grouped_gather", Needs::Sm90a, |_| shown(true), |_, seed| draw(seed, true)),
+        entry("grouped_fp8", Needs::Sm90a, |_| shown_blocks(), draw_blocks),
         entry("grouped_warps", Needs::Sm80, shown_warps, draw_warps),
     ]
 }
@@ -42,6 +44,14 @@ fn shown(gather: bool) -> Kernel {
     record(shown_problem(gather), choice)
 }
 
+fn shown_blocks() -> Kernel {
+    let choice = GroupedChoice::Hopper { shape: GroupedShape::M128N128, stages: 6, cluster: 1, band: 8 };
+    match grouped_step::<E4M3, bf16>(shown_problem(true), choice, 132) {
+        Ok(step) => step.kernel,
+        Err(refusal) => unreachable!("{refusal}"),
+    }
+}
+
 fn shown_warps(arch: Arch) -> Kernel {
     let choice = GroupedChoice::Warps { shape: GroupedWarpShape::M128N128, stages: 3, arch };
     record(shown_problem(true), choice)
@@ -53,6 +63,19 @@ fn draw(seed: u64, gather: bool) -> Result<Trial, VerifyErrors> {
     let stages = draw.between(2..=3);
     let choice = GroupedChoice::Hopper { shape, stages, cluster: draw.between(1..=2), band: draw.between(1..=3) };
     any(seed, Asked { choice, gather }, draw)
+}
+
+fn draw_blocks(_: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+    let draw = &mut Draw::new(seed);
+    let shape = GroupedShape::ALL[draw.between(1..=3) as usize];
+    let stages = draw.between(2..=3);
+    let choice = GroupedChoice::Hopper { shape, stages, cluster: draw.between(1..=2), band: draw.between(1..=3) };
+    let asked = Asked { choice, gather: draw.between(0..=1) == 1 };
+    match seed % 3 {
+        0 => trial::<E5M2, bf16>(asked, draw),
+        1 => trial::<E4M3, bf16>(asked, draw),
+        _ => trial::<E4M3, f32>(asked, draw),
+    }
 }
 
 fn draw_warps(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
@@ -78,22 +101,24 @@ fn any(seed: u64, asked: Asked, draw: &mut Draw) -> Result<Trial, VerifyErrors> 
     }
 }
 
-fn trial<F: Drawn, D: Rounded>(asked: Asked, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
+fn trial<F: Drawn<Sum = f32>, D: Rounded>(asked: Asked, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
     let groups = if draw.between(0..=4) == 0 { draw.between(31..=70) } else { draw.between(1..=7) };
     let most = [3, 60, 300][draw.between(0..=2) as usize];
     let sizes = ragged_sizes(draw, groups, most);
     let total: u32 = sizes.iter().sum();
     let n = [draw.between(1..=40), 8 * draw.between(1..=36)][draw.between(0..=1) as usize];
-    // Many groups with few columns, so that a trial stays short.
-    let n = if groups > 7 { n.min(48) } else { n };
-    let k = 8 * draw.between(1..=25);
+    // Many groups with few weights, so that a trial stays short.
+    let (n, deep) = if groups > 7 { (n.min(48), 6) } else { (n, 25) };
+    // Steps are of 64 elements, or of 128.
+    let k = if F::BITS == 8 { 16 * draw.between(1..=deep) } else { 8 * draw.between(1..=deep) };
     let mut flag = || draw.between(0..=1) == 1;
     let [bias, gated, residual, capped, scaled, scatter] = [(); 6].map(|()| flag());
     let functions = ResultFunctions {
         activation: gated.then_some(Activation::Silu),
         soft_cap: SoftCap::new(2.0).ok().filter(|_| capped),
     };
-    let epilogue = Epilogue { scale: scaled.then_some(SumScale::Operands), bias, gated, functions, residual };
+    let epilogue =
+        Epilogue { scale: (scaled && F::BITS > 8).then_some(SumScale::Operands), bias, gated, functions, residual };
     let epilogue = if flag() { epilogue } else { Epilogue::default() };
     let problem = GroupedProblem::new(groups, total + draw.between(1..=4), n, k).epilogue(epilogue);
     let problem = GroupedProblem { gather: asked.gather.then(|| draw.between(1..=4)), scatter, ..problem };

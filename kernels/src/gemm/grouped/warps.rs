@@ -5,10 +5,10 @@ use tilewright_codegen::build::{Builder, block};
 use tilewright_codegen::ir::LaunchBounds;
 
 use super::config::GroupedConfig;
+use super::problem::CustomSteps;
 use super::rows::{Gather, RowTile, TileRows};
 use super::schedule::GroupTiles;
 use super::store::{GroupedResults, StoreShape};
-use crate::epilogue::CustomEpilogue;
 use crate::gemm::ampere::BlockMma;
 use crate::gemm::finish::GemmOutput;
 use crate::gemm::store::ResultTiles;
@@ -33,7 +33,7 @@ enum GroupedWarps {}
 pub(super) fn grouped<F: InputType, D: GemmOutput, T: Tiles>(
     k: &Builder,
     config: GroupedConfig,
-    custom: Option<CustomEpilogue<'_>>,
+    custom_steps: CustomSteps<'_>,
 ) {
     let [a, b] = ["a", "b"].map(|name| k.global::<F::Stored>(name));
     let offsets = k.global::<u32>("offsets");
@@ -41,7 +41,13 @@ pub(super) fn grouped<F: InputType, D: GemmOutput, T: Tiles>(
     let [m, n, depth, columns] = k.u32_params(["m", "n", "k", "columns"]);
     let gated = config.epilogue.gated;
     let part = T::N / ACROSS;
-    let shape = StoreShape { tiles: ResultTiles::of::<T>(), part, how: config.how, epilogue: config.epilogue, custom };
+    let shape = StoreShape {
+        tiles: ResultTiles::of::<T>(),
+        part,
+        how: config.how,
+        epilogue: config.epilogue,
+        steps: custom_steps,
+    };
     let results = GroupedResults::<D>::parameters(k, shape, [m, n], order.filter(|_| config.scatter));
     let made = results.part();
 
@@ -78,8 +84,8 @@ pub(super) fn grouped<F: InputType, D: GemmOutput, T: Tiles>(
             product.multiply(a, b);
             current.done(claimed);
         });
-        ring.finish();
-        // The next tile's copies go where this one's last stages were read.
+        // Nothing is on its way any more: no tile was fetched beyond K. The next tile's copies go
+        // where this one's last stages were read.
         k.barrier();
         let [down, across] = product.corner();
         let across = if gated { across / 2 } else { across };

@@ -1,0 +1,121 @@
+//! Operands of 8 bits by blocks: a scale for each 128 elements of a row of A, and for each 128×128
+//! elements of weights.
+//!
+//! The tensor cores add up the 128 products of a step; f32 registers take in that sum times both
+//! scales, as DeepSeek-V3 computes (arXiv:2412.19437, 3.3).
+
+use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val};
+
+use super::schedule::GroupTile;
+use crate::mma::{Accumulator, OutputType};
+use crate::tile::Index;
+
+/// Elements of a block along each index: those of a step of K, and columns of a warpgroup's part.
+pub(super) const BLOCK: u32 = 128;
+
+/// The scales of a product.
+#[derive(Clone, Copy)]
+pub(super) struct BlockScales<'k> {
+    pub k: &'k Builder,
+    /// `[rows of A, blocks of K]`.
+    pub rows: Ptr<'k, Global, f32>,
+    /// `[groups, 1 or 2, blocks of N, blocks of K]`: gates and what they multiply.
+    pub weights: Ptr<'k, Global, f32>,
+    /// The order of the rows, and the divisor of its numbers; none where rows are contiguous.
+    pub order: Option<(Ptr<'k, Global, u32>, u32)>,
+    /// Columns of the result.
+    pub n: Val<'k, u32>,
+    /// Blocks of K: steps.
+    pub steps: Val<'k, u32>,
+    pub gated: bool,
+}
+
+/// The scales that a thread needs for its sums of a tile.
+pub(super) struct TileScales<'k> {
+    of: BlockScales<'k>,
+    /// Where the scales of the thread's rows, then those of its weights begin.
+    at: Vec<Ptr<'k, Global, f32>>,
+    rows: usize,
+    /// The next step's.
+    next: RegArray<'k, f32>,
+    /// The row, and the half of the part, of each register.
+    places: Vec<(usize, usize)>,
+}
+
+impl<'k> BlockScales<'k> {
+    /// The scales of sums whose first stands at `corner` of the result, with those of step 0 under
+    /// way. `columns` are those of products in the part.
+    #[track_caller]
+    pub fn tile<S: OutputType>(
+        self,
+        sums: Accumulator<'k, S>,
+        thread: Index<'k>,
+        corner: [Val<'k, u32>; 2],
+        tile: &GroupTile<'k>,
+    ) -> TileScales<'k> {
+        let k = self.k;
+        let half = sums.extents()[1] / 2;
+        let mut rows: Vec<Index<'k>> = Vec::new();
+        let mut places = Vec::new();
+        for pair in sums.pairs(thread) {
+            let known = rows.iter().position(|row| row.is_same(pair.row));
+            let row = known.unwrap_or_else(|| {
+                rows.push(pair.row);
+                rows.len() - 1
+            });
+            let second = self.gated && pair.column.constant() >= half;
+            places.extend([(row, usize::from(second)); 2]);
+        }
+        let row = |row: &Index<'k>| {
+            let number = (*row + corner[0]).get(k).min(tile.end - 1);
+            let source = self.order.map_or(number, |(order, divisor)| order.at(number).load() / divisor);
+            self.rows.at(source.mul_wide(self.steps))
+        };
+        let mut at: Vec<_> = rows.iter().map(row).collect();
+        // A part past the last column has products that are not written.
+        let blocks = (self.n + (BLOCK - 1)) / BLOCK;
+        let block = (corner[1] / BLOCK).min(blocks - 1);
+        let halves = if self.gated { 2 } else { 1 };
+        for half in 0..halves {
+            let number = (tile.group * halves + half) * blocks + block;
+            at.push(self.weights.at(number.mul_wide(self.steps)));
+        }
+        let next = k.regs_unset(at.len() as u32);
+        let scales = TileScales { of: self, at, rows: rows.len(), next, places };
+        scales.load(k.lit(0));
+        scales
+    }
+}
+
+impl<'k> TileScales<'k> {
+    #[track_caller]
+    fn load(&self, step: Val<'k, u32>) {
+        for (number, at) in (0..).zip(&self.at) {
+            self.next.set(number, at.at(step).load());
+        }
+    }
+
+    /// The scales of a step, by row and half; those of the following step are under way.
+    #[track_caller]
+    pub fn step(&self, step: Val<'k, u32>) -> Vec<Vec<Val<'k, f32>>> {
+        let now: Vec<_> = (0..self.at.len() as u32).map(|number| self.next.get(number)).collect();
+        self.load((step + 1).min(self.of.steps - 1));
+        let (rows, weights) = now.split_at(self.rows);
+        rows.iter().map(|row| weights.iter().map(|weight| *row * *weight).collect()).collect()
+    }
+
+    /// Adds a step's sums times their scales to the totals.
+    #[track_caller]
+    pub fn add<S: OutputType>(
+        &self,
+        totals: Accumulator<'k, S>,
+        sums: Accumulator<'k, S>,
+        scales: &[Vec<Val<'k, f32>>],
+    ) {
+        for (register, &(row, half)) in (0..).zip(&self.places) {
+            let total = totals.get(register).cast::<f32>();
+            let total = sums.get(register).cast::<f32>().fma(scales[row][half], total);
+            totals.registers().set(register, total.cast::<S>());
+        }
+    }
+}
