@@ -18,7 +18,7 @@
 //! | down, scattered | the rows by expert, `offsets`, `order` | `y` `[rows · chosen, hidden]` by token |
 //! | [`weighted_sum_rows`] | `y`, `weights` | the residual stream |
 //!
-//! May import: `gemm`, `naive`, `pdl`, `stored`, `tile`.
+//! May import: `naive`, `pdl`, `stored`, `tile`.
 
 mod router;
 mod sort;

@@ -3,7 +3,7 @@
 //!
 //! Weights come by tensor map, their tiles multicast to the blocks of a cluster, which stand one
 //! below the other in a group. Contiguous rows come by tensor map too, in the same stages. Gathered
-//! rows have a ring of their own, which the fourth warpgroup fills by `cp.async`.
+//! rows have a ring of their own, which the last warpgroup fills by `cp.async`.
 
 use tilewright_codegen::build::{Builder, Bulk, Global, Param, Ptr, TensorMap, Val, block};
 use tilewright_codegen::ir::LaunchBounds;
