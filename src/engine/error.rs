@@ -127,8 +127,14 @@ pub enum EngineError {
     RequestPages { prompt: usize, new: usize, needed: usize, pages: usize },
     #[error("the {name} penalty is {found}; it must be {expected}")]
     Penalty { name: &'static str, found: f32, expected: &'static str },
+    #[error("min_p is {found}; it must be a number from 0 to 1 (0 changes nothing)")]
+    MinP { found: f32 },
+    #[error("the bias of token {token} is {found}; it must be a finite number (0 changes nothing)")]
+    Bias { token: u32, found: f32 },
     #[error(transparent)]
     Stop(#[from] EmptyStop),
+    #[error("{waiting} requests wait for a seat already, which is the most; try again later")]
+    QueueFull { waiting: usize },
     #[error("no thread can be started for the server")]
     Thread(#[source] std::io::Error),
     #[error(transparent)]

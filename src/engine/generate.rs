@@ -106,6 +106,15 @@ impl Engine {
         Ok(self.tokenizer().encode(text)?)
     }
 
+    /// Encodes a text that has all its special tokens by name: none is added.
+    ///
+    /// # Errors
+    /// As [`Engine::prompt_ids`].
+    pub fn plain_ids(&self, text: &str) -> Result<Vec<u32>, EngineError> {
+        self.check_text(text)?;
+        Ok(self.tokenizer().encode_plain(text)?)
+    }
+
     /// Encodes a conversation by the checkpoint's chat template, up to the start of the model's
     /// answer.
     ///
@@ -113,10 +122,19 @@ impl Engine {
     /// If the checkpoint has no template, the template refuses the messages or exceeds a bound, or
     /// the text has more bytes than the model's positions can hold.
     pub fn chat_ids(&self, conversation: &Conversation) -> Result<Vec<u32>, EngineError> {
+        Ok(self.tokenizer().encode_plain(&self.chat_text(conversation)?)?)
+    }
+
+    /// The text of a conversation by the checkpoint's chat template, with special tokens by name, up
+    /// to the start of the model's answer.
+    ///
+    /// # Errors
+    /// As [`Engine::chat_ids`].
+    pub fn chat_text(&self, conversation: &Conversation) -> Result<String, EngineError> {
         let template = self.checkpoint().chat_template().ok_or(ChatError::None)?;
         let text = template.render(conversation)?;
         self.check_text(&text)?;
-        Ok(self.tokenizer().encode_plain(&text)?)
+        Ok(text)
     }
 
     /// Refuses a text that is too long for the model before the tokenizer spends memory on it.

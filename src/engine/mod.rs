@@ -73,15 +73,15 @@ pub(crate) use place::{Opened, device_options, open};
 use place::{Place, Unloaded};
 pub use request::{Answer, Completion, Finish, Request, Speed, StopCause};
 pub use requests::{
-    BatchOptions, Batcher, Event, Logprobs, Penalties, Server, ServerEvent, Statistics, Stream, Submission, Ticket,
-    Token, WidthTimes,
+    BatchOptions, Batcher, BatcherLoad, EndTokens, Event, Logprobs, Penalties, RequestHandle, Server, ServerEvent,
+    ServerRequest, Statistics, Stream, Submission, Ticket, Token, WidthTimes,
 };
 #[cfg(feature = "cli")]
 pub(crate) use requests::{Gain, MOST_PROPOSED, Proposer};
 pub use sampling::Sampling;
 pub use session::Session;
 pub use stop::{EmptyStop, StopTexts};
-pub use text::Text;
+pub use text::{Text, TextRules};
 
 /// Fewest rows of a prefill chunk; a step with fewer decodes.
 const LEAST_CHUNK: usize = limits::MOST_ROWS + 1;
@@ -259,6 +259,11 @@ impl Engine {
     fn lowering(&self, context: usize, sampling: bool) -> LowerOptions {
         let base = lowering::lowering_options(self.place(), context, sampling);
         LowerOptions { kv: self.kv.map_or(base.kv, KvType::dtype), ..base }
+    }
+
+    /// Pages of the KV pools that hold that many tokens.
+    pub fn kv_pages(&self, tokens: usize) -> usize {
+        self.lowering(tokens, false).pages_per_sequence()
     }
 
     /// Returns a handle that ends the engine's work from another thread: the running step fails as

@@ -16,7 +16,7 @@
 /// assert_eq!(stop.finish(), "");
 /// # Ok::<(), tilewright::engine::EmptyStop>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StopTexts {
     texts: Vec<String>,
     /// Text that may be the beginning of a stop text.

@@ -20,11 +20,35 @@ use crate::engine::StopCause;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Text<'t> {
+    tokenizer: &'t Tokenizer,
     stream: TextStream<'t>,
     stop: StopTexts,
-    /// Special tokens that end it. They have no text.
+    /// Tokens that end it. They give no text.
     ends: Vec<u32>,
+    /// Special tokens whose names are part of it.
+    shown: Vec<u32>,
+    /// Tokens in which no stop text is looked for, still to come.
+    unstopped: usize,
     cause: Option<StopCause>,
+}
+
+/// What ends a text, and which special tokens it shows.
+///
+/// ```
+/// use tilewright::engine::TextRules;
+/// let rules = TextRules { stop: vec!["\n\n".to_owned()], ..TextRules::default() };
+/// assert!(rules.end_tokens.is_empty());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextRules {
+    /// Texts before which it ends, and names of special tokens at which it does.
+    pub stop: Vec<String>,
+    /// Further tokens that end it, without their text.
+    pub end_tokens: Vec<u32>,
+    /// Special tokens whose names are part of it; the others give no text.
+    pub shown: Vec<u32>,
+    /// Tokens at its beginning in which no stop text is looked for.
+    pub min_tokens: usize,
 }
 
 impl<'t> Text<'t> {
@@ -34,9 +58,19 @@ impl<'t> Text<'t> {
     /// # Errors
     /// One of them is empty.
     pub fn new(tokenizer: &'t Tokenizer, stops: &[String]) -> Result<Text<'t>, EmptyStop> {
-        let ends = stops.iter().filter_map(|text| tokenizer.special_id(text)).collect();
-        let stop = StopTexts::new(stops.iter().cloned())?;
-        Ok(Text { stream: tokenizer.stream(), stop, ends, cause: None })
+        Text::with(tokenizer, &TextRules { stop: stops.to_vec(), ..TextRules::default() })
+    }
+
+    /// Creates a text by rules.
+    ///
+    /// # Errors
+    /// A stop text is empty.
+    pub fn with(tokenizer: &'t Tokenizer, rules: &TextRules) -> Result<Text<'t>, EmptyStop> {
+        let special = rules.stop.iter().filter_map(|text| tokenizer.special_id(text));
+        let ends = special.chain(rules.end_tokens.iter().copied()).collect();
+        let stop = StopTexts::new(rules.stop.iter().cloned())?;
+        let shown = rules.shown.clone();
+        Ok(Text { tokenizer, stream: tokenizer.stream(), stop, ends, shown, unstopped: rules.min_tokens, cause: None })
     }
 
     /// Takes the next token and returns the text that is now certain.
@@ -44,10 +78,28 @@ impl<'t> Text<'t> {
     /// # Errors
     /// The tokenizer cannot decode it.
     pub fn push(&mut self, token: u32) -> Result<String, TokenizerError> {
-        let piece = self.stop.push(&self.stream.push(token)?);
-        let special = || self.ends.contains(&token).then_some(StopCause::StopToken(token));
-        self.cause = self.stop.found().map(StopCause::StopText).or_else(special);
+        if let Some(left) = self.unstopped.checked_sub(1) {
+            self.unstopped = left;
+            return self.decode(token);
+        }
+        if self.ends.contains(&token) {
+            self.cause = Some(StopCause::StopToken(token));
+            return Ok(String::new());
+        }
+        let text = self.decode(token)?;
+        let piece = self.stop.push(&text);
+        self.cause = self.stop.found().map(StopCause::StopText);
         Ok(piece)
+    }
+
+    /// The text that a token completes.
+    fn decode(&mut self, token: u32) -> Result<String, TokenizerError> {
+        if !self.shown.contains(&token) {
+            return self.stream.push(token);
+        }
+        // A special token ends the characters and words before it.
+        let before = std::mem::replace(&mut self.stream, self.tokenizer.stream());
+        Ok(before.finish()? + &self.tokenizer.token(token).unwrap_or_default())
     }
 
     /// Whether the text has ended with the last token.

@@ -123,6 +123,14 @@ impl ChatTemplate {
         ChatTemplate { file, sources, tokens }
     }
 
+    /// Whether one of the texts of the template contains a text, such as the name of a token.
+    pub fn mentions(&self, text: &str) -> bool {
+        match &self.sources {
+            Templates::One(source) => source.contains(text),
+            Templates::Named(sources) => sources.values().any(|source| source.contains(text)),
+        }
+    }
+
     /// Renders a conversation, up to the start of the model's answer.
     ///
     /// # Errors

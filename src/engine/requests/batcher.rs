@@ -26,7 +26,7 @@ use super::pace::Pace;
 use super::proposer::MOST_PROPOSED;
 use super::scheduler::{FlowLimits, Scheduler, SchedulerLimits, Step};
 use super::sequence::Ask;
-use super::submission::{Event, Statistics, Submission, Ticket};
+use super::submission::{BatcherLoad, Event, Statistics, Submission, Ticket};
 use super::times::{StepTimes, WidthTimes};
 use crate::engine::limits::{CHUNKS, MOST_ROWS};
 use crate::engine::session::machines;
@@ -341,14 +341,16 @@ impl Batcher {
     /// # Errors
     /// An empty prompt, ids outside of the vocabulary, penalties that make no sense; more tokens
     /// than a sequence may hold, or than all pages together hold.
-    pub fn submit(&mut self, submission: Submission) -> Result<Ticket, EngineError> {
-        let Submission { request, penalties, .. } = &submission;
+    pub fn submit(&mut self, mut submission: Submission) -> Result<Ticket, EngineError> {
+        if submission.ends.min_new_tokens > 0 && !submission.ends.ignore_model {
+            submission.ends.tokens.extend(&self.scheduler.limits().ends);
+        }
+        let Submission { request, .. } = &submission;
         let prompt = request.prompt_ids.len();
         let new = request.max_new_tokens;
         check_prompt(&self.shape.sizes, &request.prompt_ids)?;
-        penalties.check()?;
+        submission.check()?;
         let tokens = request.room(self.shape.sizes.max_positions);
-        submission.sampling.check()?;
         if tokens > self.shape.context {
             return Err(EngineError::RequestContext { prompt, new, context: self.shape.context });
         }
@@ -372,6 +374,7 @@ impl Batcher {
             by_host,
             // Requests with a flow's selection run one token at a time.
             speculate: submission.speculate && self.scheduler.limits().flow.is_none(),
+            ends: submission.ends.clone(),
         };
         if ask.speculate && self.scheduler.limits().proposals {
             self.machines.ahead(PROPOSED_ROWS);
@@ -429,6 +432,12 @@ impl Batcher {
         self.times.take()
     }
 
+    /// Its requests and pages at this moment.
+    pub fn load(&self) -> BatcherLoad {
+        let load = self.scheduler.load();
+        BatcherLoad { waiting: load.waiting + self.empty.len(), ..load }
+    }
+
     /// Pages that running requests hold.
     pub fn held_pages(&self) -> usize {
         self.scheduler.held_pages()
@@ -477,7 +486,7 @@ impl Batcher {
         let draws = if by_host || !self.shape.sampling { Vec::new() } else { self.draws(step) };
         let started = (self.clock)();
         let deadline = self.scheduler.next_deadline();
-        let ends = self.scheduler.limits().ends.clone();
+        let ends = self.scheduler.machine_ends(&step.pieces);
         let mut giving = Giving::new(step, &mut self.scheduler, &mut self.submissions, each);
         let mut steps = 1;
         if by_host {
@@ -539,7 +548,7 @@ impl Batcher {
         let draws = if self.shape.sampling { self.draws(step) } else { Vec::new() };
         let sequence = self.scheduler.sequence(step.pieces[0].ticket);
         let (tokens, pages) = sequence.map(|s| (s.tokens.clone(), s.pages.clone())).unwrap_or_default();
-        let ends = self.scheduler.limits().ends.clone();
+        let ends = self.scheduler.machine_ends(&step.pieces);
         let deadline = self.scheduler.next_deadline();
         let text = Text {
             tokens: &tokens,

@@ -16,9 +16,9 @@ pub fn choose(submission: &Submission, tokens: &[u32], prompt: usize, logits: &[
     let step = (tokens.len() - prompt) as u64;
     let sampling = &submission.sampling.checked();
     let row = submission.row;
-    let id = match submission.penalties.is_none() && submission.suppressed.is_empty() {
-        true => sample(logits, sampling, step, row),
-        false => {
+    let id = match submission.changes_logits() {
+        false => sample(logits, sampling, step, row),
+        true => {
             let mut changed = logits.to_vec();
             punish(submission, tokens, prompt, &mut changed);
             if !is_usable(&changed) {
@@ -60,12 +60,29 @@ fn punish(submission: &Submission, tokens: &[u32], prompt: usize, logits: &mut [
             }
         }
     }
+    for &(token, bias) in &submission.bias {
+        if let Some(x) = logits.get_mut(token as usize) {
+            *x += bias;
+        }
+    }
     let repeated = repeated(tokens, penalties.no_repeat);
-    for &token in submission.suppressed.iter().chain(&repeated) {
+    let is_early = tokens.len() - prompt < submission.ends.min_new_tokens;
+    let ends = if is_early { &submission.ends.tokens[..] } else { &[] };
+    for &token in submission.suppressed.iter().chain(&repeated).chain(ends) {
         if let Some(x) = logits.get_mut(token as usize) {
             *x = f32::NEG_INFINITY;
         }
     }
+    if submission.drops_unlikely() {
+        drop_unlikely(logits, submission.min_p, submission.sampling.checked().temperature());
+    }
+}
+
+/// Drops the tokens whose probability at that temperature is less than `min_p` of the likeliest's.
+fn drop_unlikely(logits: &mut [f32], min_p: f32, temperature: f32) {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let least = largest + min_p.ln() * temperature;
+    logits.iter_mut().filter(|x| **x < least).for_each(|x| *x = f32::NEG_INFINITY);
 }
 
 /// Tokens that would complete an n-gram of length `run` that the sequence already contains.
@@ -94,7 +111,8 @@ fn logprobs(logits: &[f32], chosen: usize, count: usize) -> Logprobs {
 #[cfg(test)]
 mod tests {
     use super::super::super::request::Request;
-    use super::super::submission::Penalties;
+    use super::super::super::sampling::Sampling;
+    use super::super::submission::{EndTokens, Penalties};
     use super::*;
 
     fn submission(penalties: Penalties) -> Submission {
@@ -135,6 +153,33 @@ mod tests {
         assert_eq!(chosen(longer, &[1, 2], 1, &[0.0, 1.0, 5.0]), 2);
         let never = Submission { suppressed: vec![2, 900], ..submission(Penalties::NONE) };
         assert_eq!(choose(&never, &[1], 1, &[0.0, 1.0, 5.0]).expect("a token").id, 1);
+    }
+
+    #[test]
+    fn a_bias_is_added_after_penalties_and_changes_no_log_probability() {
+        let asked = Submission { bias: vec![(0, 4.5), (900, 1.0)], logprobs: Some(1), ..submission(Penalties::NONE) };
+        let token = choose(&asked, &[1], 1, &[0.0, 1.0, 4.0]).expect("a token");
+        assert_eq!((token.id, token.logprobs.expect("asked for").top[0].0), (0, 2));
+        let forbidden = Submission { bias: vec![(2, -100.0)], ..submission(Penalties::NONE) };
+        assert_eq!(choose(&forbidden, &[1], 1, &[0.0, 1.0, 4.0]).expect("a token").id, 1);
+    }
+
+    #[test]
+    fn tokens_less_likely_than_min_p_of_the_likeliest_are_not_drawn() {
+        let sampling = Sampling::default().temperature(2.0);
+        let asked = Submission { min_p: 0.5, sampling, ..submission(Penalties::NONE) };
+        // At temperature 2 the second is e^-0.5 = 0.61 as likely as the first, the third 0.37.
+        let drawn = |row| choose(&Submission { row, ..asked.clone() }, &[0], 1, &[3.0, 2.0, 1.0]).expect("a token").id;
+        let drawn: Vec<u32> = (0..200).map(drawn).collect();
+        assert!(drawn.contains(&0) && drawn.contains(&1) && !drawn.contains(&2));
+    }
+
+    #[test]
+    fn no_token_that_ends_a_request_is_chosen_before_its_least_tokens() {
+        let ends = EndTokens { tokens: vec![2], min_new_tokens: 2, ..EndTokens::default() };
+        let asked = Submission { ends, ..submission(Penalties::NONE) };
+        let chosen = |tokens: &[u32]| choose(&asked, tokens, 1, &[0.0, 1.0, 4.0]).expect("a token").id;
+        assert_eq!((chosen(&[0]), chosen(&[0, 1]), chosen(&[0, 1, 1])), (1, 1, 2));
     }
 
     #[test]

@@ -48,6 +48,6 @@ pub(crate) use batcher::{BatcherSetup, batcher_of};
 pub(crate) use gain::Gain;
 #[cfg(feature = "cli")]
 pub(crate) use proposer::{MOST_PROPOSED, Proposer};
-pub use server::{Server, ServerEvent, Stream};
-pub use submission::{Event, Logprobs, Penalties, Statistics, Submission, Ticket, Token};
+pub use server::{RequestHandle, Server, ServerEvent, ServerRequest, Stream};
+pub use submission::{BatcherLoad, EndTokens, Event, Logprobs, Penalties, Statistics, Submission, Ticket, Token};
 pub use times::WidthTimes;

@@ -21,7 +21,7 @@ use super::flow_limits::other;
 use super::proposer::{MOST_PROPOSED, Proposer};
 use super::sequence::{Ask, OrderKey, Sequence};
 use super::slots::Slots;
-use super::submission::{Statistics, Ticket};
+use super::submission::{BatcherLoad, Statistics, Ticket};
 
 pub use super::flow_limits::FlowLimits;
 pub use super::step::{Piece, Step};
@@ -154,6 +154,25 @@ impl Scheduler {
         self.sequences.is_empty()
     }
 
+    /// Its requests and pages.
+    pub fn load(&self) -> BatcherLoad {
+        BatcherLoad {
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            seats: self.limits.seats,
+            held_pages: self.held_pages(),
+            pages: self.limits.pages,
+            statistics: self.statistics,
+        }
+    }
+
+    /// The tokens at which a machine may end these requests by itself: the model's, unless a
+    /// request goes on after them.
+    pub fn machine_ends(&self, pieces: &[Piece]) -> Vec<u32> {
+        let ignores = |piece: &Piece| self.sequences.get(&piece.ticket).is_some_and(|s| s.ends.ignore_model);
+        if pieces.iter().any(ignores) { Vec::new() } else { self.limits.ends.clone() }
+    }
+
     /// Pages that requests hold.
     pub fn held_pages(&self) -> usize {
         self.limits.pages - self.cache.available()
@@ -269,7 +288,7 @@ impl Scheduler {
         }
         let token = token?;
         self.statistics.tokens += 1;
-        sequence.push(token, self.limits.ends.contains(&token), self.limits.positions)
+        sequence.push(token, &self.limits.ends, self.limits.positions)
     }
 
     /// Records a launch: its steps, and their rows in all.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tilewright_megakernel::vm::RequestSlot;
 
-use super::super::request::{Finish, StopCause};
+use super::super::request::Finish;
 use super::gain::Gain;
 use super::proposer::{MOST_PROPOSED, Proposer};
-use super::submission::Ticket;
+use super::submission::{EndTokens, Ticket};
 
 /// The facts about a request that a scheduler needs.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct Ask {
     pub by_host: bool,
     /// Whether tokens are proposed.
     pub speculate: bool,
+    /// The tokens that end it.
+    pub ends: EndTokens,
 }
 
 /// The place of a request in the order of all: by priority, then by submission.
@@ -59,6 +61,8 @@ pub struct Sequence {
     pub gain: Gain,
     /// The slot of its flow states while it runs.
     pub slot: Option<RequestSlot>,
+    /// The tokens that end it.
+    pub ends: EndTokens,
     priority: i32,
     max_new_tokens: usize,
 }
@@ -82,6 +86,7 @@ impl Sequence {
             proposer,
             gain: Gain::default(),
             slot: None,
+            ends: ask.ends,
             priority: ask.priority,
             max_new_tokens: ask.max_new_tokens,
         }
@@ -109,8 +114,9 @@ impl Sequence {
         (self.max_new_tokens - new).min((positions + 1).saturating_sub(self.tokens.len()))
     }
 
-    /// Appends its next token, and returns the reason if it ends.
-    pub fn push(&mut self, token: u32, is_end: bool, positions: usize) -> Option<Finish> {
+    /// Appends its next token, and returns the reason if it ends, in a model whose sequences end at
+    /// `ends`.
+    pub fn push(&mut self, token: u32, ends: &[u32], positions: usize) -> Option<Finish> {
         if let Some(proposer) = self.proposer.as_ref().filter(|_| !self.gain.is_wide()) {
             self.gain.came(token, || proposer.guess(&self.tokens, MOST_PROPOSED));
         }
@@ -118,8 +124,8 @@ impl Sequence {
         if let Some(proposer) = &mut self.proposer {
             proposer.read(&self.tokens);
         }
-        if is_end {
-            Some(Finish::Stop(StopCause::EndToken(token)))
+        if let Some(cause) = self.ends.cause(token, ends) {
+            Some(Finish::Stop(cause))
         } else if self.tokens.len() - self.prompt >= self.max_new_tokens {
             Some(Finish::Length)
         } else if self.tokens.len() > positions {

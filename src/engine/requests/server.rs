@@ -2,19 +2,19 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::super::Engine;
 use super::super::error::EngineError;
 use super::super::request::{Completion, Finish};
-use super::super::text::Text;
+use super::super::text::{Text, TextRules};
 use super::batcher::{BatchOptions, Batcher, CallBackFlag};
-use super::submission::{Event, Statistics, Submission, Ticket, Token};
+use super::submission::{BatcherLoad, Event, Statistics, Submission, Ticket, Token};
 use crate::checkpoint::{Checkpoint, Tokenizer};
 
 /// A server that takes requests from any thread, and runs them batched on a separate thread.
@@ -38,6 +38,19 @@ use crate::checkpoint::{Checkpoint, Tokenizer};
 /// ```
 pub struct Server {
     post: Post,
+    load: Arc<Mutex<BatcherLoad>>,
+    thread: JoinHandle<()>,
+}
+
+/// A request to a server that may refuse it for lack of room, and the rules of its text.
+#[derive(Clone, Debug)]
+pub struct ServerRequest {
+    /// The request.
+    pub submission: Submission,
+    /// What ends its text, besides the end tokens of the submission.
+    pub text: TextRules,
+    /// Most requests that may wait for a seat: more are refused. None: any number.
+    pub most_waiting: Option<usize>,
 }
 
 /// An event of a server's request. The last event is an end or a fault.
@@ -65,10 +78,22 @@ pub enum ServerEvent {
 /// [`Stream::try_next`] and [`Stream::recv_timeout`] do not. Dropping the stream cancels the
 /// request.
 pub struct Stream {
-    ticket: Ticket,
+    handle: RequestHandle,
     events: Receiver<ServerEvent>,
-    post: Post,
 }
+
+/// A request that was taken. Dropping it cancels the request.
+pub struct RequestHandle {
+    ticket: Ticket,
+    post: Post,
+    has_ended: bool,
+}
+
+/// The callback for a request's events, on the server's thread; `Break` ends the request.
+type Deliver = Box<dyn FnMut(ServerEvent) -> ControlFlow<()> + Send>;
+
+/// The callback for the ticket of a request, on the server's thread.
+type Answer = Box<dyn FnOnce(Result<Ticket, EngineError>) + Send>;
 
 /// The way to a server's thread.
 #[derive(Clone)]
@@ -78,12 +103,9 @@ struct Post {
 }
 
 enum Command {
-    Submit { submission: Box<Submission>, stop: Vec<String>, events: Sender<ServerEvent>, answer: Sender<Answered> },
+    Submit { request: Box<ServerRequest>, deliver: Deliver, answer: Answer },
     Cancel(Ticket),
-    Statistics(Sender<Statistics>),
 }
-
-type Answered = Result<Ticket, EngineError>;
 
 impl Engine {
     /// A server for requests to this model.
@@ -96,9 +118,12 @@ impl Engine {
         let post = Post { commands, attention: batcher.attention() };
         let checkpoint = Arc::clone(self.checkpoint());
         let attention = batcher.attention();
+        let load = Arc::new(Mutex::new(batcher.load()));
+        let published = Arc::clone(&load);
         let name = thread::Builder::new().name("tilewright-server".to_owned());
-        name.spawn(move || serve(&checkpoint, batcher, &received, &attention)).map_err(EngineError::Thread)?;
-        Ok(Server { post })
+        let run = move || serve(&checkpoint, batcher, &received, &Flags { attention, published });
+        let thread = name.spawn(run).map_err(EngineError::Thread)?;
+        Ok(Server { post, load, thread })
     }
 }
 
@@ -110,27 +135,84 @@ impl Server {
     /// As [`Batcher::submit`]; an empty stop text.
     pub fn submit(&self, submission: Submission, stop: &[String]) -> Result<Stream, EngineError> {
         let ((events, heard), (answer, answered)) = (mpsc::channel(), mpsc::channel());
-        let submission = Box::new(submission);
-        self.post.send(Command::Submit { submission, stop: stop.to_vec(), events, answer });
-        let ticket = answered.recv().map_err(|_| EngineError::ServerEnded)??;
-        Ok(Stream { ticket, events: heard, post: self.post.clone() })
+        let text = TextRules { stop: stop.to_vec(), ..TextRules::default() };
+        let request = ServerRequest { submission, text, most_waiting: None };
+        let deliver = move |event| match events.send(event) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        };
+        // A caller that has gone drops the handle, which cancels the request.
+        self.post(request, deliver, move |handle| _ = answer.send(handle));
+        let handle = answered.recv().map_err(|_| EngineError::ServerEnded)??;
+        Ok(Stream { handle, events: heard })
     }
 
-    /// Counters of the work done so far.
+    /// Submits a request without waiting: both callbacks run on the server's thread, and must not
+    /// block. `answer` gets the handle of the request or why it is refused, before `deliver` gets
+    /// its first event; `deliver` ends the request by `Break`. Neither runs if the thread has ended.
     ///
-    /// # Errors
-    /// If its thread has ended.
-    pub fn statistics(&self) -> Result<Statistics, EngineError> {
-        let (answer, answered) = mpsc::channel();
-        self.post.send(Command::Statistics(answer));
-        answered.recv().map_err(|_| EngineError::ServerEnded)
+    /// Errors are those of [`Server::submit`], and [`EngineError::QueueFull`].
+    pub fn post(
+        &self,
+        request: ServerRequest,
+        deliver: impl FnMut(ServerEvent) -> ControlFlow<()> + Send + 'static,
+        answer: impl FnOnce(Result<RequestHandle, EngineError>) + Send + 'static,
+    ) {
+        let post = self.post.clone();
+        let answer = move |ticket: Result<Ticket, _>| {
+            answer(ticket.map(|ticket| RequestHandle { ticket, post, has_ended: false }))
+        };
+        let (request, deliver) = (Box::new(request), Box::new(deliver));
+        self.post.send(Command::Submit { request, deliver, answer: Box::new(answer) });
+    }
+
+    /// Whether its thread runs: it ends early only by a panic.
+    pub fn is_running(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
+    /// Requests, pages and counters as of the last step.
+    pub fn load(&self) -> BatcherLoad {
+        *self.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counters of the work done so far, as of the last step.
+    pub fn statistics(&self) -> Statistics {
+        self.load().statistics
+    }
+}
+
+impl RequestHandle {
+    /// The request's number.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// Drops the handle of a request whose last event was received: there is nothing to cancel, and
+    /// the server's thread is not called back from a launch.
+    pub fn close(mut self) {
+        self.has_ended = true;
+    }
+
+    /// Ends the request. Its last event is an end with [`Finish::Cancelled`] and the tokens so far,
+    /// unless the request has ended already.
+    pub fn cancel(&self) {
+        self.post.send(Command::Cancel(self.ticket));
+    }
+}
+
+impl Drop for RequestHandle {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.cancel();
+        }
     }
 }
 
 impl Stream {
     /// The request's number.
     pub fn ticket(&self) -> Ticket {
-        self.ticket
+        self.handle.ticket()
     }
 
     /// Takes the next event if there is one now: `Ready(None)` after the last event, `Pending`
@@ -156,7 +238,7 @@ impl Stream {
     /// Ends the request. Events that were sent before stay readable; the last one is an end with
     /// [`Finish::Cancelled`] and the tokens so far, unless the request has ended already.
     pub fn cancel(&self) {
-        self.post.send(Command::Cancel(self.ticket));
+        self.handle.cancel();
     }
 
     /// Waits for the end; gives what there is, and the text of the events that were not taken yet.
@@ -184,12 +266,6 @@ impl Iterator for Stream {
     }
 }
 
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.post.send(Command::Cancel(self.ticket));
-    }
-}
-
 impl Post {
     /// Sends a command, and calls the batcher back from its launch. A thread that has ended does
     /// not receive it.
@@ -203,7 +279,7 @@ impl Post {
 /// The receiver of a request's events.
 struct Client<'t> {
     text: Option<Text<'t>>,
-    events: Sender<ServerEvent>,
+    deliver: Deliver,
 }
 
 impl Client<'_> {
@@ -229,7 +305,7 @@ impl Client<'_> {
             },
             Event::Fault(error) => ServerEvent::Fault(error),
         };
-        let is_there = self.events.send(event).is_ok();
+        let is_there = (self.deliver)(event).is_continue();
         let goes_on = is_there && self.text.as_ref().is_some_and(|text| !text.is_ended());
         if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
@@ -238,16 +314,29 @@ impl Client<'_> {
     fn fault(&mut self, error: EngineError) -> ControlFlow<()> {
         self.text = None;
         // A dropped stream needs no fault.
-        let _ = self.events.send(ServerEvent::Fault(Arc::new(error)));
+        let _ = (self.deliver)(ServerEvent::Fault(Arc::new(error)));
         ControlFlow::Break(())
     }
 }
 
+/// What the thread shares with its callers.
+struct Flags {
+    attention: CallBackFlag,
+    published: Arc<Mutex<BatcherLoad>>,
+}
+
+impl Flags {
+    fn publish(&self, batcher: &Batcher) {
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = batcher.load();
+    }
+}
+
 /// The thread: commands between steps.
-fn serve(checkpoint: &Checkpoint, mut batcher: Batcher, commands: &Receiver<Command>, attention: &CallBackFlag) {
+fn serve(checkpoint: &Checkpoint, mut batcher: Batcher, commands: &Receiver<Command>, flags: &Flags) {
     let tokenizer = checkpoint.tokenizer();
     let mut clients = HashMap::new();
     loop {
+        flags.publish(&batcher);
         if batcher.is_idle() {
             match commands.recv() {
                 Ok(command) => obey(command, tokenizer, &mut batcher, &mut clients),
@@ -255,7 +344,7 @@ fn serve(checkpoint: &Checkpoint, mut batcher: Batcher, commands: &Receiver<Comm
             }
         }
         // Commands sent from here on call back from the next launch.
-        attention.store(false, Ordering::Release);
+        flags.attention.store(false, Ordering::Release);
         loop {
             match commands.try_recv() {
                 Ok(command) => obey(command, tokenizer, &mut batcher, &mut clients),
@@ -263,6 +352,7 @@ fn serve(checkpoint: &Checkpoint, mut batcher: Batcher, commands: &Receiver<Comm
                 Err(TryRecvError::Disconnected) => return,
             }
         }
+        flags.publish(&batcher);
         batcher.step(|ticket, event| {
             let is_last = !matches!(event, Event::Token(_));
             let answer = clients.get_mut(&ticket).map_or(ControlFlow::Break(()), |client| client.hear(event));
@@ -280,17 +370,14 @@ fn obey<'t>(
     batcher: &mut Batcher,
     clients: &mut HashMap<Ticket, Client<'t>>,
 ) {
-    // The caller may have dropped its end meanwhile.
     match command {
-        Command::Submit { submission, stop, events, answer } => {
-            let text = Text::new(tokenizer, &stop).map_err(EngineError::from);
-            let ticket = text.and_then(|text| {
-                let ticket = batcher.submit(*submission)?;
-                clients.insert(ticket, Client { text: Some(text), events });
-                Ok(ticket)
-            });
-            let _ = answer.send(ticket);
-        }
+        Command::Submit { request, deliver, answer } => match admit(*request, tokenizer, batcher) {
+            Ok((ticket, text)) => {
+                clients.insert(ticket, Client { text: Some(text), deliver });
+                answer(Ok(ticket));
+            }
+            Err(error) => answer(Err(error)),
+        },
         Command::Cancel(ticket) => {
             let completion = batcher.cancel(ticket);
             if let (Some(mut client), Some(completion)) = (clients.remove(&ticket), completion) {
@@ -298,6 +385,23 @@ fn obey<'t>(
                 let _ = client.hear(Event::End(completion));
             }
         }
-        Command::Statistics(answer) => _ = answer.send(batcher.statistics()),
     }
+}
+
+/// Submits a request to the batcher, unless too many wait.
+fn admit<'t>(
+    request: ServerRequest,
+    tokenizer: &'t Tokenizer,
+    batcher: &mut Batcher,
+) -> Result<(Ticket, Text<'t>), EngineError> {
+    let ServerRequest { submission, mut text, most_waiting } = request;
+    let BatcherLoad { running, waiting, seats, .. } = batcher.load();
+    // Requests that came since the last step wait, though there may be seats for them.
+    if most_waiting.is_some_and(|most| running + waiting >= seats.saturating_add(most)) {
+        return Err(EngineError::QueueFull { waiting: (running + waiting).saturating_sub(seats) });
+    }
+    text.end_tokens.extend(&submission.ends.tokens);
+    text.min_tokens = text.min_tokens.max(submission.ends.min_new_tokens);
+    let text = Text::with(tokenizer, &text)?;
+    Ok((batcher.submit(submission)?, text))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::error::EngineError;
-use super::super::request::{Completion, Request};
+use super::super::request::{Completion, Request, StopCause};
 use super::super::sampling::Sampling;
 
 /// A request to a batcher or server with all its options. [`Submission::from`] a [`Request`] sets
@@ -35,6 +35,13 @@ pub struct Submission {
     pub penalties: Penalties,
     /// Tokens that are never chosen; none.
     pub suppressed: Vec<u32>,
+    /// Numbers added to the logits of tokens; none.
+    pub bias: Vec<(u32, f32)>,
+    /// The least probability of a token, relative to the likeliest one's, 0 to 1: less likely ones
+    /// are not drawn. 0: all may be.
+    pub min_p: f32,
+    /// The tokens that end it; those of the model by default.
+    pub ends: EndTokens,
     /// The number of likeliest tokens whose log probabilities are returned in each step, besides
     /// the chosen token; none by default.
     pub logprobs: Option<usize>,
@@ -66,6 +73,32 @@ pub struct Penalties {
     pub frequency: f32,
     /// Length of n-grams of prompt and new text that may not repeat. 0: all may.
     pub no_repeat: usize,
+}
+
+/// The tokens that end a request.
+///
+/// ```
+/// use tilewright::engine::EndTokens;
+/// let endless = EndTokens { ignore_model: true, ..EndTokens::default() };
+/// assert!(endless.tokens.is_empty());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndTokens {
+    /// Whether the model's end-of-sequence tokens do not end it.
+    pub ignore_model: bool,
+    /// Tokens that end it besides those.
+    pub tokens: Vec<u32>,
+    /// New tokens that come first: until then no token is chosen that would end it.
+    pub min_new_tokens: usize,
+}
+
+impl EndTokens {
+    /// Why a token ends the request, if it does, in a model whose sequences end at `model`.
+    pub(super) fn cause(&self, token: u32, model: &[u32]) -> Option<StopCause> {
+        let of_model = || (!self.ignore_model && model.contains(&token)).then_some(StopCause::EndToken(token));
+        let of_request = || self.tokens.contains(&token).then_some(StopCause::StopToken(token));
+        of_model().or_else(of_request)
+    }
 }
 
 impl Penalties {
@@ -100,6 +133,9 @@ impl From<Request> for Submission {
             row: 0,
             penalties: Penalties::NONE,
             suppressed: Vec::new(),
+            bias: Vec::new(),
+            min_p: 0.0,
+            ends: EndTokens::default(),
             logprobs: None,
             priority: 0,
             deadline: None,
@@ -110,9 +146,34 @@ impl From<Request> for Submission {
 
 impl Submission {
     /// Whether its tokens can only be chosen by the host, from logits: penalties, suppressed
-    /// tokens, log probabilities. Such a request makes one step of a launch.
+    /// tokens, biases, `min_p`, log probabilities, a least number of tokens. Such a request makes
+    /// one step of a launch.
     pub fn needs_host(&self) -> bool {
-        !self.penalties.is_none() || !self.suppressed.is_empty() || self.logprobs.is_some()
+        self.changes_logits() || self.logprobs.is_some()
+    }
+
+    /// Whether tokens are chosen from other logits than the model's.
+    pub(super) fn changes_logits(&self) -> bool {
+        let penalised = !self.penalties.is_none() || !self.suppressed.is_empty() || !self.bias.is_empty();
+        penalised || self.drops_unlikely() || self.ends.min_new_tokens > 0
+    }
+
+    /// Whether unlikely tokens are dropped before one is drawn; the greedy choice is the same.
+    pub(super) fn drops_unlikely(&self) -> bool {
+        self.min_p > 0.0 && !self.sampling.is_greedy()
+    }
+
+    /// Refuses numbers that make no sense.
+    pub(super) fn check(&self) -> Result<(), EngineError> {
+        self.penalties.check()?;
+        self.sampling.check()?;
+        if !(0.0..=1.0).contains(&self.min_p) {
+            return Err(EngineError::MinP { found: self.min_p });
+        }
+        match self.bias.iter().find(|(_, bias)| !bias.is_finite()) {
+            Some(&(token, found)) => Err(EngineError::Bias { token, found }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -156,6 +217,23 @@ pub enum Event {
     /// A step that it was part of failed, or its logits are not numbers. Its tokens so far stay
     /// given.
     Fault(Arc<EngineError>),
+}
+
+/// The requests and pages of a batcher at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatcherLoad {
+    /// Requests that have a seat.
+    pub running: usize,
+    /// Requests that wait for one, or for pages.
+    pub waiting: usize,
+    /// Most requests that run at a time.
+    pub seats: usize,
+    /// Pages of the KV pools that running requests hold.
+    pub held_pages: usize,
+    /// Pages of the KV pools.
+    pub pages: usize,
+    /// Counters of the work so far.
+    pub statistics: Statistics,
 }
 
 /// Counters of a batcher's work so far.

@@ -10,13 +10,13 @@ use tilewright_flow::program::Phase;
 use tilewright_megakernel::model::{ModelSizes, ModelSpec};
 
 use super::super::super::error::EngineError;
-use super::super::super::request::{Finish, Request, StopCause};
+use super::super::super::request::{Finish, Request};
 use super::super::super::sampling::Sampling;
 use super::super::batcher::{Batcher, BatcherShape};
 use super::super::choice::choose;
 use super::super::pace::Pace;
 use super::super::scheduler::{FlowLimits, SchedulerLimits};
-use super::super::submission::{Event, Penalties, Statistics, Submission, Ticket};
+use super::super::submission::{EndTokens, Event, Penalties, Statistics, Submission, Ticket};
 use super::fake::{Fake, FakeFault, FakeFlow, FaultPlan, TokenMemory, VOCAB, logits, seen};
 
 /// The token that ends a sequence.
@@ -95,6 +95,10 @@ impl TrialRequest {
         TrialRequest { submission: Submission { speculate: true, ..self.submission }, ..self }
     }
 
+    pub fn ending(self, ends: EndTokens) -> TrialRequest {
+        TrialRequest { submission: Submission { ends, ..self.submission }, ..self }
+    }
+
     pub fn urgent(self, priority: i32) -> TrialRequest {
         TrialRequest { submission: Submission { priority, ..self.submission }, ..self }
     }
@@ -109,8 +113,8 @@ impl TrialRequest {
             let logits = logits(&tokens, flow, config.memory);
             let token = choose(&self.submission, &tokens, prompt_ids.len(), &logits).expect("a token").id;
             tokens.push(token);
-            finish = if token == END {
-                Finish::Stop(StopCause::EndToken(token))
+            finish = if let Some(cause) = self.submission.ends.cause(token, &[END]) {
+                Finish::Stop(cause)
             } else if tokens.len() - prompt_ids.len() == *max_new_tokens {
                 Finish::Length
             } else if tokens.len() > config.positions {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::submission::{Event, Statistics, Submission};
+use super::submission::{EndTokens, Event, Statistics, Submission};
 use drive::{Action, Drive, TrialConfig, TrialRequest};
 use fake::{FakeFault, FakeFlow, VOCAB};
 
@@ -71,15 +71,26 @@ prop_compose! {
         deadline in prop::option::weighted(0.2, 0u64..60),
         taken in prop::option::weighted(0.2, 0usize..8),
         (hot, punished, speculate) in (prop::bool::ANY, prop::bool::weighted(0.3), prop::bool::ANY),
+        ends in ends(),
     ) -> TrialRequest {
         let prompt: Vec<u32> = (0..alike as u32).map(|at| at % 5).chain(own).collect();
         let asked = TrialRequest::new(&prompt, new).urgent(priority);
         let asked = if hot { asked.hot(new as u64) } else { asked };
         let asked = if punished { asked.punished() } else { asked };
-        let asked = if speculate { asked.speculating() } else { asked };
+        let asked = if speculate { asked.speculating() } else { asked }.ending(ends);
         let deadline = deadline.map(Duration::from_millis);
         TrialRequest { taken, submission: Submission { deadline, ..asked.submission } }
     }
+}
+
+/// Tokens that end a request; most requests end at those of the model alone.
+fn ends() -> impl Strategy<Value = EndTokens> {
+    let tokens = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(0..VOCAB as u32, 1..3)];
+    (prop::bool::weighted(0.2), tokens).prop_map(|(ignore_model, tokens)| EndTokens {
+        ignore_model,
+        tokens,
+        min_new_tokens: 0,
+    })
 }
 
 fn faults() -> impl Strategy<Value = FakeFault> {
