@@ -7,6 +7,7 @@
 //! | [`cli`] | the command line |
 //! | [`engine`] | prompts in, tokens out |
 //! | [`results`] | what was measured: rows, calls, their files and their noise |
+//! | [`serve`] | an HTTP server: OpenAI's endpoints |
 //! | [`shipped`] | every kernel of this build, by name |
 //! | `testing` | strategies, laws and oracles for property tests of other crates; requires the feature `testing` |
 //! | [`tuning`] | settings of kernels: the search for the fastest, and what was found |
@@ -45,6 +46,8 @@ pub mod engine;
 mod input;
 #[cfg(feature = "engine")]
 pub mod results;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod shipped;
 #[cfg(feature = "engine")]
 mod staged;

@@ -16,7 +16,7 @@ use super::Failure;
 use crate::engine::Abort;
 
 /// Exit code after Ctrl-C, as shells report it: 128 and the number of SIGINT.
-const CODE: u8 = 130;
+pub(super) const CODE: u8 = 130;
 
 /// The state that the handler reads.
 struct InterruptState {

@@ -40,6 +40,8 @@ mod quantize;
 mod reference;
 mod report;
 mod selftest;
+#[cfg(feature = "serve")]
+mod serve;
 mod shell;
 mod sim;
 mod started;
@@ -104,6 +106,8 @@ impl Verbosity {
 #[derive(Subcommand)]
 enum Command {
     Generate(Box<generate::GenerateArgs>),
+    #[cfg(feature = "serve")]
+    Serve(Box<serve::ServeArgs>),
     Logits(logits::LogitsArgs),
     Worker(worker::WorkerArgs),
     Plan(plan::PlanArgs),
@@ -152,7 +156,7 @@ const GRAPH_EXAMPLES: &str = "Examples:
 
 /// The groups of commands in the help, in order. Every command is in one.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Run a model", &["generate", "logits", "worker"]),
+    ("Run a model", &["generate", "serve", "logits", "worker"]),
     ("Prepare a model", &["plan", "quantize", "compile", "validate"]),
     ("Measure", &["bench", "tune", "accuracy", "timeline", "dashboard", "report"]),
     ("Kernels and layouts", &["ir", "ptx", "sim", "selftest", "layout", "flow", "graph"]),
@@ -181,6 +185,8 @@ fn help_template(command: &clap::Command) -> String {
         for name in names {
             let about = match command.find_subcommand(name).and_then(clap::Command::get_about) {
                 Some(about) => about.to_string(),
+                // A command of a feature that this build leaves out.
+                None if *name != "help" => continue,
                 None => "Print this message, or the help of a command".to_owned(),
             };
             text.push_str(&format!("  {literal}{name:<12}{literal:#} {about}\n"));
@@ -203,6 +209,8 @@ pub fn main() -> ExitCode {
     paint::set_level(cli.verbosity.level());
     let outcome = match cli.command {
         Command::Generate(args) => generate::run(&args),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Worker(args) => worker::run(&args),
         Command::Plan(args) => plan::run(&args),
