@@ -15,6 +15,8 @@ use super::error::ApiError;
 use super::generation::{Ended, Job, Piece};
 use super::logprobs::TextLogprobs;
 use super::parameters::{CompletionBody, MOST_CHOICES, Prompt, StreamOptions, check_logprobs, no_token, read};
+use crate::checkpoint::Tokenizer;
+use crate::engine::Token;
 
 /// Tokens of a completion where the request does not say, as OpenAI has it.
 const DEFAULT_TOKENS: usize = 16;
@@ -29,18 +31,17 @@ pub async fn completions(
     let asked = blocking(&app, move |app| Asked::new(app, id, read(&body)?)).await?;
     let Asked { job, echoed, streaming } = asked;
     let per_prompt = job.choosing.choices;
-    let echoed: Vec<String> = echoed.into_iter().flat_map(|text| vec![text; per_prompt]).collect();
+    let states = echoed.iter().flat_map(|echo| std::iter::repeat_n(echo, per_prompt)).map(TextState::new).collect();
     let choices = job.start(&app).await?;
     let head = Head { id: app.unique("cmpl-"), model: app.options.model.clone() };
-    respond(Completions { app, states: echoed.into_iter().map(TextState::new).collect() }, head, choices, streaming)
-        .await
+    respond(Completions { app, states }, head, choices, streaming).await
 }
 
 /// A request that was read and checked.
 struct Asked {
     job: Job,
-    /// The text before each prompt's choices.
-    echoed: Vec<String>,
+    /// What comes before each prompt's choices.
+    echoed: Vec<Echo>,
     streaming: Option<Streaming>,
 }
 
@@ -48,19 +49,25 @@ impl Asked {
     fn new(app: &App, id: RequestId, mut body: CompletionBody) -> Result<Asked, ApiError> {
         app.check_model(body.model.as_deref())?;
         id.log_user(body.user.as_deref());
-        let choosing = body.shared().choosing(app.engine.checkpoint())?;
+        let mut choosing = body.shared().choosing(app.engine.checkpoint())?;
         if body.best_of.is_some_and(|best_of| best_of != choosing.choices) {
             return Err(ApiError::parameter("best_of", "must equal `n`: no choice is left out"));
         }
         let echo = body.echo.unwrap_or_default();
         let logprobs = body.logprobs.map(|count| check_logprobs("logprobs", count)).transpose()?;
+        let max_tokens = body.max_tokens.unwrap_or(DEFAULT_TOKENS);
         if echo && logprobs.is_some() {
-            return Err(ApiError::parameter("logprobs", "must be left out with `echo`: prompts have none here"));
+            if max_tokens == 0 {
+                return Err(ApiError::parameter("max_tokens", "must be at least 1 with `echo` and `logprobs`"));
+            }
+            choosing.submission.prompt_logprobs = logprobs;
         }
         let (prompts, texts) = prompts(app, body.prompt, echo)?;
-        let max_tokens = Some(body.max_tokens.unwrap_or(DEFAULT_TOKENS));
-        let job = Job { id, prompts, choosing, max_tokens, logprobs };
-        Ok(Asked { job, echoed: texts, streaming: streaming(body.stream, body.stream_options)? })
+        let is_scored = choosing.submission.prompt_logprobs.is_some();
+        let scored = |ids: &Vec<u32>| if is_scored { ids.clone() } else { Vec::new() };
+        let echoed = prompts.iter().zip(texts).map(|(ids, text)| Echo { text, scored: scored(ids) }).collect();
+        let job = Job { id, prompts, choosing, max_tokens: Some(max_tokens), logprobs };
+        Ok(Asked { job, echoed, streaming: streaming(body.stream, body.stream_options)? })
     }
 }
 
@@ -126,10 +133,19 @@ struct Completions {
     states: Vec<TextState>,
 }
 
+/// What comes before a choice.
+#[derive(Clone, Default)]
+struct Echo {
+    /// The text that is repeated; none where none is.
+    text: String,
+    /// The tokens of the prompt whose log probabilities are wanted.
+    scored: Vec<u32>,
+}
+
 /// A choice so far.
 struct TextState {
-    /// The text that is repeated before it, until its first part.
-    echo: String,
+    /// What comes before it, until its first part.
+    echo: Echo,
     /// Characters of the tokens so far.
     characters: usize,
     /// Log probabilities of tokens whose text is held back.
@@ -144,8 +160,20 @@ struct TextPart {
 }
 
 impl TextState {
-    fn new(echo: String) -> TextState {
-        TextState { characters: echo.chars().count(), echo, held: None }
+    fn new(echo: &Echo) -> TextState {
+        let characters = if echo.scored.is_empty() { echo.text.chars().count() } else { 0 };
+        TextState { echo: echo.clone(), characters, held: None }
+    }
+
+    /// Holds the log probabilities of a token, after those of the prompt that come with the first.
+    fn score(&mut self, tokenizer: &Tokenizer, token: &Token) {
+        let prompt = std::mem::take(&mut self.echo.scored);
+        let of_prompt = std::iter::once(None).chain(token.prompt.iter().map(Some));
+        let of_token = token.logprobs.as_ref().map(|logprobs| (token.id, Some(logprobs)));
+        for (id, logprobs) in prompt.into_iter().zip(of_prompt).chain(of_token) {
+            let held = self.held.get_or_insert_default();
+            self.characters += held.push(tokenizer, id, logprobs, self.characters);
+        }
     }
 }
 
@@ -156,16 +184,10 @@ impl Answer for Completions {
 
     fn parts(&mut self, piece: Piece) -> Vec<TextPart> {
         let Some(state) = self.states.get_mut(piece.choice) else { return Vec::new() };
-        let tokenizer = self.app.engine.tokenizer();
-        let logprobs = piece.token.and_then(|token| TextLogprobs::of(tokenizer, &token, state.characters));
-        if let Some((logprobs, characters)) = logprobs {
-            state.characters += characters;
-            match &mut state.held {
-                Some(held) => held.join(logprobs),
-                none => *none = Some(logprobs),
-            }
+        if let Some(token) = &piece.token {
+            state.score(self.app.engine.tokenizer(), token);
         }
-        let text = std::mem::take(&mut state.echo) + &piece.text;
+        let text = std::mem::take(&mut state.echo.text) + &piece.text;
         if text.is_empty() && piece.end.is_none() {
             return Vec::new();
         }

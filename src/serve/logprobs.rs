@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::checkpoint::Tokenizer;
-use crate::engine::Token;
+use crate::engine::{Logprobs, Token};
 
 /// The log probability that stands for an impossible token, which JSON has no number for.
 const IMPOSSIBLE: f32 = -9999.0;
@@ -29,8 +29,8 @@ struct TokenLogprob {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TextLogprobs {
     tokens: Vec<String>,
-    token_logprobs: Vec<f32>,
-    top_logprobs: Vec<BTreeMap<String, f32>>,
+    token_logprobs: Vec<Option<f32>>,
+    top_logprobs: Vec<Option<BTreeMap<String, f32>>>,
     text_offset: Vec<usize>,
 }
 
@@ -52,21 +52,21 @@ impl ChatLogprob {
 }
 
 impl TextLogprobs {
-    /// The log probabilities of a token whose text begins at that character, if there are any; also
-    /// gives the characters of the token.
-    pub fn of(tokenizer: &Tokenizer, token: &Token, offset: usize) -> Option<(TextLogprobs, usize)> {
-        let logprobs = token.logprobs.as_ref()?;
-        let own = TokenLogprob::new(tokenizer, token.id, logprobs.chosen);
-        let characters = own.token.chars().count();
-        let top = logprobs.top.iter().copied().chain([(token.id, logprobs.chosen)]);
-        let top = top.map(|(id, logprob)| TokenLogprob::new(tokenizer, id, logprob));
-        let logprobs = TextLogprobs {
-            tokens: vec![own.token],
-            token_logprobs: vec![own.logprob],
-            top_logprobs: vec![top.map(|top| (top.token, top.logprob)).collect()],
-            text_offset: vec![offset],
-        };
-        Some((logprobs, characters))
+    /// Adds a token whose text begins at the character `offset`, and its log probabilities, which
+    /// the first token of a text lacks; returns its characters.
+    pub fn push(&mut self, tokenizer: &Tokenizer, id: u32, logprobs: Option<&Logprobs>, offset: usize) -> usize {
+        let chosen = logprobs.map(|logprobs| logprobs.chosen);
+        let own = TokenLogprob::new(tokenizer, id, chosen.unwrap_or_default());
+        // Special tokens are named here and not in the text.
+        let is_special = tokenizer.special_id(&own.token) == Some(id);
+        let characters = if is_special { 0 } else { own.token.chars().count() };
+        let top = logprobs.map(|logprobs| logprobs.top.iter().copied().chain([(id, logprobs.chosen)]));
+        let top = top.map(|top| top.map(|(id, logprob)| TokenLogprob::new(tokenizer, id, logprob)));
+        self.tokens.push(own.token);
+        self.token_logprobs.push(chosen.map(|_| own.logprob));
+        self.top_logprobs.push(top.map(|top| top.map(|top| (top.token, top.logprob)).collect()));
+        self.text_offset.push(offset);
+        characters
     }
 
     /// Appends those of the tokens that follow.

@@ -208,6 +208,32 @@ fn log_probabilities_are_those_of_the_tokens_of_the_text() {
     }
 }
 
+/// The log probability of a token of the prompt is that of the same token where it is generated.
+#[test]
+fn echo_with_log_probabilities_lists_the_tokens_of_the_prompt() {
+    let generated = choice(&json!({ "logprobs": 2, "max_tokens": 6 }));
+    let text = PROMPT.to_owned() + generated["text"].as_str().expect("a text");
+    let echoed = choice(&json!({ "prompt": text, "echo": true, "logprobs": 2, "max_tokens": 1 }))["logprobs"].clone();
+    let prompt = ids_of(PROMPT).len() + 1;
+    assert_eq!((&echoed["tokens"][0], &echoed["token_logprobs"][0]), (&json!("<|begin|>"), &Value::Null));
+    assert_eq!((&echoed["top_logprobs"][0], &echoed["text_offset"][1]), (&Value::Null, &json!(0)));
+    for at in 0..6 {
+        for key in ["tokens", "token_logprobs", "top_logprobs"] {
+            assert_eq!(echoed[key][prompt + at], generated["logprobs"][key][at], "{key} of {at}");
+        }
+        let offset = generated["logprobs"]["text_offset"][at].as_u64().expect("a number");
+        assert_eq!(echoed["text_offset"][prompt + at], offset + PROMPT.len() as u64);
+    }
+    assert_eq!(echoed["tokens"].as_array().map(Vec::len), Some(prompt + 7));
+    let mut streamed =
+        json!({ "prompt": text, "echo": true, "logprobs": 2, "max_tokens": 1, "temperature": 0, "stream": true });
+    let first = post(server().address, "/v1/completions", &streamed).events()[0]["choices"][0].clone();
+    assert!(first["text"].as_str().expect("a text").starts_with(&text));
+    assert_eq!(first["logprobs"], echoed);
+    streamed["stream"] = false.into();
+    assert_eq!(post(server().address, "/v1/completions", &streamed).json()["choices"][0]["logprobs"], echoed);
+}
+
 #[test]
 fn texts_become_tokens_and_tokens_texts() {
     let address = server().address;
@@ -290,7 +316,7 @@ fn what_is_not_honoured_is_refused_by_name() {
         (json!({ "best_of": 2 }), "best_of"),
         (json!({ "logprobs": 21 }), "logprobs"),
         (json!({ "logprobs": true }), "logprobs"),
-        (json!({ "logprobs": 1, "echo": true }), "logprobs"),
+        (json!({ "logprobs": 1, "echo": true, "max_tokens": 0 }), "max_tokens"),
         (json!({ "stream_options": { "include_usage": true } }), "stream_options"),
         (json!({ "stream": true, "stream_options": { "usage": true } }), "stream_options.usage"),
         (json!({ "response_format": { "type": "json_object" } }), "response_format"),

@@ -375,6 +375,7 @@ impl Batcher {
             // Requests with a flow's selection run one token at a time.
             speculate: submission.speculate && self.scheduler.limits().flow.is_none(),
             ends: submission.ends.clone(),
+            prompt_logprobs: submission.prompt_logprobs,
         };
         if ask.speculate && self.scheduler.limits().proposals {
             self.machines.ahead(PROPOSED_ROWS);
@@ -490,11 +491,11 @@ impl Batcher {
         let mut giving = Giving::new(step, &mut self.scheduler, &mut self.submissions, each);
         let mut steps = 1;
         if by_host {
-            let wanted = [giving.wanted(false), giving.wanted(true)].concat();
+            let wanted = [giving.wanted(false), giving.hosted()].concat();
             self.machines.step(width, &cells.cells(), &wanted, &mut |row, logits| giving.logits(row, logits))?;
         } else if step.steps == 1 {
             let rows = giving.wanted(false);
-            let hosted = giving.wanted(true);
+            let hosted = giving.hosted();
             if rows.is_empty() {
                 // Programs that only feed prompts need not choose, and the host need not wait for a
                 // chunk whose tokens are followed by others.

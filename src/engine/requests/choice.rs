@@ -28,7 +28,7 @@ pub fn choose(submission: &Submission, tokens: &[u32], prompt: usize, logits: &[
         }
     }?;
     let logprobs = submission.logprobs.map(|count| logprobs(logits, id, count));
-    Some(Token { id: id as u32, logprobs })
+    Some(Token { id: id as u32, logprobs, prompt: Vec::new() })
 }
 
 /// Whether a token can be chosen from logits: none is NaN, and the largest is finite. Some may be
@@ -93,7 +93,7 @@ fn repeated(tokens: &[u32], run: usize) -> Vec<u32> {
 }
 
 /// The log probabilities of a token and of the likeliest ones.
-fn logprobs(logits: &[f32], chosen: usize, count: usize) -> Logprobs {
+pub fn logprobs(logits: &[f32], chosen: usize, count: usize) -> Logprobs {
     let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&x| f64::from(x - most).exp()).sum();
     let log = |id: usize| (f64::from(logits[id] - most) - sum.ln()) as f32;

@@ -9,7 +9,7 @@ use tilewright_megakernel::vm::device::Accepted;
 
 use super::super::error::EngineError;
 use super::super::request::Finish;
-use super::choice::choose;
+use super::choice::{choose, is_usable};
 use super::scheduler::{Scheduler, Step};
 use super::submission::{Event, Submission, Ticket, Token};
 
@@ -61,14 +61,33 @@ impl<'g> Giving<'g> {
         giving.flat_map(|(piece, state)| (state.first..).take(piece.tokens.len()).skip(piece.own() - 1)).collect()
     }
 
+    /// The rows whose logits the host wants: those whose tokens it chooses, and those that give log
+    /// probabilities of prompts.
+    pub fn hosted(&self) -> Vec<usize> {
+        let pieces = self.step.pieces.iter().zip(&self.states);
+        let scored = pieces.flat_map(|(piece, state)| piece.scored.clone().map(|offset| state.first + offset));
+        let mut rows: Vec<usize> = scored.chain(self.wanted(true)).collect();
+        rows.sort_unstable();
+        rows
+    }
+
     /// Takes the logits of a row whose token the host chooses.
     pub fn logits(&mut self, row: usize, logits: &[f32]) {
         let at = self.states.partition_point(|state| state.first <= row) - 1;
         let offset = row - self.states[at].first;
+        let piece = &self.step.pieces[at];
+        let ticket = piece.ticket;
+        if piece.scored.contains(&offset) {
+            // An earlier row of it may have ended the request.
+            return match self.scheduler.sequence(ticket) {
+                Some(_) if is_usable(logits) => self.scheduler.score(ticket, piece.position + offset, logits),
+                Some(_) => self.refuse(at),
+                None => {}
+            };
+        }
         if !self.counts(at, offset) {
             return;
         }
-        let ticket = self.step.pieces[at].ticket;
         let (Some(submission), Some(sequence)) = (self.submissions.get(&ticket), self.scheduler.sequence(ticket))
         else {
             return;
@@ -93,7 +112,7 @@ impl<'g> Giving<'g> {
                 let id = tokens[self.states[at].first + offset];
                 match (self.counts(at, offset), id) {
                     (true, NO_TOKEN) => self.refuse(at),
-                    (true, _) => self.give(at, offset, Token { id, logprobs: None }),
+                    (true, _) => self.give(at, offset, Token { id, logprobs: None, prompt: Vec::new() }),
                     // A row that ended by a token which the machine does not look for goes on
                     // there.
                     (false, _) => stray |= id != NO_TOKEN,
@@ -164,7 +183,7 @@ impl<'g> Giving<'g> {
         (self.each)(ticket, Event::Fault(Arc::new(EngineError::NotANumber { position })));
     }
 
-    fn give(&mut self, at: usize, offset: usize, token: Token) {
+    fn give(&mut self, at: usize, offset: usize, mut token: Token) {
         let piece = &self.step.pieces[at];
         let ticket = piece.ticket;
         // The first choice of a step comes with all rows before it; a launch of several steps feeds
@@ -172,6 +191,7 @@ impl<'g> Giving<'g> {
         let fed = if self.states[at].chosen.is_none() { piece.own() } else { 1 };
         debug_assert!(fed == 1 || offset + 1 == piece.own());
         self.states[at].chosen = Some(token.id);
+        token.prompt = self.scheduler.take_scores(ticket);
         let finish = self.scheduler.accept(ticket, fed, Some(token.id));
         let goes_on = (self.each)(ticket, Event::Token(token));
         if let Some(finish) = finish.or((!goes_on).then_some(Finish::Cancelled)) {

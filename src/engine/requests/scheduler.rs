@@ -11,17 +11,19 @@
 //! ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use tilewright_flow::program::Phase;
 
 use super::super::request::{Completion, Finish};
 use super::cache::PageCache;
+use super::choice::logprobs;
 use super::flow_limits::other;
 use super::proposer::{MOST_PROPOSED, Proposer};
 use super::sequence::{Ask, OrderKey, Sequence};
 use super::slots::Slots;
-use super::submission::{BatcherLoad, Statistics, Ticket};
+use super::submission::{BatcherLoad, Logprobs, Statistics, Ticket};
 
 pub use super::flow_limits::FlowLimits;
 pub use super::step::{Piece, Step};
@@ -291,6 +293,22 @@ impl Scheduler {
         sequence.push(token, &self.limits.ends, self.limits.positions)
     }
 
+    /// Records the logits of a position of a prompt; they give the log probability of its next
+    /// token.
+    pub fn score(&mut self, ticket: Ticket, position: usize, logits: &[f32]) {
+        let Some(sequence) = self.sequences.get_mut(&ticket) else { return };
+        let next = sequence.tokens.get(position + 1).copied();
+        if let (Some(scores), Some(next)) = (&mut sequence.scores, next) {
+            scores.found.push(logprobs(logits, next as usize, scores.count));
+        }
+    }
+
+    /// Takes the log probabilities of a prompt; there are none a second time.
+    pub fn take_scores(&mut self, ticket: Ticket) -> Vec<Logprobs> {
+        let scores = self.sequences.get_mut(&ticket).and_then(|sequence| sequence.scores.take());
+        scores.map(|scores| scores.found).unwrap_or_default()
+    }
+
     /// Records a launch: its steps, and their rows in all.
     pub fn launched(&mut self, steps: usize, rows: usize) {
         self.statistics.steps += steps as u64;
@@ -385,6 +403,7 @@ impl Scheduler {
         let pages = tokens.len().div_ceil(self.limits.page_tokens);
         // The last token is fed in any case: its logits are wanted.
         let alike = self.limits.flow.map_or(usize::MAX, |flow| sequence.alike(flow)).min(tokens.len() - 1);
+        let alike = alike.min(sequence.shareable());
         let shared = if self.limits.sharing { self.cache.share(&tokens[..alike]) } else { Vec::new() };
         loop {
             // A page is left for those that run, or the newcomer would soon lose its own to them.
@@ -461,6 +480,7 @@ impl Scheduler {
             proposed: 0,
             gives,
             by_host: gives && (sequence.by_host || sequence.generated().is_empty()),
+            scored: within(sequence.unscored(), sequence.computed, rows),
         }
     }
 
@@ -507,6 +527,12 @@ impl Scheduler {
         pieces.iter().for_each(|piece| _ = self.extend(piece.ticket, steps));
         steps
     }
+}
+
+/// The part of a range of positions that `rows` rows from a position on have, by row.
+fn within(positions: Range<usize>, first: usize, rows: usize) -> Range<usize> {
+    let row = |position: usize| position.saturating_sub(first).min(rows);
+    row(positions.start)..row(positions.end)
 }
 
 #[cfg(test)]

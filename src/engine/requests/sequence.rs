@@ -1,6 +1,7 @@
 //! A request while it is there: its tokens, its pages, and how far it is.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::time::Duration;
 
 use tilewright_megakernel::vm::RequestSlot;
@@ -8,7 +9,7 @@ use tilewright_megakernel::vm::RequestSlot;
 use super::super::request::Finish;
 use super::gain::Gain;
 use super::proposer::{MOST_PROPOSED, Proposer};
-use super::submission::{EndTokens, Ticket};
+use super::submission::{EndTokens, Logprobs, Ticket};
 
 /// The facts about a request that a scheduler needs.
 #[derive(Debug)]
@@ -27,6 +28,17 @@ pub struct Ask {
     pub speculate: bool,
     /// The tokens that end it.
     pub ends: EndTokens,
+    /// Likeliest tokens at each position of the prompt whose log probabilities are wanted.
+    pub prompt_logprobs: Option<usize>,
+}
+
+/// The log probabilities of a prompt's tokens so far.
+#[derive(Debug)]
+pub struct PromptScores {
+    /// Likeliest tokens that are wanted besides the prompt's own.
+    pub count: usize,
+    /// Those of the tokens after the first, in order.
+    pub found: Vec<Logprobs>,
 }
 
 /// The place of a request in the order of all: by priority, then by submission.
@@ -63,6 +75,8 @@ pub struct Sequence {
     pub slot: Option<RequestSlot>,
     /// The tokens that end it.
     pub ends: EndTokens,
+    /// Log probabilities of the prompt, until its first new token takes them.
+    pub scores: Option<PromptScores>,
     priority: i32,
     max_new_tokens: usize,
 }
@@ -87,6 +101,7 @@ impl Sequence {
             gain: Gain::default(),
             slot: None,
             ends: ask.ends,
+            scores: ask.prompt_logprobs.map(|count| PromptScores { count, found: Vec::new() }),
             priority: ask.priority,
             max_new_tokens: ask.max_new_tokens,
         }
@@ -100,6 +115,21 @@ impl Sequence {
     /// Tokens that are still to be fed, at least one: the last one's logits give the next token.
     pub fn pending(&self) -> usize {
         self.tokens.len() - self.computed
+    }
+
+    /// Positions of the prompt whose logits give log probabilities that are not there yet.
+    pub fn unscored(&self) -> Range<usize> {
+        match &self.scores {
+            Some(scores) => scores.found.len()..self.prompt - 1,
+            None => 0..0,
+        }
+    }
+
+    /// Tokens whose keys and values may come from pages of others: those whose logits are not
+    /// wanted.
+    pub fn shareable(&self) -> usize {
+        let unscored = self.unscored();
+        if unscored.is_empty() { usize::MAX } else { unscored.start }
     }
 
     /// New tokens.

@@ -1,5 +1,7 @@
 //! A step as pieces of requests.
 
+use std::ops::Range;
+
 use tilewright_flow::program::Phase;
 
 use super::submission::Ticket;
@@ -20,6 +22,8 @@ pub struct Piece {
     /// Whether the host chooses them, where they do: the request wants it, or they are the first
     /// ones after a prompt.
     pub by_host: bool,
+    /// The rows among them whose logits give log probabilities of the prompt's next tokens.
+    pub scored: Range<usize>,
 }
 
 impl Piece {

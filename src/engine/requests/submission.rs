@@ -45,6 +45,9 @@ pub struct Submission {
     /// The number of likeliest tokens whose log probabilities are returned in each step, besides
     /// the chosen token; none by default.
     pub logprobs: Option<usize>,
+    /// The same for the tokens of the prompt after its first; the first new token brings them. None
+    /// by default.
+    pub prompt_logprobs: Option<usize>,
     /// The priority: requests of a higher one are first, and take seats and pages from those of a
     /// lower one; 0.
     pub priority: i32,
@@ -137,6 +140,7 @@ impl From<Request> for Submission {
             min_p: 0.0,
             ends: EndTokens::default(),
             logprobs: None,
+            prompt_logprobs: None,
             priority: 0,
             deadline: None,
             speculate: false,
@@ -195,6 +199,9 @@ pub struct Token {
     pub id: u32,
     /// Its log probability and those of the likeliest, where they were asked for.
     pub logprobs: Option<Logprobs>,
+    /// Log probabilities of the prompt's tokens after its first, where they were asked for: the
+    /// first new token has them.
+    pub prompt: Vec<Logprobs>,
 }
 
 /// Log probabilities (natural) of a position, of the model's own logits: at temperature 1, without

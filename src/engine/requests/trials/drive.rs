@@ -13,10 +13,10 @@ use super::super::super::error::EngineError;
 use super::super::super::request::{Finish, Request};
 use super::super::super::sampling::Sampling;
 use super::super::batcher::{Batcher, BatcherShape};
-use super::super::choice::choose;
+use super::super::choice::{choose, logprobs};
 use super::super::pace::Pace;
 use super::super::scheduler::{FlowLimits, SchedulerLimits};
-use super::super::submission::{EndTokens, Event, Penalties, Statistics, Submission, Ticket};
+use super::super::submission::{EndTokens, Event, Logprobs, Penalties, Statistics, Submission, Ticket};
 use super::fake::{Fake, FakeFault, FakeFlow, FaultPlan, TokenMemory, VOCAB, logits, seen};
 
 /// The token that ends a sequence.
@@ -99,6 +99,20 @@ impl TrialRequest {
         TrialRequest { submission: Submission { ends, ..self.submission }, ..self }
     }
 
+    pub fn scored(self, count: usize) -> TrialRequest {
+        TrialRequest { submission: Submission { prompt_logprobs: Some(count), ..self.submission }, ..self }
+    }
+
+    /// The log probabilities of its prompt, computed from the logits of its tokens.
+    fn scores(&self, config: &TrialConfig) -> Vec<Logprobs> {
+        let prompt = &self.submission.request.prompt_ids;
+        let Some(count) = self.submission.prompt_logprobs else { return Vec::new() };
+        let flow = config.flow.map(|(flow, _)| flow);
+        let ends = 1..prompt.len();
+        let of = |end: usize| logits(&prompt[..end], seen(&prompt[..end], prompt.len(), flow), config.memory);
+        ends.map(|end| logprobs(&of(end), prompt[end] as usize, count)).collect()
+    }
+
     pub fn urgent(self, priority: i32) -> TrialRequest {
         TrialRequest { submission: Submission { priority, ..self.submission }, ..self }
     }
@@ -148,6 +162,8 @@ pub enum Action {
 pub struct Story {
     pub asked: Option<TrialRequest>,
     pub tokens: Vec<u32>,
+    /// Log probabilities of its prompt.
+    pub scores: Vec<Logprobs>,
     /// `Err`: a fault.
     pub end: Option<Result<Finish, String>>,
     pub cancelled: bool,
@@ -288,6 +304,8 @@ impl Drive {
             assert!(story.end.is_none(), "an event after the end: {event:?}");
             match event {
                 Event::Token(token) => {
+                    assert!(token.prompt.is_empty() || story.tokens.is_empty(), "the first token has the prompt's");
+                    story.scores.extend(token.prompt);
                     story.tokens.push(token.id);
                     let taken = story.asked.as_ref().and_then(|asked| asked.taken);
                     if taken.is_some_and(|taken| story.tokens.len() > taken) {
@@ -323,6 +341,9 @@ impl Drive {
             let asked = story.asked.as_ref().expect("it was asked");
             let (alone, finish) = asked.alone(&self.config);
             given += story.tokens.len();
+            if !story.tokens.is_empty() {
+                assert_eq!(story.scores, asked.scores(&self.config), "{ticket:?}: {asked:?}");
+            }
             assert_eq!(story.tokens, alone[..story.tokens.len().min(alone.len())], "{ticket:?}: {asked:?}");
             match story.end.as_ref().unwrap_or_else(|| panic!("{ticket:?} never ended")) {
                 Ok(Finish::Cancelled) if story.cancelled => {}

@@ -72,12 +72,14 @@ prop_compose! {
         taken in prop::option::weighted(0.2, 0usize..8),
         (hot, punished, speculate) in (prop::bool::ANY, prop::bool::weighted(0.3), prop::bool::ANY),
         ends in ends(),
+        scored in prop::option::weighted(0.2, 0usize..3),
     ) -> TrialRequest {
         let prompt: Vec<u32> = (0..alike as u32).map(|at| at % 5).chain(own).collect();
         let asked = TrialRequest::new(&prompt, new).urgent(priority);
         let asked = if hot { asked.hot(new as u64) } else { asked };
         let asked = if punished { asked.punished() } else { asked };
         let asked = if speculate { asked.speculating() } else { asked }.ending(ends);
+        let asked = if let Some(count) = scored { asked.scored(count) } else { asked };
         let deadline = deadline.map(Duration::from_millis);
         TrialRequest { taken, submission: Submission { deadline, ..asked.submission } }
     }
