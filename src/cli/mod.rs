@@ -14,6 +14,7 @@
 mod accuracy;
 mod bench;
 mod bus_error;
+mod chat;
 mod compile;
 mod dashboard;
 mod device;
@@ -108,6 +109,7 @@ enum Command {
     Generate(Box<generate::GenerateArgs>),
     #[cfg(feature = "serve")]
     Serve(Box<serve::ServeArgs>),
+    Chat(Box<chat::ChatArgs>),
     Logits(logits::LogitsArgs),
     Worker(worker::WorkerArgs),
     Plan(plan::PlanArgs),
@@ -156,7 +158,7 @@ const GRAPH_EXAMPLES: &str = "Examples:
 
 /// The groups of commands in the help, in order. Every command is in one.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Run a model", &["generate", "serve", "logits", "worker"]),
+    ("Run a model", &["generate", "chat", "serve", "logits", "worker"]),
     ("Prepare a model", &["plan", "quantize", "compile", "validate"]),
     ("Measure", &["bench", "tune", "accuracy", "timeline", "dashboard", "report"]),
     ("Kernels and layouts", &["ir", "ptx", "sim", "selftest", "layout", "flow", "graph"]),
@@ -211,6 +213,7 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => generate::run(&args),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::run(&args),
+        Command::Chat(args) => chat::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Worker(args) => worker::run(&args),
         Command::Plan(args) => plan::run(&args),

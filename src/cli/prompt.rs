@@ -59,7 +59,7 @@ enum PromptError {
 
 /// Why a template variable cannot be used.
 #[derive(Debug, Error)]
-enum VariableError {
+pub enum VariableError {
     #[error("it has no `=`; give NAME=VALUE")]
     NoValue,
     #[error("{name} is given by --messages, not as a variable")]
@@ -68,7 +68,7 @@ enum VariableError {
     NotJson(serde_json::Error),
 }
 
-fn parse_variable(text: &str) -> Result<(String, ChatValue), VariableError> {
+pub fn parse_variable(text: &str) -> Result<(String, ChatValue), VariableError> {
     let (name, value) = text.split_once('=').ok_or(VariableError::NoValue)?;
     if matches!(name, "messages" | "tools" | "documents") {
         return Err(VariableError::Given { name: name.to_owned() });

@@ -10,6 +10,7 @@ mod parameters;
 mod process;
 mod script;
 mod streams;
+mod talk;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
