@@ -19,6 +19,9 @@ use crate::engine::{
 /// Most events that wait for a client to read them: a request with more is cancelled.
 const WAITING_EVENTS: usize = 8192;
 
+/// Most log probabilities of a request, over all tokens of its choices.
+const MOST_LOGPROBS: usize = 4 << 20;
+
 /// What a request asks for.
 pub struct Job {
     /// The request.
@@ -92,6 +95,14 @@ impl Job {
         if choices > MOST_CHOICES {
             let reason = format!("gives {choices} choices with these prompts; at most {MOST_CHOICES} are generated");
             return Err(ApiError::parameter("n", reason));
+        }
+        let longest = prompts.iter().map(|prompt| new_tokens(prompt.len(), max_tokens, app.context()));
+        let longest = longest.collect::<Result<Vec<_>, _>>()?.into_iter().max().unwrap_or_default();
+        let listed = logprobs.map_or(0, |top| (top + 1).saturating_mul(choices).saturating_mul(longest));
+        if listed > MOST_LOGPROBS {
+            let reason =
+                format!("gives up to {listed} log probabilities; at most {MOST_LOGPROBS} are kept, lower `max_tokens`");
+            return Err(ApiError::parameter("logprobs", reason));
         }
         let (sender, events) = mpsc::channel(WAITING_EVENTS);
         let outlet = Outlet { app: Arc::clone(app), sender, overrun: Arc::default(), arrived: id.arrived };

@@ -25,8 +25,8 @@ impl ApiKeys {
     /// Accepts a request with one of the keys as its bearer token.
     ///
     /// # Errors
-    /// [`ApiError::Key`] if there are keys and the request has none of them.
-    pub fn check(&self, headers: &HeaderMap) -> Result<(), ApiError> {
+    /// There are keys, and the request has none of them.
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), ApiError> {
         if self.is_empty() {
             return Ok(());
         }

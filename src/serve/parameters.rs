@@ -17,6 +17,8 @@ pub const MOST_CHOICES: usize = 128;
 const MOST_STOPS: (usize, usize) = (16, 1024);
 /// Most tokens with their log probabilities at a position.
 const MOST_LOGPROBS: usize = 20;
+/// Most tokens that a parameter lists: each new token is compared with all of them.
+const MOST_LISTED: usize = 1024;
 
 /// Declares a body: parameters of its own, and those that all generating endpoints share.
 macro_rules! body {
@@ -278,6 +280,7 @@ impl Shared {
     }
 
     fn stop_tokens(&self, vocab: usize) -> Result<Vec<u32>, ApiError> {
+        check_listed("stop_token_ids", self.stop_token_ids.len())?;
         match self.stop_token_ids.iter().find(|&&id| id as usize >= vocab) {
             Some(id) => Err(no_token("stop_token_ids", id, vocab)),
             None => Ok(self.stop_token_ids.clone()),
@@ -285,6 +288,7 @@ impl Shared {
     }
 
     fn bias(&self, vocab: usize) -> Result<Vec<(u32, f32)>, ApiError> {
+        check_listed("logit_bias", self.logit_bias.len())?;
         let of = |(id, &bias): (&String, &f32)| {
             let token = id.parse().ok().filter(|&id: &u32| (id as usize) < vocab);
             let token = token.ok_or_else(|| no_token("logit_bias", id, vocab))?;
@@ -302,6 +306,13 @@ impl Shared {
             }
             Some(_) | None => Ok(()),
         }
+    }
+}
+
+fn check_listed(param: &str, count: usize) -> Result<(), ApiError> {
+    match count <= MOST_LISTED {
+        true => Ok(()),
+        false => Err(ApiError::parameter(param, format!("must list at most {MOST_LISTED} tokens, got {count}"))),
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tilewright::engine::{BatchOptions, Device, Engine};
+use tilewright::engine::{BatchOptions, BatcherLoad, Device, Engine};
 use tilewright::serve::{HttpServer, ServeOptions, ServerMonitor};
 
 /// A file of a shipped model.
@@ -48,14 +48,15 @@ impl TestServer {
 
     /// Waits until no request runs or waits and no page is held.
     fn settle(&self) {
+        self.until(|load| (load.running, load.waiting, load.held_pages) == (0, 0, 0));
+    }
+
+    /// Waits for a load, which is published after each step.
+    fn until(&self, reached: impl Fn(&BatcherLoad) -> bool) {
         let begin = Instant::now();
-        loop {
-            let load = self.monitor.load();
-            if (load.running, load.waiting, load.held_pages) == (0, 0, 0) {
-                return;
-            }
-            assert!(begin.elapsed() < Duration::from_secs(20), "{load:?}");
-            thread::sleep(Duration::from_millis(5));
+        while !reached(&self.monitor.load()) {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", self.monitor.load());
+            thread::sleep(Duration::from_millis(1));
         }
     }
 }

@@ -310,6 +310,7 @@ fn what_is_not_honoured_is_refused_by_name() {
         (json!({ "stop": vec!["a"; 17] }), "stop"),
         (json!({ "stop": 3 }), "stop"),
         (json!({ "stop_token_ids": [99999] }), "stop_token_ids"),
+        (json!({ "stop_token_ids": vec![3; 1025] }), "stop_token_ids"),
         (json!({ "n": 0 }), "n"),
         (json!({ "n": 129 }), "n"),
         (json!({ "n": 100, "prompt": ["a", "b"] }), "n"),
