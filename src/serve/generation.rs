@@ -90,50 +90,65 @@ impl Job {
     /// # Errors
     /// More tokens than a sequence holds, or choices than a request has; the engine refuses one.
     pub async fn start(self, app: &Arc<App>) -> Result<Choices, ApiError> {
-        let Job { id, prompts, choosing, max_tokens, logprobs } = self;
-        let choices = prompts.len().saturating_mul(choosing.choices);
-        if choices > MOST_CHOICES {
-            let reason = format!("gives {choices} choices with these prompts; at most {MOST_CHOICES} are generated");
-            return Err(ApiError::parameter("n", reason));
-        }
-        let longest = prompts.iter().map(|prompt| new_tokens(prompt.len(), max_tokens, app.context()));
-        let longest = longest.collect::<Result<Vec<_>, _>>()?.into_iter().max().unwrap_or_default();
-        let listed = logprobs.map_or(0, |top| (top + 1).saturating_mul(choices).saturating_mul(longest));
-        if listed > MOST_LOGPROBS {
-            let reason =
-                format!("gives up to {listed} log probabilities; at most {MOST_LOGPROBS} are kept, lower `max_tokens`");
-            return Err(ApiError::parameter("logprobs", reason));
-        }
+        let requests = self.requests(app)?;
+        let Job { id, prompts, choosing, .. } = self;
         let (sender, events) = mpsc::channel(WAITING_EVENTS);
         let outlet = Outlet { app: Arc::clone(app), sender, overrun: Arc::default(), arrived: id.arrived };
         let mut choices = Choices {
             app: Arc::clone(app),
             id,
-            handles: Vec::with_capacity(choices),
+            handles: Vec::with_capacity(requests.len()),
             events,
             overrun: Arc::clone(&outlet.overrun),
-            stop: choosing.text.stop.clone(),
-            open: choices,
+            stop: choosing.text.stop,
+            open: requests.len(),
             usage: Usage { prompt: prompts.iter().map(Vec::len).sum(), completion: 0 },
         };
-        let mut answers = Vec::with_capacity(choices.open);
-        for prompt in prompts {
-            let new = new_tokens(prompt.len(), max_tokens, app.context())?;
-            let request = Request::new(prompt, new);
-            for row in 0..choosing.choices {
-                let deadline = Some(app.options.limits.request);
-                let row = u32::try_from(row).unwrap_or(u32::MAX);
-                let request = request.clone();
-                let submission = Submission { request, row, logprobs, deadline, ..choosing.submission.clone() };
-                let text = choosing.text.clone();
-                let most_waiting = Some(app.options.limits.queue);
-                answers.push(outlet.post(answers.len(), ServerRequest { submission, text, most_waiting }));
-            }
-        }
-        for answer in answers {
+        // All are submitted before the first answer, so that they begin in one step.
+        let answers = requests.into_iter().enumerate().map(|(choice, request)| outlet.post(choice, request));
+        for answer in answers.collect::<Vec<_>>() {
             choices.handles.push(Some(answer.await.unwrap_or(Err(EngineError::ServerEnded))?));
         }
         Ok(choices)
+    }
+
+    /// The requests of the choices, prompt after prompt.
+    fn requests(&self, app: &App) -> Result<Vec<ServerRequest>, ApiError> {
+        let Choosing { submission, text, choices } = &self.choosing;
+        let count = self.prompts.len().saturating_mul(*choices);
+        if count > MOST_CHOICES {
+            let reason = format!("gives {count} choices with these prompts; at most {MOST_CHOICES} are generated");
+            return Err(ApiError::parameter("n", reason));
+        }
+        let mut requests = Vec::with_capacity(count);
+        let mut listed = 0usize;
+        for prompt in &self.prompts {
+            let new = new_tokens(prompt.len(), self.max_tokens, app.context())?;
+            listed = listed.saturating_add(self.listed(prompt.len(), new));
+            if listed > MOST_LOGPROBS {
+                let reason = format!("gives more than {MOST_LOGPROBS} log probabilities; lower `max_tokens`");
+                return Err(ApiError::parameter("logprobs", reason));
+            }
+            for row in 0..u32::try_from(*choices).unwrap_or(u32::MAX) {
+                let submission = Submission {
+                    request: Request::new(prompt.clone(), new),
+                    row,
+                    logprobs: self.logprobs,
+                    deadline: Some(app.options.limits.request),
+                    ..submission.clone()
+                };
+                let most_waiting = Some(app.options.limits.queue);
+                requests.push(ServerRequest { submission, text: text.clone(), most_waiting });
+            }
+        }
+        Ok(requests)
+    }
+
+    /// Most log probabilities of the choices of a prompt.
+    fn listed(&self, prompt: usize, new: usize) -> usize {
+        let of = |top: Option<usize>, tokens: usize| top.map_or(0, |top| (top + 1).saturating_mul(tokens));
+        let each = of(self.logprobs, new).saturating_add(of(self.choosing.submission.prompt_logprobs, prompt));
+        each.saturating_mul(self.choosing.choices)
     }
 }
 
