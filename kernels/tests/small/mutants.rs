@@ -77,6 +77,13 @@ fn sort_choices() {
     surveyed(&alike("sort_choices", |trial| choices(trial).is_some_and(|count| count > 4096), 1), 4);
 }
 
+/// Two rows for each warp, and experts of several words.
+#[test]
+fn route_slots() {
+    let many = |trial: &Trial| trial.particulars().starts_with("RouteShape { rows: 16, experts: 1");
+    surveyed(&alike("route_slots", many, 1), 10);
+}
+
 #[test]
 fn gallery() {
     surveyed(&alike("transpose_edged", |trial| trial.grid()[0] > 2, 2), 10);
@@ -119,7 +126,7 @@ fn gallery_copies() {
 ///
 /// `gemm_fp8`'s survey is that of two-level accumulation; those of s8 and the other kernels of 8
 /// bits synchronise as the kernels of 16 bits do, line for line.
-const SURVEYED: [&str; 33] = [
+const SURVEYED: [&str; 34] = [
     "transpose_edged",
     "column_sums",
     "residual_norm",
@@ -146,6 +153,7 @@ const SURVEYED: [&str; 33] = [
     "grouped_fp8",
     "grouped_warps",
     "sort_choices",
+    "route_slots",
     "gemv",
     "gemv_wgmma",
     "decode_attention",

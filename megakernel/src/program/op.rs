@@ -85,6 +85,12 @@ pub trait TaskOp: OpValue {
         None
     }
 
+    /// The table by which the weights that a task reads are chosen while the step runs; for ops of
+    /// experts.
+    fn chosen_by(&self) -> Option<BufferId> {
+        None
+    }
+
     /// Cost: elements of a region read that are really drawn from memory when sequences hold
     /// `context` tokens. All of it, where an op does not say less.
     fn drawn(&self, region: &Region, _buffers: &Operands, _context: usize) -> usize {

@@ -317,13 +317,13 @@ impl<'k> ActivationSource<'k> {
 }
 
 /// What `load` gives where a condition holds, zeros elsewhere: nothing is loaded there.
-fn or_zeros<'k, T: Scalar + Default>(
+fn or_zeros<'k, T>(
     condition: Val<'k, bool>,
     count: usize,
     load: impl Fn() -> Vec<[Val<'k, T>; 4]>,
 ) -> Vec<[Val<'k, T>; 4]>
 where
-    T: IntoVal<'k, T>,
+    T: Scalar + Default + IntoVal<'k, T>,
 {
     let k = condition.builder();
     let all: Vec<[Var<'k, T>; 4]> = (0..count).map(|_| std::array::from_fn(|_| k.var(T::default()))).collect();

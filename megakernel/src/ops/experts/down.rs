@@ -134,6 +134,10 @@ impl TaskOp for ExpertDown {
         Ok(())
     }
 
+    fn chosen_by(&self) -> Option<BufferId> {
+        Some(self.routes)
+    }
+
     fn accesses(&self) -> Vec<Access> {
         let even = self.cols.is_in_steps_of(2);
         let whole_strips = self.cols.is_in_steps_of(8);

@@ -128,6 +128,10 @@ impl TaskOp for ExpertGateUp {
         Ok(())
     }
 
+    fn chosen_by(&self) -> Option<BufferId> {
+        Some(self.routes)
+    }
+
     fn accesses(&self) -> Vec<Access> {
         let mut all = self.input.accesses(self.rows, [self.gate, self.up]);
         all.extend(Access::weights(self.input.norm_weight()));

@@ -96,8 +96,11 @@ impl<'p> Planner<'p> {
     fn choose_edges(&self) -> Result<ChosenEdges, Unsupported> {
         let options = &self.options;
         let few_rows = self.rows < options.thresholds.activation_rows;
+        // Activations of experts are columns of all slots, which every block would poll: a token of
+        // Qwen3-30B-A3B takes 2.55 ms on an H200 where all are flagged, and 2.33 where none are.
+        let has_experts = self.placed.tasks.iter().any(|task| task.op.chosen_by().is_some());
         let rule = EdgeRule {
-            flagged: match (options.packets, few_rows) {
+            flagged: match (options.packets, few_rows && !has_experts) {
                 (false, _) => FlaggedUse::None,
                 (true, true) => FlaggedUse::All,
                 (true, false) => FlaggedUse::Parts,
