@@ -396,11 +396,12 @@ impl<'g> NodeReader<'_, 'g> {
     }
 
     fn product(&self, step: &Step<'g>, role: ProductRole) -> Option<WeightProduct<'g>> {
-        let (weight, bias, experts) = match *step.op {
-            Op::Linear { weight, bias, .. } => (self.weight(weight)?, bias, None),
+        let (weight, bias, experts) = if let Op::Linear { weight, bias, .. } = *step.op {
+            (self.weight(weight)?, bias, None)
+        } else {
             // A bias of an expert is weighted as its products are; no task adds it.
-            Op::ExpertLinear { experts, bias: None, ids, .. } => (self.weight_of_experts(experts)?, None, Some(ids)),
-            _ => return None,
+            let Op::ExpertLinear { experts, bias: None, ids, .. } = *step.op else { return None };
+            (self.weight_of_experts(experts)?, None, Some(ids))
         };
         let bias = match bias {
             Some(bias) => Some(self.weight(bias)?),
