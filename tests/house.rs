@@ -186,7 +186,7 @@ fn the_table_of_names_has_no_name_that_the_kernels_have_not() {
 const GENERATED: [&str; 3] = ["docs/ptxas/", "docs/benchmarks.md", "docs/cli.md"];
 
 /// Words of the pages, at most.
-const MOST_WORDS: usize = 56_000;
+const MOST_WORDS: usize = 57_500;
 
 /// A path as the repository names it: `docs/guide/README.md`.
 fn name(path: &Path) -> String {

@@ -13,6 +13,7 @@
 //! | [`task`] | linear layers as tasks of a persistent kernel: what a caller names |
 //! | `linear` | how these tasks multiply |
 //! | `scratch`, `announce` | shared memory of a task, and announcements of its results |
+//! | `slots` | columns of slots, whose number is known when the step runs |
 //! | `oracle` | what must come out of a trial |
 //! | `trial` | shapes with inputs and what must come out: [`GemvCase`] |
 //!
@@ -25,7 +26,7 @@
 //! together, so that activations, which come from L2, are read once for up to sixteen strips, and
 //! stay in registers while the strips meet them.
 //!
-//! May import: `gemm` for arguments of launches, `kv`, `norm`, `quant`, `rope`, `sample`,
+//! May import: `experts`, `gemm` for arguments of launches, `kv`, `norm`, `quant`, `rope`, `sample`,
 //! `weights`, and what these import.
 //!
 //! # Accuracy
@@ -43,6 +44,7 @@ mod linear;
 mod oracle;
 pub mod product;
 mod scratch;
+mod slots;
 pub mod task;
 mod tiles;
 mod trial;

@@ -37,7 +37,7 @@ pub(super) fn route(
     e.level(&format!("layers.{layer}.route"), vec![op], &[logits])
 }
 
-/// The level of gate and up of the chosen experts. An SM takes every so many-th strip, counted over
+/// The level of gate and up of the chosen experts. An SM takes every `step`-th strip, counted over
 /// all slots: whatever number of slots is in use, all have as much work.
 pub(super) fn gate_up(
     e: &mut Emitter,

@@ -14,10 +14,9 @@
 //! | `reloaded`, `wide` | products with activations that come stage by stage; of codes, by rounds of tiles |
 //! | `pass`, `run` | the passage of a tile's strips through the consumer warps |
 //! | `phases` | rows that are longer than registers hold, some columns at a time |
-//! | `slots` | columns of slots, whose number is known when the step runs |
 //!
 //! May import: `experts`, `norm`, `tile`, `warps`, `weights`, and of `gemv` `activations`, `announce`,
-//! `product` and `scratch`.
+//! `product`, `scratch` and `slots`.
 
 mod code_prefetch;
 mod fill;
@@ -30,7 +29,6 @@ mod reloaded;
 mod run;
 mod shared_bytes;
 mod side;
-mod slots;
 mod source;
 mod sums;
 mod wide;
@@ -41,6 +39,5 @@ pub(super) use pass::StripPass;
 pub(super) use phases::{TilePhase, in_last_phase};
 pub(super) use products::in_pairs;
 pub(super) use run::PassWork;
-pub use slots::{SlotPhases, SlotPlan};
 pub(super) use sums::OutputCell;
 pub(super) use sums::SharedSums;

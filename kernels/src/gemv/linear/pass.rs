@@ -3,9 +3,9 @@
 use tilewright_codegen::build::Val;
 
 use super::side::side;
-use super::slots::PassSlots;
 use crate::gemv::activations::{AOperand, Packing, Prologue};
 use crate::gemv::scratch::LinearScratch;
+use crate::gemv::slots::PassSlots;
 use crate::warps::ConsumerWarps;
 use crate::weights::{Strip, WeightSide};
 

@@ -5,10 +5,10 @@ use tilewright_codegen::build::{IntoVal, Ptr, Shared, Val, Var};
 
 use super::pass::StripPass;
 use super::shared_bytes::waiting_bytes;
-use super::slots::{PassSlots, SlotPhases, SlotSets};
 use super::sums::OutputCell;
 use crate::gemv::activations::{AOperand, Prologue};
 use crate::gemv::announce::Announce;
+use crate::gemv::slots::{PassSlots, SlotPhases, SlotSets};
 use crate::weights::Strip;
 
 /// A phase of a tile.

@@ -5,11 +5,11 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use super::side::side;
-use super::slots::PassSlots;
 use super::sums::SharedSums;
 use super::zero_points::ZeroPoints;
 use crate::gemv::activations::{AOperand, Packing};
 use crate::gemv::product::{Chains, Fragment, ProductOperands, lowered, multiply, multiply_codes};
+use crate::gemv::slots::PassSlots;
 use crate::warps::ConsumerWarps;
 use crate::weights::{CodeTile, Codes, PrefetchedStage, Strip, Terms, WarpTile, WeightSide, WeightStages};
 

@@ -210,27 +210,6 @@ impl<'k> Sync<'k> {
         });
     }
 
-    /// Waits for one of a task's counters ahead of the consumers, or until they stop; by the threads
-    /// that fill the ring. It reports nothing: the leader waits for the same counter later, and does.
-    pub fn wait_ahead(
-        self,
-        task: TaskView<'k>,
-        at: Val<'k, u32>,
-        step: Val<'k, u32>,
-        watch: Option<ProducerWatch<'k>>,
-    ) {
-        let k = self.k;
-        let ([counter, threshold, period], across) = task.wait(at, self.peers.is_some());
-        let wanted = (self.epoch + step) * period + threshold;
-        let counter = self.counters.at(counter * PITCH);
-        watch.into_iter().for_each(ProducerWatch::begins);
-        k.moving().loop_(|| {
-            k.break_if((self.look(counter, across) - wanted).cast::<i32>().ge(0));
-            k.break_if(self.stopped());
-            watch.into_iter().for_each(ProducerWatch::looks);
-        });
-    }
-
     /// A counter, as all that was signalled is visible; `across`: whether other devices signal it,
     /// where that is not known.
     fn look(self, counter: Ptr<'k, Global, u32>, across: Option<Val<'k, bool>>) -> Val<'k, u32> {

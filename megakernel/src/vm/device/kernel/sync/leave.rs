@@ -11,7 +11,8 @@ use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::Scope;
 
 use super::super::ring::Progress;
-use super::Sync;
+use super::super::task::TaskView;
+use super::{PITCH, Sync};
 use crate::vm::device::status;
 
 /// Looks of the producer between two loads of the halt word: more than it takes where all is well,
@@ -48,6 +49,27 @@ impl<'k> Sync<'k> {
     /// The producer's eye on the consumer warps; `None` if no task polls packets that may not come.
     pub fn watch(self, progress: Progress<'k>) -> Option<ProducerWatch<'k>> {
         self.left.map(|left| ProducerWatch { sync: self, left, progress, looks: self.k.var(0u32) })
+    }
+
+    /// Waits for one of a task's counters ahead of the consumers, or until they stop; by the threads
+    /// that fill the ring. It reports nothing: the leader waits for the same counter later, and does.
+    pub fn wait_ahead(
+        self,
+        task: TaskView<'k>,
+        at: Val<'k, u32>,
+        step: Val<'k, u32>,
+        watch: Option<ProducerWatch<'k>>,
+    ) {
+        let k = self.k;
+        let ([counter, threshold, period], across) = task.wait(at, self.peers.is_some());
+        let wanted = (self.epoch + step) * period + threshold;
+        let counter = self.counters.at(counter * PITCH);
+        watch.into_iter().for_each(ProducerWatch::begins);
+        k.moving().loop_(|| {
+            k.break_if((self.look(counter, across) - wanted).cast::<i32>().ge(0));
+            k.break_if(self.stopped());
+            watch.into_iter().for_each(ProducerWatch::looks);
+        });
     }
 
     /// Says that this block finished a step, or why it did not: where packets were left, which ends
