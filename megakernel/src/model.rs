@@ -62,6 +62,20 @@ pub struct ExpertSizes {
     pub inner: usize,
 }
 
+impl ExpertSizes {
+    /// The share of the experts that `rows` rows choose which choose uniformly: `1 − (1 − k/E)^rows`.
+    ///
+    /// ```
+    /// use tilewright_megakernel::model::ExpertSizes;
+    /// let experts = ExpertSizes { count: 128, chosen: 8, inner: 768 };
+    /// assert_eq!(experts.share(1), 0.0625);
+    /// assert!((51.0..52.0).contains(&(experts.share(8) * 128.0)));
+    /// ```
+    pub fn share(&self, rows: usize) -> f64 {
+        1.0 - (1.0 - self.chosen as f64 / self.count as f64).powf(rows as f64)
+    }
+}
+
 impl ModelSizes {
     /// Query heads that share one key/value head.
     pub fn group(&self) -> usize {

@@ -12,7 +12,7 @@ use std::time::Instant;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::program::{Buffer, BufferKind};
+use tilewright_megakernel::program::{Buffer, BufferKind, Source};
 use tilewright_megakernel::vm::MAX_STEPS;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::Uniform;
@@ -316,7 +316,14 @@ fn bytes(subject: &DecodeSubject, position: usize) -> u64 {
     let spec = &subject.spec;
     let program = subject.program();
     let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
-    let weights: u64 = weights.map(|buffer| buffer.stored_bytes(buffer.elements().unwrap_or(0))).sum();
+    // Of experts those that rows choose uniformly.
+    let share = spec.experts.map_or(1.0, |experts| experts.share(subject.rows));
+    let read = |buffer: &Buffer| {
+        let all = buffer.elements().unwrap_or(0);
+        let is_of_experts = matches!(buffer.source, Some(Source::Experts { .. }));
+        buffer.stored_bytes(if is_of_experts { (all as f64 * share) as usize } else { all })
+    };
+    let weights: u64 = weights.map(read).sum();
     let embedding = if spec.tied_embeddings { 0 } else { (spec.vocab - subject.rows) * spec.hidden * 2 };
     let rows = |of_head: usize| subject.rows * spec.kv_heads * of_head;
     let pools = || program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);

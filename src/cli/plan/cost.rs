@@ -11,6 +11,7 @@
 //! same part of its data sheet as on the H100.
 
 use tilewright_codegen::target::Target;
+use tilewright_graph::graph::Weight;
 use tilewright_megakernel::model::ModelSpec;
 
 /// The cost of a dependency level, in seconds.
@@ -109,6 +110,11 @@ impl StepCost {
         let (StepLoad { rows, devices, context }, Bandwidth { rate, known_by }) = (load, bandwidth);
         let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
         let all: u64 = spec.tensors().iter().map(|tensor| elements(&tensor.shape)).sum();
+        // Of experts those that rows choose uniformly.
+        let of_experts = |weight: &Weight| weight.shape.iter().product::<u64>() * weight.experts.unwrap_or(0);
+        let experts: u64 = spec.graph().parts().weights.iter().map(of_experts).sum();
+        let share = spec.experts.map_or(1.0, |experts| experts.share(rows));
+        let all = all - experts + (experts as f64 * share) as u64;
         // Of an embedding table that is not the output's, a step reads the rows that it looks up.
         let unread = if spec.tied_embeddings { 0 } else { elements(&[spec.vocab.saturating_sub(rows), spec.hidden]) };
         // Norms, which every device has, are not worth counting.

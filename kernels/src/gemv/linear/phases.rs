@@ -113,7 +113,8 @@ impl<'k> StripPass<'k> {
         let part = strip.part(0, stages);
         let room = PhaseRoom::of(self, part, input, waiting);
         consumers.k.for_(0u32, phases, |number| {
-            go(room.pass(self, number), input.from(number * part.k()), Some(room.phase(number, phases)));
+            let phase = room.phase(number, phases);
+            go(room.pass(self, number), input.from(number * part.k()), Some(phase));
             // The sums are read.
             consumers.sync();
         });
