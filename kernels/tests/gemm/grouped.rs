@@ -12,11 +12,11 @@ use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::activation::{Activation, clamped_swiglu};
 use tilewright_kernels::epilogue::{CustomEpilogue, CustomGate, Epilogue};
-use tilewright_kernels::gemm::GemmRefusal;
 use tilewright_kernels::gemm::grouped::{
-    GroupTiles, GroupTiling, GroupedBuffer, GroupedChoice, GroupedData, GroupedProblem, GroupedShape, GroupedWarpShape,
-    grouped_step, shipped,
+    GroupTiles, GroupTiling, GroupedBuffer, GroupedChoice, GroupedData, GroupedProblem, GroupedShape, grouped_step,
+    shipped,
 };
+use tilewright_kernels::gemm::{GemmRefusal, WarpShape};
 use tilewright_kernels::mma::E4M3;
 use tilewright_kernels::naive;
 
@@ -85,8 +85,11 @@ fn trials_of_grouped_products_are_right_in_the_simulator() {
 fn choice() -> impl Strategy<Value = GroupedChoice> {
     let hopper = (prop::sample::select(GroupedShape::ALL), 2..=3u32, 1..=2u32, 1..=3u32)
         .prop_map(|(shape, stages, cluster, band)| GroupedChoice::Hopper { shape, stages, cluster, band });
-    let warps = (prop::sample::select(GroupedWarpShape::ALL), 2..=3u32)
-        .prop_map(|(shape, stages)| GroupedChoice::Warps { shape, stages, arch: Arch::Sm80 });
+    let warps = (prop::sample::select(WarpShape::ALL), 2..=3u32).prop_map(|(shape, stages)| GroupedChoice::Warps {
+        shape,
+        stages,
+        arch: Arch::Sm80,
+    });
     prop_oneof![2 => hopper, 1 => warps]
 }
 
@@ -145,7 +148,7 @@ const LIMIT: f32 = 1.5;
 #[test]
 fn a_gate_of_ones_own_is_applied_to_both_sums() {
     let hopper = |shape| GroupedChoice::Hopper { shape, stages: 3, cluster: 2, band: 2 };
-    let warps = GroupedChoice::Warps { shape: GroupedWarpShape::M64N64, stages: 3, arch: Arch::Sm80 };
+    let warps = GroupedChoice::Warps { shape: WarpShape::M64N64, stages: 3, arch: Arch::Sm80 };
     for (seed, choice) in [hopper(GroupedShape::M64N256), hopper(GroupedShape::M128N128), warps].into_iter().enumerate()
     {
         let problem = GroupedProblem::new(3, 90, 72, 104).gather(3);

@@ -7,9 +7,7 @@ use tilewright_codegen::device::{DeviceError, sim};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::{Equivalent, Survey, under_seeds};
 use tilewright_codegen::trial::{Draw, survey};
-use tilewright_kernels::gemm::grouped::{
-    GroupedChoice, GroupedData, GroupedProblem, GroupedShape, GroupedWarpShape, grouped_step,
-};
+use tilewright_kernels::gemm::grouped::{GroupedChoice, GroupedData, GroupedProblem, GroupedShape, grouped_step};
 use tilewright_kernels::gemm::{
     Data, Drawn, Epilogue, GemmProblem, HopperChoice, HopperConfig, HopperShape, PlannedLaunch, Rounded, WarpChoice,
     WarpShape, hopper_step, warp_step,
@@ -109,6 +107,6 @@ fn of_the_grouped_kernel_of_hopper_by_blocks() {
 
 #[test]
 fn of_the_grouped_kernel_over_warps() {
-    let choice = GroupedChoice::Warps { shape: GroupedWarpShape::M64N64, stages: 3, arch: Arch::Sm80 };
+    let choice = GroupedChoice::Warps { shape: WarpShape::M64N64, stages: 3, arch: Arch::Sm80 };
     surveyed_groups::<bf16>(choice, Some(2), &[]);
 }

@@ -6,7 +6,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::activation::Activation;
 use tilewright_kernels::epilogue::SumScale;
-use tilewright_kernels::gemm::grouped::{GroupedChoice, GroupedProblem, GroupedShape, GroupedWarpShape, grouped_step};
+use tilewright_kernels::gemm::grouped::{GroupedChoice, GroupedProblem, GroupedShape, grouped_step};
 use tilewright_kernels::gemm::{
     Epilogue, GemmProblem, HopperChoice, HopperConfig, HopperShape, WarpChoice, WarpShape, hopper_step, reduce_step,
     warp_step,
@@ -68,7 +68,7 @@ fn every_shape_assembles_without_spills_or_warnings() {
             let launch = grouped_step::<E4M3, bf16>(problem, choice, 132).unwrap();
             table.add_as(format!("{shape:?}, e4m3 by blocks, grouped{form}"), &verify(launch.kernel).unwrap()).unwrap();
         }
-        for &shape in GroupedWarpShape::ALL {
+        for &shape in WarpShape::ALL {
             let launch = grouped_step::<bf16, bf16>(problem, GroupedChoice::Warps { shape, stages: 3, arch }, 108);
             table
                 .add_as(format!("{shape:?} over warps, grouped{form}"), &verify(launch.unwrap().kernel).unwrap())

@@ -55,11 +55,21 @@ enum Stages<'k, F: InputType, T: Tiles> {
     Apart(Box<RowStages<'k, F, T>>, Box<WeightStages<'k, F, T>>),
 }
 
+/// The stage whose products are known to be done once the next are issued.
+#[derive(Clone, Copy)]
+enum Release {
+    /// The one that was read: its products were waited for.
+    This,
+    /// The one before: the products of this one may still run.
+    Previous,
+}
+
 impl<'k, F: InputType, T: Tiles> Stages<'k, F, T> {
-    /// Waits for a stage, and releases it once `multiply` has waited for its product.
-    fn whole_step(
+    /// Waits for a stage, gives it to `multiply`, and releases the one that `release` names.
+    fn step(
         &mut self,
         k: &'k Builder,
+        release: Release,
         multiply: impl FnOnce(StageView<'k, F::Stored, T::A>, StageView<'k, F::Stored, T::B>),
     ) {
         match self {
@@ -67,33 +77,10 @@ impl<'k, F: InputType, T: Tiles> Stages<'k, F, T> {
                 let stage = stages.wait();
                 let (a, b) = stage.tiles();
                 multiply(a, b);
-                stage.release();
-            }
-            Stages::Apart(rows, weights) => {
-                let rows = rows.wait();
-                let weights = weights.wait();
-                k.fence_proxy_async(ProxyFence::Shared);
-                let ((a,), (b,)) = (rows.tiles(), weights.tiles());
-                multiply(a, b);
-                rows.release();
-                weights.release();
-            }
-        }
-    }
-
-    /// Waits for a stage, issues its product, and releases the one before, which `issue` waited
-    /// for.
-    fn step(
-        &mut self,
-        k: &'k Builder,
-        issue: impl FnOnce(StageView<'k, F::Stored, T::A>, StageView<'k, F::Stored, T::B>),
-    ) {
-        match self {
-            Stages::Together(stages) => {
-                let stage = stages.wait();
-                let (a, b) = stage.tiles();
-                issue(a, b);
-                stage.release_previous();
+                match release {
+                    Release::This => stage.release(),
+                    Release::Previous => stage.release_previous(),
+                }
             }
             Stages::Apart(rows, weights) => {
                 let rows = rows.wait();
@@ -101,9 +88,11 @@ impl<'k, F: InputType, T: Tiles> Stages<'k, F, T> {
                 // `cp.async` writes by the generic proxy, `wgmma` reads by the async proxy.
                 k.fence_proxy_async(ProxyFence::Shared);
                 let ((a,), (b,)) = (rows.tiles(), weights.tiles());
-                issue(a, b);
-                rows.release_previous();
-                weights.release_previous();
+                multiply(a, b);
+                match release {
+                    Release::This => (rows.release(), weights.release()),
+                    Release::Previous => (rows.release_previous(), weights.release_previous()),
+                };
             }
         }
     }
@@ -207,7 +196,7 @@ impl<'k, D: GemmOutput> Block<'k, D> {
                 totals.clear(k);
                 k.moving().for_(0, self.steps, |step| {
                     let of_step = scales.step(step);
-                    stages.whole_step(k, |a, b| {
+                    stages.step(k, Release::This, |a, b| {
                         product.issue(a, b, false);
                         product.wait_group(0);
                     });
@@ -215,7 +204,7 @@ impl<'k, D: GemmOutput> Block<'k, D> {
                 });
             } else {
                 k.moving().for_(0, self.steps, |step| {
-                    stages.step(k, |a, b| {
+                    stages.step(k, Release::Previous, |a, b| {
                         product.issue(a, b, step.ne(0));
                         product.wait_group(1);
                     });

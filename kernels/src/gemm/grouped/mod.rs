@@ -33,5 +33,5 @@ pub use data::{GroupedData, ragged_sizes};
 pub use plan::{GroupedBuffer, GroupedChoice, choose, grouped_step, plan};
 pub use problem::{CustomGrouped, CustomSteps, GroupedProblem};
 pub use schedule::{GroupTile, GroupTiles, GroupTiling};
-pub use table::{GroupedShape, GroupedWarpShape};
+pub use table::GroupedShape;
 pub use trial::shipped;

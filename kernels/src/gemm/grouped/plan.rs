@@ -9,8 +9,9 @@ use super::hopper::weight_parts;
 use super::problem::{CustomGrouped, GroupedProblem};
 use super::schedule::GroupTiling;
 use super::store::RowStore;
-use super::table::{GroupedShape, GroupedWarpShape};
+use super::table::{GroupedShape, record_warps};
 use crate::epilogue::SumScale;
+use crate::gemm::WarpShape;
 use crate::gemm::finish::GemmOutput;
 use crate::gemm::plan::{Argument, GemmDevice, GemmRefusal, PlannedLaunch, least_stages, map};
 use crate::gemm::problem::OperandLayout;
@@ -56,7 +57,7 @@ pub enum GroupedChoice {
     /// By `cp.async` and `mma.sync`, from sm_80 on.
     Warps {
         /// The tiles.
-        shape: GroupedWarpShape,
+        shape: WarpShape,
         /// Stages of the ring.
         stages: u32,
         /// The kernel's target.
@@ -85,7 +86,7 @@ pub fn choose<F: InputType>(problem: &GroupedProblem, arch: Arch) -> GroupedChoi
     let average = problem.rows / problem.groups.max(1);
     if arch != Arch::Sm90a {
         let many = average >= MANY_ROWS && problem.b_rows() >= 128;
-        let shape = if many { GroupedWarpShape::M128N128 } else { GroupedWarpShape::M64N64 };
+        let shape = if many { WarpShape::M128N128 } else { WarpShape::M64N64 };
         return GroupedChoice::Warps { shape, stages: 3, arch };
     }
     let wide = problem.b_rows() > 128;
@@ -168,7 +169,7 @@ pub fn grouped_step<'f, F: InputType<Stored: TrialElement, Sum = f32>, D: GemmOu
             let mut arguments = vec![Argument::Pointer(GroupedBuffer::A), Argument::Pointer(GroupedBuffer::B)];
             arguments.extend(numbers::<F>(&problem, columns));
             PlannedLaunch {
-                kernel: shape.record::<F, D>(&name, arch, config, steps)?,
+                kernel: record_warps::<F, D>(shape, &name, arch, config, steps)?,
                 grid: most_tiles(&problem, config.tiling(m), columns),
                 arguments,
                 custom: steps.is_some(),
@@ -178,8 +179,8 @@ pub fn grouped_step<'f, F: InputType<Stored: TrialElement, Sum = f32>, D: GemmOu
     // Over `mma.sync` several blocks share a multiprocessor.
     let blocks = match choice {
         GroupedChoice::Hopper { cluster, .. } => (multiprocessors / cluster.max(1)).max(1) * cluster,
-        GroupedChoice::Warps { shape: GroupedWarpShape::M128N128, .. } => 2 * multiprocessors,
-        GroupedChoice::Warps { shape: GroupedWarpShape::M64N64, .. } => 4 * multiprocessors,
+        GroupedChoice::Warps { shape: WarpShape::M128N128, .. } => 2 * multiprocessors,
+        GroupedChoice::Warps { shape: WarpShape::M64N64, .. } => 4 * multiprocessors,
     };
     launch.grid = launch.grid.min(blocks.max(1));
     Ok(launch)

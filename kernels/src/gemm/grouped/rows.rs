@@ -9,6 +9,13 @@ use crate::tile::{Index, LayoutTensor, ThreadGroup};
 /// Bytes that a thread copies at once.
 const RUN: u32 = 16;
 
+/// The row of A of a row of the groups: by the order and the divisor of its numbers, or the same
+/// where rows are contiguous.
+#[track_caller]
+pub(super) fn source_row<'k>(number: Val<'k, u32>, order: Option<(Ptr<'k, Global, u32>, u32)>) -> Val<'k, u32> {
+    order.map_or(number, |(order, divisor)| order.at(number).load() / divisor)
+}
+
 /// The rows of A of a tile of a group.
 #[derive(Clone, Copy)]
 pub(super) struct Gather<'k, E> {
@@ -28,8 +35,7 @@ impl<'k, E: Scalar> Gather<'k, E> {
     #[track_caller]
     pub fn row(&self, at: Index<'k>) -> Ptr<'k, Global, E> {
         let number = (at + self.row).get(self.depth.builder()).min(self.end - 1);
-        let row = self.order.map_or(number, |(order, divisor)| order.at(number).load() / divisor);
-        self.base.at(row.mul_wide(self.depth))
+        self.base.at(source_row(number, self.order).mul_wide(self.depth))
     }
 }
 

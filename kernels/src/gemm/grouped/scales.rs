@@ -6,6 +6,7 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val};
 
+use super::rows::source_row;
 use super::schedule::GroupTile;
 use crate::mma::{Accumulator, OutputType};
 use crate::tile::Index;
@@ -68,8 +69,7 @@ impl<'k> BlockScales<'k> {
         }
         let row = |row: &Index<'k>| {
             let number = (*row + corner[0]).get(k).min(tile.end - 1);
-            let source = self.order.map_or(number, |(order, divisor)| order.at(number).load() / divisor);
-            self.rows.at(source.mul_wide(self.steps))
+            self.rows.at(source_row(number, self.order).mul_wide(self.steps))
         };
         let mut at: Vec<_> = rows.iter().map(row).collect();
         // A part past the last column has products that are not written.

@@ -10,6 +10,7 @@ use tilewright_layout::typed::{KMajor, OperandTile, StaticLayout};
 use super::config::GroupedConfig;
 use super::problem::CustomSteps;
 use super::{hopper, warps};
+use crate::gemm::WarpShape;
 use crate::gemm::ampere::BlockMma;
 use crate::gemm::finish::GemmOutput;
 use crate::gemm::tiling::{Tiles, Tiling};
@@ -112,42 +113,20 @@ fn entry<F: InputType, D: GemmOutput, T: Tiles>() -> ShapeEntry {
     }
 }
 
-/// The tiles of a grouped product over `mma.sync`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum GroupedWarpShape {
-    /// 128×128.
-    M128N128,
-    /// 64×64, for groups of few rows.
-    M64N64,
-}
-
-impl GroupedWarpShape {
-    /// Every shape.
-    pub const ALL: &'static [GroupedWarpShape] = &[GroupedWarpShape::M128N128, GroupedWarpShape::M64N64];
-
-    /// Rows and columns of a tile of products.
-    pub const fn tile(self) -> [u32; 2] {
-        match self {
-            GroupedWarpShape::M128N128 => [128, 128],
-            GroupedWarpShape::M64N64 => [64, 64],
-        }
-    }
-
-    /// Records the kernel.
-    ///
-    /// # Errors
-    /// [`MissingAtom`] where the architecture cannot multiply such operands.
-    pub(super) fn record<F: InputType, D: GemmOutput>(
-        self,
-        name: &str,
-        arch: Arch,
-        config: GroupedConfig,
-        steps: CustomSteps<'_>,
-    ) -> Result<Kernel, MissingAtom> {
-        match self {
-            GroupedWarpShape::M128N128 => by_warps::<F, D, Rows<F, 128, 128, 2, 64, 128>>(name, arch, config, steps),
-            GroupedWarpShape::M64N64 => by_warps::<F, D, Rows<F, 64, 64, 1, 64, 64>>(name, arch, config, steps),
-        }
+/// Records the kernel over `mma.sync`.
+///
+/// # Errors
+/// [`MissingAtom`] where the architecture cannot multiply such operands.
+pub(super) fn record_warps<F: InputType, D: GemmOutput>(
+    shape: WarpShape,
+    name: &str,
+    arch: Arch,
+    config: GroupedConfig,
+    steps: CustomSteps<'_>,
+) -> Result<Kernel, MissingAtom> {
+    match shape {
+        WarpShape::M128N128 => by_warps::<F, D, Rows<F, 128, 128, 2, 64, 128>>(name, arch, config, steps),
+        WarpShape::M64N64 => by_warps::<F, D, Rows<F, 64, 64, 1, 64, 64>>(name, arch, config, steps),
     }
 }
 

@@ -8,9 +8,10 @@ use tilewright_codegen::verify::VerifyErrors;
 use super::data::{GroupedData, ragged_sizes};
 use super::plan::{GroupedChoice, grouped_step};
 use super::problem::GroupedProblem;
-use super::table::{GroupedShape, GroupedWarpShape};
+use super::table::GroupedShape;
 use crate::activation::{Activation, SoftCap};
 use crate::epilogue::{Epilogue, ResultFunctions, SumScale};
+use crate::gemm::WarpShape;
 use crate::gemm::data::{Drawn, Rounded};
 use crate::mma::{E4M3, E5M2};
 use crate::shipped_entry::ShippedEntry;
@@ -53,7 +54,7 @@ fn shown_blocks() -> Kernel {
 }
 
 fn shown_warps(arch: Arch) -> Kernel {
-    let choice = GroupedChoice::Warps { shape: GroupedWarpShape::M128N128, stages: 3, arch };
+    let choice = GroupedChoice::Warps { shape: WarpShape::M128N128, stages: 3, arch };
     record(shown_problem(true), choice)
 }
 
@@ -80,7 +81,7 @@ fn draw_blocks(_: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
 
 fn draw_warps(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let shape = GroupedWarpShape::ALL[draw.between(0..=1) as usize];
+    let shape = WarpShape::ALL[draw.between(0..=1) as usize];
     let gather = draw.between(0..=1) == 1;
     let choice = GroupedChoice::Warps { shape, stages: draw.between(2..=3), arch };
     any(seed, Asked { choice, gather }, draw)
