@@ -52,6 +52,23 @@ impl SlotPlan {
         strip.stages() / self.parts
     }
 
+    /// Phases of `used` slots.
+    pub fn phases<'k>(self, used: Val<'k, u32>) -> Val<'k, u32> {
+        if self.parts > 1 { used * self.parts } else { (used + (self.slots - 1)) / self.slots }
+    }
+
+    /// What phase `number` has of `used` slots.
+    pub fn phase<'k>(self, number: Val<'k, u32>, used: Val<'k, u32>) -> SlotPhase<'k> {
+        let k = number.builder();
+        match self.parts {
+            1 => {
+                let first = number * self.slots;
+                SlotPhase { first, here: (used - first).min(self.slots), part: k.lit(0) }
+            }
+            parts => SlotPhase { first: number / parts, here: k.lit(1), part: number % parts },
+        }
+    }
+
     /// What a phase multiplies of the strips of a slot.
     pub(in crate::gemv) fn part(self, strip: Strip) -> Strip {
         if self.parts == 1 { strip } else { strip.part(0, self.stages(strip)) }
@@ -66,6 +83,17 @@ impl SlotPlan {
     pub fn operand_bytes(self, strip: Strip, packing: Packing) -> u32 {
         self.a_operand(strip).operand_bytes(self.part(strip).repeated(self.slots), packing)
     }
+}
+
+/// What a phase has of the slots: some of them, or a part of one.
+#[derive(Clone, Copy)]
+pub struct SlotPhase<'k> {
+    /// The first slot.
+    pub first: Val<'k, u32>,
+    /// Slots that are there.
+    pub here: Val<'k, u32>,
+    /// The part of each: 0 where a slot has one phase.
+    pub part: Val<'k, u32>,
 }
 
 /// The slots of a product.

@@ -8,7 +8,7 @@ use super::shared_bytes::waiting_bytes;
 use super::sums::OutputCell;
 use crate::gemv::activations::{AOperand, Prologue};
 use crate::gemv::announce::Announce;
-use crate::gemv::slots::{PassSlots, SlotPhases, SlotSets};
+use crate::gemv::slots::{PassSlots, SlotPhase, SlotPhases, SlotSets};
 use crate::weights::Strip;
 
 /// A phase of a tile.
@@ -136,13 +136,11 @@ impl<'k> StripPass<'k> {
         let halves = self.packing(input).halves();
         let rows = halves.into_iter().map(|half| half.row(consumers));
         let sets = table.and_then(|table| SlotSets::of(table, rows));
-        let phases = if plan.parts > 1 { used * plan.parts } else { (used + (plan.slots - 1)) / plan.slots };
+        let phases = plan.phases(used);
         k.for_(0u32, phases, |number| {
-            let (first, here, column) = match plan.parts {
-                1 => (number * plan.slots, (used - number * plan.slots).min(plan.slots), k.lit(0u32)),
-                parts => (number / parts, k.lit(1u32), number % parts * part.k()),
-            };
-            let column = first * strip.k() + column;
+            let phase = plan.phase(number, used);
+            let SlotPhase { first, here, .. } = phase;
+            let column = first * strip.k() + phase.part * part.k();
             let stages = part.stages();
             let slots = PassSlots { stages, here, part, columns: strip.k(), slots: plan.slots, first, sets };
             let pass = StripPass { slots: Some(slots), ..room.pass(self, number) };

@@ -26,7 +26,7 @@ mod qkv;
 
 pub use super::announce::{Announce, Early};
 pub use super::scratch::LinearScratch;
-pub use super::slots::{SlotPhases, SlotPlan};
+pub use super::slots::{SlotPhase, SlotPhases, SlotPlan};
 pub use linear::{ArgmaxCandidates, LinearEpilogue, LinearTask, linear};
 pub use plan::{ProductLimits, ProductPlan, Waits};
 pub use qkv::{Qkv, QueryKeyEpilogue, qkv};

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::activations::{AOperand, Packing, Prologue};
-use tilewright_kernels::gemv::task::{self, Early, LinearEpilogue, LinearScratch, SlotPhases, SlotPlan};
+use tilewright_kernels::gemv::task::{self, Early, LinearEpilogue, LinearScratch, SlotPhase, SlotPhases, SlotPlan};
 use tilewright_kernels::tile::{Copies, MAX_DEVICES};
 use tilewright_kernels::weights::Strip;
 
@@ -175,20 +175,15 @@ impl DeviceFunction for DownTile {
 
     fn fill<'k>(&self, feed: RingFeed<'k, '_>) {
         let k = feed.builder();
-        let SlotPlan { slots, parts, .. } = self.slots;
         let table = self.routes.ahead(feed, offset_of!(DownFields, routes));
         let bytes = k.lit(self.strip.stage_bytes());
         let [first, end] = [offset_of!(DownFields, first), offset_of!(DownFields, end)].map(|field| feed.value(field));
         let strips = (end - first + (Strip::ROWS - 1)) / Strip::ROWS;
         let stages = self.slots.stages(self.strip);
         let used = table.used(k.lit(0));
-        let phases = if parts > 1 { used * parts } else { (used + (slots - 1)) / slots };
-        k.for_(0u32, phases, |phase| {
-            let (slot, part, here) = match parts {
-                1 => (phase * slots, k.lit(0u32), (used - phase * slots).min(slots)),
-                parts => (phase / parts, phase % parts, k.lit(1u32)),
-            };
-            let experts: Vec<_> = (0..slots).map(|at| table.expert((slot + at).min(used - 1))).collect();
+        k.for_(0u32, self.slots.phases(used), |number| {
+            let SlotPhase { first: slot, here, part } = self.slots.phase(number, used);
+            let experts: Vec<_> = (0..self.slots.slots).map(|at| table.expert((slot + at).min(used - 1))).collect();
             k.for_(0u32, strips * here, |at| {
                 let mine = at % here;
                 let expert = (0u32..).zip(&experts).fold(experts[0], |expert, (number, &other)| {
