@@ -17,6 +17,7 @@ use tilewright_graph::graph::WeightId;
 use tilewright_graph::models::Llama;
 use tilewright_graph::op::Op;
 use tilewright_graph::{Graph, GraphErrors};
+use tilewright_kernels::experts::RouteShape;
 
 /// Extents of a model, as its graph states them.
 ///
@@ -63,7 +64,7 @@ pub struct ExpertSizes {
 }
 
 impl ExpertSizes {
-    /// The share of the experts that `rows` rows choose which choose uniformly: `1 − (1 − k/E)^rows`.
+    /// The share of the experts that `rows` rows choose which choose uniformly: [`RouteShape::share`].
     ///
     /// ```
     /// use tilewright_megakernel::model::ExpertSizes;
@@ -72,7 +73,7 @@ impl ExpertSizes {
     /// assert!((51.0..52.0).contains(&(experts.share(8) * 128.0)));
     /// ```
     pub fn share(&self, rows: usize) -> f64 {
-        1.0 - (1.0 - self.chosen as f64 / self.count as f64).powf(rows as f64)
+        RouteShape { rows: rows as u32, experts: self.count as u32, chosen: self.chosen as u32 }.share()
     }
 }
 

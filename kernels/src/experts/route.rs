@@ -113,7 +113,8 @@ impl<'k> RouteTask<'k> {
         let RouteShape { experts, chosen, .. } = self.table.shape;
         let mine: Vec<Val<u32>> = (0..experts.div_ceil(LANES)).map(|round| k.lane() + round * LANES).collect();
         let places: Vec<_> = mine.iter().map(|&expert| row * experts + expert.min(experts - 1)).collect();
-        let scores = Scores::of(k, experts, &self.logits.each(&places));
+        let logits = self.logits.each(&places);
+        let scores = Scores::new(k, experts, |i, _| logits[i as usize]);
         mine.iter().for_each(|&expert| k.when(expert.lt(experts), || weights.at(expert).store(0.0f32)));
         let (expert, weight) = scores.chosen(self.routing, chosen, None);
         k.sync_warp();

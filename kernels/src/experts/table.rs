@@ -36,6 +36,19 @@ impl RouteShape {
         if all < self.experts { all } else { self.experts }
     }
 
+    /// The share of the experts that the rows choose, where they choose uniformly:
+    /// `1 − (1 − k/E)^rows`.
+    ///
+    /// ```
+    /// use tilewright_kernels::experts::RouteShape;
+    /// let share = |rows| RouteShape { rows, experts: 128, chosen: 8 }.share();
+    /// assert_eq!(share(1), 0.0625);
+    /// assert!((51.0..52.0).contains(&(share(8) * 128.0)));
+    /// ```
+    pub fn share(self) -> f64 {
+        1.0 - (1.0 - f64::from(self.chosen) / f64::from(self.experts)).powi(self.rows as i32)
+    }
+
     /// Numbers of a row of the table: the expert, a weight for each row of the batch, and what makes
     /// it a multiple of four.
     pub const fn width(self) -> u32 {

@@ -84,7 +84,8 @@ pub fn route_rows(arch: Arch, shape: RouterShape) -> Kernel {
         let weights = k.global::<f32>("weights");
         let row = k.block_id() * warps + k.warp();
         k.when(row.lt(rows), || {
-            let scores = Scores::load(k, experts, logits.at(row.mul_wide(experts)));
+            let logits = logits.at(row.mul_wide(experts));
+            let scores = Scores::new(k, experts, |_, id| logits.at(id).load());
             let (id, weight) = scores.chosen(kind, chosen, correction);
             k.when(k.lane().lt(chosen), || {
                 let at = row * chosen + k.lane();
@@ -105,18 +106,11 @@ pub(crate) struct Scores<'k> {
 }
 
 impl<'k> Scores<'k> {
-    fn load(k: &'k Builder, experts: u32, row: Ptr<'k, Global, f32>) -> Scores<'k> {
+    /// The numbers that `number` gives for each register of a lane and its expert.
+    pub(crate) fn new(k: &'k Builder, experts: u32, number: impl Fn(u32, Val<'k, u32>) -> Val<'k, f32>) -> Scores<'k> {
         let values = k.regs(experts.div_ceil(LANES), f32::NEG_INFINITY);
         let scores = Scores { k, experts, values };
-        scores.each(&|i, id| values.set(i, row.at(id).load()));
-        scores
-    }
-
-    /// The numbers of a lane, of which those beyond the experts do not count.
-    pub(crate) fn of(k: &'k Builder, experts: u32, numbers: &[Val<'k, f32>]) -> Scores<'k> {
-        let values = k.regs(experts.div_ceil(LANES), f32::NEG_INFINITY);
-        let scores = Scores { k, experts, values };
-        scores.each(&|i, _| values.set(i, numbers[i as usize]));
+        scores.each(&|i, id| values.set(i, number(i, id)));
         scores
     }
 

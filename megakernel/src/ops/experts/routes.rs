@@ -38,11 +38,9 @@ pub(super) fn slots(ops: &Operands, routes: BufferId, shape: RouteShape) -> Chec
     Ok(shape.slots() as usize)
 }
 
-/// How many experts rows choose that choose uniformly: `E (1 − (1 − k/E)^rows)`.
+/// How many experts rows choose that choose uniformly.
 pub(super) fn expected(shape: RouteShape) -> f64 {
-    let RouteShape { rows, experts, chosen } = shape;
-    let experts = f64::from(experts);
-    experts * (1.0 - (1.0 - f64::from(chosen) / experts).powi(rows as i32))
+    f64::from(shape.experts) * shape.share()
 }
 
 /// The slots in use.
