@@ -165,7 +165,8 @@ fn launches(device: &Device, layer: Layer, memory: &Memory) -> Result<Vec<(&'sta
         },
         tables,
     )?;
-    let sum = SumShape { width: hidden, chosen, y: Float::Bf16, out: Float::F32, inverse: false, warps: 8 };
+    let sum =
+        SumShape { width: hidden, chosen, y: Float::Bf16, out: Float::F32, residual: true, inverse: false, warps: 8 };
     let residual = &memory.residual;
     let sum = device
         .load(&verify(weighted_sum_rows(arch, sum))?)?

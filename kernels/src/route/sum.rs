@@ -1,4 +1,4 @@
-//! The weighted sum of the chosen experts' results, added to the residual stream.
+//! The weighted sum of the chosen experts' results, which may be added to the residual stream.
 
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
@@ -16,8 +16,10 @@ pub struct SumShape {
     pub chosen: u32,
     /// Type of the results.
     pub y: Float,
-    /// Type of the residual stream and of the output.
+    /// Type of the output, and of the residual stream.
     pub out: Float,
+    /// Whether the sum is added to a residual stream.
+    pub residual: bool,
     /// Whether results lie by expert, so that the place of each choice is read; otherwise they lie
     /// by row and choice, as a scattering product writes them.
     pub inverse: bool,
@@ -26,17 +28,17 @@ pub struct SumShape {
 }
 
 /// The kernel `weighted_sum`: `out[r] = residual[r] + Σ_j weights[r, j] · y[r, j]` for the row `r`
-/// of block `r`, in f32, `j` from 0 on.
+/// of block `r`, in f32, `j` from 0 on; without the first term where there is no residual stream.
 ///
 /// Parameters: `y` (`[places, width]`), `weights` (f32, `[rows, chosen]`), `inverse` (u32, `[rows,
-/// chosen]`) where asked for, `residual` and `out` (`[rows, width]`), which may be one buffer. A
-/// choice with no place counts as zero. Buffers are aligned to 16 bytes.
+/// chosen]`) where asked for, `residual` where asked for, and `out` (both `[rows, width]`), which may
+/// be one buffer. A choice with no place counts as zero. Buffers are aligned to 16 bytes.
 ///
 /// ```
 /// use tilewright_codegen::ir::Arch;
 /// use tilewright_kernels::route::{SumShape, weighted_sum_rows};
 /// use tilewright_kernels::tile::Float;
-/// let shape = SumShape { width: 2048, chosen: 8, y: Float::Bf16, out: Float::F32, inverse: false, warps: 8 };
+/// let shape = SumShape { width: 2048, chosen: 8, y: Float::Bf16, out: Float::F32, residual: true, inverse: false, warps: 8 };
 /// assert_eq!(weighted_sum_rows(Arch::Sm90a, shape).name, "weighted_sum");
 /// ```
 pub fn weighted_sum_rows(arch: Arch, shape: SumShape) -> Kernel {
@@ -45,13 +47,14 @@ pub fn weighted_sum_rows(arch: Arch, shape: SumShape) -> Kernel {
 
 /// The kernel, by vectors of `N` elements.
 fn rows<const N: usize>(arch: Arch, shape: SumShape) -> Kernel {
-    let SumShape { width, chosen, y, out, inverse, warps } = shape;
+    let SumShape { width, chosen, y, out, residual, inverse, warps } = shape;
     record("weighted_sum", arch, block(32 * warps), |k| {
         trigger_and_wait(k);
         let results = k.global::<u8>("y");
         let weights = k.global::<f32>("weights");
         let inverse = inverse.then(|| k.global::<u32>("inverse"));
-        let [residual, to] = ["residual", "out"].map(|name| k.global::<u8>(name));
+        let residual = residual.then(|| k.global::<u8>("residual"));
+        let to = k.global::<u8>("out");
         let row = k.block_id();
         let run = |base, float: Float, row| {
             let rows = Modes::row_major([(1 << 31).into(), width.into()], width).vectors(N as u32);
@@ -65,7 +68,8 @@ fn rows<const N: usize>(arch: Arch, shape: SumShape) -> Kernel {
                 (place, weight)
             })
             .collect();
-        let [residual, to] = [residual, to].map(|base| run(base, out, row.into()));
+        let residual = residual.map(|base| run(base, out, row.into()));
+        let to = run(to, out, row.into());
         k.for_step(k.tid(), width / N as u32, k.threads(), |at| {
             let mut sum = [k.lit(0.0f32); N];
             for &(place, weight) in &choices {
@@ -76,8 +80,11 @@ fn rows<const N: usize>(arch: Arch, shape: SumShape) -> Kernel {
                 let kept = |i: usize| if inverse.is_some() { exists.select(added[i], sum[i]) } else { added[i] };
                 sum = std::array::from_fn(kept);
             }
-            let residual = residual.load([at.into()]);
-            to.store([at.into()], std::array::from_fn(|i| residual[i] + sum[i]));
+            if let Some(residual) = residual {
+                let residual = residual.load([at.into()]);
+                sum = std::array::from_fn(|i| residual[i] + sum[i]);
+            }
+            to.store([at.into()], sum);
         });
     })
 }

@@ -16,7 +16,8 @@ use crate::tile::Float;
 const ROUTER: RouterShape =
     RouterShape { experts: 128, chosen: 8, kind: RouterKind::SoftmaxThenTopK { renormalise: true }, warps: 4 };
 const SORT: SortShape = SortShape { experts: 128, first: 0, inverse: true };
-const SUM: SumShape = SumShape { width: 2048, chosen: 8, y: Float::Bf16, out: Float::F32, inverse: false, warps: 8 };
+const SUM: SumShape =
+    SumShape { width: 2048, chosen: 8, y: Float::Bf16, out: Float::F32, residual: true, inverse: false, warps: 8 };
 
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
@@ -150,10 +151,15 @@ fn sum_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let width = [draw.between(1..=70), 4 * draw.between(1..=100)][draw.between(0..=1) as usize];
     let inverse = draw.between(0..=1) == 1;
     let (y, out) = (stored::float(draw), stored::float(draw));
-    let shape = SumShape { width, chosen, y, out, inverse, warps: [1, 2][draw.between(0..=1) as usize] };
+    let added = draw.between(0..=3) > 0;
+    let warps = [1, 2][draw.between(0..=1) as usize];
+    let shape = SumShape { width, chosen, y, out, residual: added, inverse, warps };
     let count = rows * chosen;
     let results = stored::numbers(draw, y, count * width, 2.0);
-    let residual = stored::numbers(draw, out, rows * width, 4.0);
+    let residual = match added {
+        true => stored::numbers(draw, out, rows * width, 4.0),
+        false => vec![0.0; (rows * width) as usize],
+    };
     let weights: Vec<f32> = draw.floats(count as usize, |v| v as f32);
     // Each choice at a place of its own, or at none.
     let mut places: Vec<u32> = (0..count).collect();
@@ -183,7 +189,10 @@ fn sum_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
         let inverse = trial.input("inverse", &places);
         trial = trial.pass(inverse);
     }
-    let residual = stored::input(&mut trial, "residual", out, &residual);
+    if added {
+        let residual = stored::input(&mut trial, "residual", out, &residual);
+        trial = trial.pass(residual);
+    }
     let out = stored::output(&mut trial, "out", out, &sums, bound);
-    Ok(trial.pass(residual).pass(out))
+    Ok(trial.pass(out))
 }
