@@ -289,9 +289,10 @@ impl Lowering {
         Ok(lower_indexed(spec, &dtype_of, target, &options, indexer)?.stored_as(&**weights))
     }
 
-    /// Whether products of a graph read weights as they are packed for the decode machine.
+    /// Whether all products of a graph read weights as they are packed for the decode machine: those
+    /// of experts lie row by row.
     pub(super) fn reads_packed(&self, gpu: &Gpu) -> bool {
-        gpu.target.arch == "sm_90a" && self.model.packs
+        gpu.target.arch == "sm_90a" && self.model.packs && self.model.spec.experts.is_none()
     }
 
     /// Whether the weights of a graph of that many rows do: codes are read so by all, weights of

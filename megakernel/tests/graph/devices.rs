@@ -12,7 +12,7 @@ use tilewright_megakernel::lower::{LOGITS, LowerOptions, StepPlan};
 use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::testing::Rng;
+use tilewright_megakernel::testing::{Rng, small_mixtures};
 use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::graph::{
     AnyGraph, Exchange, GraphOptions, GraphPeers, GraphPlan, GraphWeights, PeerWeights,
@@ -196,6 +196,17 @@ fn a_prompt_on_several_devices_agrees_with_the_reference() {
 fn gemma_2_on_several_devices_agrees_with_the_reference() {
     for (exchange, seed) in [(Exchange::OneShot, 3), (Exchange::TwoShot, 4)] {
         agrees_by(exchange, &gemma2(64), 2, 40, 32, seed);
+    }
+}
+
+/// Each device has a share of every expert's columns; all choose the same experts. Seeds as those of
+/// the test of one device.
+#[test]
+fn mixtures_of_experts_on_several_devices_agree_with_the_reference() {
+    for (exchange, (seed, spec)) in
+        [Exchange::OneShot, Exchange::TwoShot].into_iter().zip((57..).zip(small_mixtures(64)))
+    {
+        agrees_by(exchange, &spec, 2, 20, 13, seed);
     }
 }
 

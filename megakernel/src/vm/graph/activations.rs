@@ -10,7 +10,7 @@ use crate::program::BufferId;
 use crate::vm::resident::PackedStrips;
 
 /// The norm of a residual stream.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct NormOf {
     pub x: BufferId,
     pub weight: BufferId,

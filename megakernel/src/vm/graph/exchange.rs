@@ -33,7 +33,22 @@ impl GraphPlanner<'_> {
         self.part_in(Scratch::Part, out, shape, float)
     }
 
-    fn part_in(&mut self, scratch: Scratch, out: BufferId, [rows, width]: [u32; 2], float: Float) -> LaunchMemory {
+    /// The scratch memory of the next part of that shape.
+    pub(super) fn next_part(&self, shape: [u32; 2]) -> Scratch {
+        match (self.in_one_shot(shape), self.last_part) {
+            // A peer may still read the part before: no barrier is after that.
+            (true, Some(Scratch::Part)) => Scratch::OtherPart,
+            (true, _) | (false, _) => Scratch::Part,
+        }
+    }
+
+    pub(super) fn part_in(
+        &mut self,
+        scratch: Scratch,
+        out: BufferId,
+        [rows, width]: [u32; 2],
+        float: Float,
+    ) -> LaunchMemory {
         self.heads.insert(out, RowHeads { scratch, first: 0, of_row: 1 });
         self.scratch(scratch, u64::from(rows) * u64::from(width) * u64::from(float.bytes()))
     }
@@ -47,11 +62,7 @@ impl GraphPlanner<'_> {
     ) -> Result<(), Unsupported> {
         let rows = self.plan.rows;
         let [features, _] = self.extents(layer.0)?;
-        let to = match (self.in_one_shot([rows, features]), self.last_part) {
-            // A peer may still read the part before: no barrier is after that.
-            (true, Some(Scratch::Part)) => Scratch::OtherPart,
-            (true, _) | (false, _) => Scratch::Part,
-        };
+        let to = self.next_part([rows, features]);
         let functions = ResultFunctions::default();
         self.product(&ProductInput { a, layers: &[layer], results: features.into(), functions, to })?;
         self.part_in(to, out, [rows, features], Float::Bf16);

@@ -25,6 +25,21 @@ pub enum Scratch {
     Attended,
     /// Activations of the MLP, bf16 `[rows, intermediate]`.
     Gated,
+    /// The router's logits, f32 `[rows, experts]`.
+    RouterLogits,
+    /// The experts that rows have chosen, u32 `[rows, chosen]`.
+    ExpertIds,
+    /// Their weights, f32 `[rows, chosen]`.
+    ExpertWeights,
+    /// The first choice of each expert among all in the order of experts, and the end of the last,
+    /// u32 `[experts + 1]`.
+    ExpertOffsets,
+    /// The number of the choice at each place of that order, u32 `[rows · chosen]`.
+    ExpertOrder,
+    /// Activations of the experts in that order, bf16 `[rows · chosen, inner]`.
+    ExpertGated,
+    /// The results of each row's experts, bf16 `[rows · chosen, hidden]`.
+    ExpertResults,
     /// This device's part of an all-reduce: bf16 `[rows, hidden]`; f32 for the embedding.
     Part,
     /// The place of every other sum, since peers may still read the previous one.

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `op` | the graph's side of an op's row |
 //! | `launches/` | the launches of ops, and the table that finds them |
-//! | `planner`, `norms`, `products`, `heads`, `choice`, `exchange` | what rows of ops ask: activations; norms; products; heads; the choice of tokens; sums of the parts of several devices |
+//! | `planner`, `norms`, `products`, `experts`, `heads`, `choice`, `exchange` | what rows of ops ask: activations; norms; products; mixtures of experts; heads; the choice of tokens; sums of the parts of several devices |
 //! | `launch` | a launch as data: kernel, grid, what its arguments name |
 //! | `plan`, `build` | a step as launches; how it is made |
 //! | `tuning` | what may be chosen of attention, products and exchanges |
@@ -41,6 +41,7 @@ mod barriers;
 mod build;
 mod choice;
 mod exchange;
+mod experts;
 mod fault;
 mod heads;
 mod kernels;
@@ -70,6 +71,7 @@ pub use launches::register_launch_op;
 pub use machine::{EachLogits, GraphMachine};
 
 pub(crate) use activations::{Begun, Embedding, NormActivations, NormOf, ProductInput};
+pub(crate) use experts::{ExpertProduct, ExpertSums};
 pub use op::LaunchOp;
 pub use peers::GraphPeers;
 pub use plan::{ChoicePlan, GraphPlan, GraphTarget, LogitsPlan, MOST_QUEUED};

@@ -51,7 +51,8 @@ pub struct GraphPlan {
     /// Rows at the beginning of a step that may be sequences of their own, with decode attention; 0
     /// where no such kernel fits.
     pub alone: u32,
-    /// Weights that lie below each other as one matrix, row by row.
+    /// Weights that lie below each other as one matrix, row by row; those of experts expert by
+    /// expert: of each the rows of every weight.
     pub matrices: Vec<Vec<BufferId>>,
     /// Quantised weights, which a launch of their own makes bf16 before the product that reads
     /// them.

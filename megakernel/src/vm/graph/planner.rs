@@ -1,8 +1,9 @@
 //! Queries of ops while a program is lowered to launches: activations, norms, products.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_kernels::gemm::grouped::{GroupedBuffer, GroupedProblem};
 use tilewright_kernels::gemm::{GemmProblem, PlannedLaunch};
 use tilewright_kernels::gemv::{GemvEpilogue, hopper};
 use tilewright_kernels::tile::Float;
@@ -11,7 +12,8 @@ use super::activations::{NormOf, OutputProjection, Pending};
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::plan::{GraphPlan, GraphTarget, MOST_ALONE};
 use super::tuning::{Exchange, GraphOptions, GraphTuning, ProductTuning};
-use crate::ops::Rotation;
+use crate::lower::StepPlan;
+use crate::ops::{Rotation, Route};
 use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
 use crate::vm::Unsupported;
 use crate::vm::resident::{Packed, RotationTable};
@@ -56,11 +58,16 @@ pub struct GraphPlanner<'p> {
     pub(super) shared_rows: bool,
     /// The norm that was planned last.
     pub(super) last_norm: Option<NormOf>,
+    /// The logits that experts are chosen by.
+    pub(super) router_logits: HashSet<BufferId>,
+    /// The norm that the last router read, until experts read it too.
+    pub(super) routed_norm: Option<NormOf>,
     /// The output projection and its bias.
     pub(super) head: Option<OutputProjection>,
     /// Numbers of kernels by what they are made for.
     kernels: HashMap<String, usize>,
     pub(super) steps: HashMap<(GemmProblem, bool), Vec<(usize, PlannedLaunch)>>,
+    pub(super) grouped_steps: HashMap<GroupedProblem, (usize, PlannedLaunch<GroupedBuffer>)>,
     pub(super) packed: Option<&'p Packed>,
     pub(crate) tuning: Option<GraphTuning>,
     pub(super) products: &'p [ProductTuning],
@@ -69,7 +76,7 @@ pub struct GraphPlanner<'p> {
 
 impl<'p> GraphPlanner<'p> {
     pub(super) fn new(
-        program: &'p Program,
+        step: &'p StepPlan,
         device: usize,
         target: GraphTarget,
         packed: Option<&'p Packed>,
@@ -93,8 +100,9 @@ impl<'p> GraphPlanner<'p> {
             rotations: Vec::new(),
             scratch: Vec::new(),
         };
+        let routes = step.levels().iter().filter_map(|level| level.op.get::<Route>());
         Ok(GraphPlanner {
-            program,
+            program: step.program(),
             device: device as u32,
             arch,
             multiprocessors,
@@ -106,9 +114,12 @@ impl<'p> GraphPlanner<'p> {
             last_part: None,
             shared_rows: false,
             last_norm: None,
+            router_logits: routes.map(|route| route.logits).collect(),
+            routed_norm: None,
             head: None,
             kernels: HashMap::new(),
             steps: HashMap::new(),
+            grouped_steps: HashMap::new(),
             packed,
             tuning: attention,
             products,

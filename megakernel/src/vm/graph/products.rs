@@ -20,7 +20,7 @@ use crate::vm::Unsupported;
 use crate::vm::resident::{PackedStrips, Rows as Streamed};
 
 /// Bytes that the addresses of buffers are multiples of.
-const ALIGNED: u32 = 256;
+pub(super) const ALIGNED: u32 = 256;
 /// Blocks of a cluster of which an H200 holds as many as its SMs make.
 const MOST_BLOCKS: u32 = 2;
 /// Elements that a row of packed weights has a multiple of, where nothing lies after it.
@@ -305,8 +305,8 @@ impl GraphPlanner<'_> {
 }
 
 /// A step of a product as a launch.
-fn launch(kernel: usize, step: PlannedLaunch, memory: impl Fn(Of) -> LaunchMemory) -> Launch {
-    let arg = |argument: Argument| match argument {
+pub(super) fn launch<B>(kernel: usize, step: PlannedLaunch<B>, memory: impl Fn(B) -> LaunchMemory) -> Launch {
+    let arg = |argument: Argument<B>| match argument {
         Argument::Map(of, shape) => LaunchArg::Map(memory(of), shape),
         Argument::Pointer(of) => LaunchArg::Pointer(memory(of)),
         Argument::Number(number) => LaunchArg::Number(number),

@@ -40,6 +40,14 @@ impl StoredWeight {
         }
     }
 
+    /// The weights of each expert; of any other weight itself.
+    fn experts(&self) -> &[StoredWeight] {
+        match self {
+            StoredWeight::Experts(experts) => experts,
+            StoredWeight::Dense(_) | StoredWeight::Codes(_) => std::slice::from_ref(self),
+        }
+    }
+
     fn rows(&self) -> usize {
         match self {
             StoredWeight::Dense(tensor) => tensor.shape().first().copied().unwrap_or(1),
@@ -130,8 +138,8 @@ impl StagingHalves<'_> {
     }
 }
 
-/// Sends matrices row by row, each made of weights below each other; tells after each part how many
-/// bytes are on their way.
+/// Sends matrices row by row, each made of weights below each other, those of experts
+/// [expert by expert](tensors_of); tells after each part how many bytes are on their way.
 pub(in crate::vm) fn matrices(
     device: &Device,
     stream: &Stream,
@@ -139,19 +147,18 @@ pub(in crate::vm) fn matrices(
     weights: &BoundWeights,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<Buffer<bf16>>, DeviceError> {
-    let dense = |buffer: BufferId| weights.dense(buffer).unwrap_or_else(|| unreachable!("codes have been refused"));
-    let elements = |buffer: BufferId| dense(buffer).shape().iter().product::<usize>();
-    let largest = matrices.iter().flat_map(|parts| parts.iter()).map(|&part| elements(part)).max().unwrap_or(0);
+    let matrices: Vec<Vec<&WeightTensor>> = matrices.iter().map(|parts| tensors_of(parts, weights)).collect();
+    let elements = |tensor: &WeightTensor| tensor.shape().iter().product::<usize>();
+    let largest = matrices.iter().flatten().map(|tensor| elements(tensor)).max().unwrap_or(0);
     let len = PART.min(largest).max(1);
     let mut parts = StagingHalves { device, len, sent: std::collections::VecDeque::new(), made: 0 };
     let mut sent = Vec::new();
     let mut done = 0;
     for stacked in matrices {
-        let matrix = device.buffer::<bf16>(stacked.iter().map(|&part| elements(part)).sum())?;
+        let matrix = device.buffer::<bf16>(stacked.iter().map(|tensor| elements(tensor)).sum())?;
         let mut at = 0;
-        for &buffer in *stacked {
-            let tensor = dense(buffer);
-            let count = elements(buffer);
+        for tensor in stacked {
+            let count = elements(tensor);
             for first in (0..count).step_by(len) {
                 let last = count.min(first + len);
                 let place = matrix.slice(at + first..at + last)?;
@@ -171,6 +178,19 @@ pub(in crate::vm) fn matrices(
     }
     parts.sent.into_iter().try_for_each(|copy| copy.wait().map(drop))?;
     Ok(sent)
+}
+
+/// The tensors of weights below each other, from the first row on: of experts those of the first
+/// expert come first, of every weight.
+fn tensors_of<'w>(parts: &[BufferId], weights: &'w BoundWeights) -> Vec<&'w WeightTensor> {
+    let tensor = |weight: &'w StoredWeight| match weight {
+        StoredWeight::Dense(tensor) => tensor,
+        StoredWeight::Codes(_) | StoredWeight::Experts(_) => unreachable!("codes have been refused"),
+    };
+    let runs: Vec<&[StoredWeight]> = parts.iter().map(|&part| weights.get(part).experts()).collect();
+    let most = runs.iter().map(|run| run.len()).max().unwrap_or(0);
+    let runs = &runs;
+    (0..most).flat_map(|number| runs.iter().filter_map(move |run| run.get(number))).map(tensor).collect()
 }
 
 /// Biases one after the other, zeros where there is none.

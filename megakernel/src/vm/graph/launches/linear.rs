@@ -17,7 +17,11 @@ impl LaunchOp for Linear {
         let layer = (self.weight, self.bias);
         match self.output {
             // A part of a sum, of the sum of which a norm is taken where it is the only one.
-            LinearOutput::Store { out, .. } => plan.part_product(a, layer, out),
+            LinearOutput::Store { out, .. } if !plan.is_router(out) => plan.part_product(a, layer, out),
+            LinearOutput::Store { out, .. } => match a {
+                NormActivations::Norm(norm) => plan.router(norm, layer, out),
+                NormActivations::Scratch(_) => Err(Unsupported::Launch { what: "a router of anything but a norm" }),
+            },
             LinearOutput::Add { residual, out } => plan.add_product(a, layer, [residual, out]),
             LinearOutput::Gated { activation, up, up_bias, out } => {
                 let layers = &[layer, (up, up_bias)][..];

@@ -3,6 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `attention`, `embed`, `linear`, `qkv`, `reduce`, `rope` | the launches of the op of that name |
+//! | `experts` | those of `route`, `expert_gate_up` and `expert_down` |
 //! | `choice` | those of `argmax` and `sample` |
 //!
 //! May import: `ops`, `program`, and what `vm::graph` shows to crates outside.
@@ -10,23 +11,29 @@
 mod attention;
 mod choice;
 mod embed;
+mod experts;
 mod linear;
 mod qkv;
 mod reduce;
 mod rope;
 
 use super::op::LaunchOp;
-use crate::ops::{Argmax, Attention, Embed, Linear, Op, Qkv, Reduce, Rope, Sample, TaskOp};
+use crate::ops::{
+    Argmax, Attention, Embed, ExpertDown, ExpertGateUp, Linear, Op, Qkv, Reduce, Rope, Route, Sample, TaskOp,
+};
 use crate::vm::table::OpTable;
 
 static LAUNCHES: OpTable<dyn LaunchOp> = OpTable::new(&[
     launched::<Argmax>,
     launched::<Attention>,
     launched::<Embed>,
+    launched::<ExpertDown>,
+    launched::<ExpertGateUp>,
     launched::<Linear>,
     launched::<Qkv>,
     launched::<Reduce>,
     launched::<Rope>,
+    launched::<Route>,
     launched::<Sample>,
 ]);
 

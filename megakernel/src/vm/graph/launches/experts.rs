@@ -1,0 +1,32 @@
+//! A mixture of experts as launches: the choice for all rows, sorted by expert, and two grouped
+//! products.
+
+use super::linear::activations;
+use crate::ops::{ExpertDown, ExpertGateUp, ExpertOutput, Route};
+use crate::vm::Unsupported;
+use crate::vm::graph::{ExpertProduct, ExpertSums, GraphPlanner, LaunchOp};
+
+impl LaunchOp for Route {
+    fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
+        plan.choose_experts(self.logits, self.chosen as u32, self.kind.into())
+    }
+}
+
+impl LaunchOp for ExpertGateUp {
+    fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
+        let a = activations(plan, &self.input)?;
+        let size = ExpertProduct { experts: self.experts as u32, chosen: self.chosen as u32 };
+        plan.expert_gate_up(size, a, [self.gate, self.up], self.activation)
+    }
+}
+
+impl LaunchOp for ExpertDown {
+    fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
+        let size = ExpertProduct { experts: self.experts as u32, chosen: self.chosen as u32 };
+        let sums = match self.output {
+            ExpertOutput::Store { out, .. } => ExpertSums::Part { out },
+            ExpertOutput::Add { residual, out } => ExpertSums::Residual { residual, out },
+        };
+        plan.expert_down(size, self.weight, sums)
+    }
+}
