@@ -30,7 +30,8 @@ class Step:
         self.widths = (self.heads * self.dim, self.kv_heads * self.dim, self.kv_heads * self.dim)
         draw = lambda *shape: torch.randn(*shape, device="cuda", dtype=BF16) * 0.02
         each = lambda *shape: [draw(*shape) for _ in range(self.layers)]
-        self.embedding = draw(vocab, self.hidden)
+        # Rows choose experts independently where what they have of their own outweighs what attention averages.
+        self.embedding = draw(vocab, self.hidden) * (50 if config.get("num_experts") else 1)
         self.output = self.embedding if config.get("tie_word_embeddings") else draw(vocab, self.hidden)
         self.qkv, self.o = each(sum(self.widths), self.hidden), each(self.hidden, self.heads * self.dim)
         self.experts, self.chosen = config.get("num_experts"), config.get("num_experts_per_tok")

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Prefill of a Llama in PyTorch: a peer of `tilewright bench --suite prefill`. Prints one JSON row per line.
+"""Prefill of a Llama or a Qwen3-MoE in PyTorch: a peer of `tilewright bench --suite prefill`. Prints one JSON row per line.
 
-Usage: prefill.py --config FILE [--prompts N ..] [--replays N] [--compile]
+Usage: prefill.py --config FILE [--prompts N ..] [--backends NAME ..] [--replays N] [--compile]
 
 Random bf16 weights, fused projections, causal scaled_dot_product_attention over the whole prompt, once by cuDNN and once by Flash
 attention, logits of the last token only. Tokens and logits stay on the device, while our suite includes the copies from and to the
-host. With --compile further rows are of a forward pass through torch.compile.
+host. With --compile further rows are of a forward pass through torch.compile. Of a mixture of experts the tokens are sorted by expert,
+and torch._grouped_mm multiplies each expert's with its weights.
 """
 import argparse
 import json
@@ -30,12 +31,23 @@ class Model:
         self.widths = [self.heads * self.dim, self.kv_heads * self.dim, self.kv_heads * self.dim]
         draw = lambda *shape: torch.randn(*shape, device="cuda", dtype=BF16) * 0.02
         each = lambda *shape: [draw(*shape) for _ in range(self.layers)]
-        self.embedding = draw(self.vocab, self.hidden)
+        # Rows choose experts independently where what they have of their own outweighs what attention averages.
+        self.embedding = draw(self.vocab, self.hidden) * (50 if config.get("num_experts") else 1)
         self.output = self.embedding if config.get("tie_word_embeddings") else draw(self.vocab, self.hidden)
         self.qkv, self.o = each(sum(self.widths), self.hidden), each(self.hidden, self.widths[0])
-        self.gate_up, self.down = each(2 * inner, self.hidden), each(self.hidden, inner)
+        self.experts, self.chosen = config.get("num_experts"), config.get("num_experts_per_tok")
+        if self.experts:
+            inner = config["moe_intermediate_size"]
+            self.router = each(self.experts, self.hidden)
+            self.gate_up, self.down = each(self.experts, 2 * inner, self.hidden), each(self.experts, self.hidden, inner)
+        else:
+            self.gate_up, self.down = each(2 * inner, self.hidden), each(self.hidden, inner)
+        self.head_norms = [1 + draw(self.dim) for _ in range(2 * self.layers)] if "qwen3" in config["model_type"] else None
         self.norms = [1 + draw(self.hidden) for _ in range(2 * self.layers + 1)]
         self.matrices = sum(m.numel() for m in self.qkv + self.o + self.gate_up + self.down)
+        # The elements that a token is multiplied by.
+        share = self.chosen / self.experts if self.experts else 1
+        self.products = sum(m.numel() for m in self.qkv + self.o) + share * sum(m.numel() for m in self.gate_up + self.down)
 
     def rotations(self, tokens):
         exponents = torch.arange(0, self.dim, 2, device="cuda").float() / self.dim
@@ -54,15 +66,33 @@ class Model:
         for i in range(self.layers):
             parts = F.linear(self.norm(x, 2 * i), self.qkv[i]).split(self.widths, -1)
             q, k, v = (part.view(1, len(ids), -1, self.dim).transpose(1, 2) for part in parts)
+            if self.head_norms:
+                q, k = (F.rms_norm(x, (self.dim,), weight, self.eps) for x, weight in zip((q, k), self.head_norms[2 * i:]))
             a = F.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True, enable_gqa=True)
             x = x + F.linear(a.transpose(1, 2).reshape(len(ids), -1), self.o[i])
-            gate, up = F.linear(self.norm(x, 2 * i + 1), self.gate_up[i]).chunk(2, -1)
-            x = x + F.linear(F.silu(gate) * up, self.down[i])
+            y = self.norm(x, 2 * i + 1)
+            x = x + (self.mixture(y, i) if self.experts else self.mlp(y, i))
         return F.linear(self.norm(x[-1:], -1), self.output)
+
+    def mlp(self, y, i):
+        gate, up = F.linear(y, self.gate_up[i]).chunk(2, -1)
+        return F.linear(F.silu(gate) * up, self.down[i])
+
+    def mixture(self, y, i):
+        """Tokens sorted by expert, two grouped products, and the weighted sum of each token's results."""
+        weights, ids = F.softmax(F.linear(y, self.router[i]).float(), -1).topk(self.chosen)
+        weights = weights / weights.sum(-1, keepdim=True)
+        order = ids.flatten().argsort(stable=True)
+        sizes = torch.zeros(self.experts, dtype=torch.int32, device="cuda")
+        ends = sizes.scatter_add_(0, ids.flatten(), torch.ones_like(order, dtype=torch.int32)).cumsum(0).to(torch.int32)
+        gate, up = torch._grouped_mm(y[order // self.chosen], self.gate_up[i].transpose(1, 2), offs=ends).chunk(2, -1)
+        results = torch._grouped_mm(F.silu(gate) * up, self.down[i].transpose(1, 2), offs=ends)
+        by_token = torch.empty_like(results).index_copy(0, order, results).view(*ids.shape, -1)
+        return (by_token * weights[..., None].to(BF16)).sum(1)
 
     def operations(self, tokens):
         attention = 2 * self.layers * self.widths[0] * tokens * tokens
-        return 2 * self.matrices * tokens + 2 * self.vocab * self.hidden + attention
+        return 2 * int(self.products) * tokens + 2 * self.vocab * self.hidden + attention
 
 
 def milliseconds(run, replays):
@@ -94,6 +124,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", required=True)
     parser.add_argument("--prompts", type=int, nargs="+", default=[512, 2048, 8192])
+    parser.add_argument("--backends", nargs="+", default=list(BACKENDS), choices=BACKENDS)
     parser.add_argument("--replays", type=int, default=10)
     parser.add_argument("--compile", action="store_true")
     args = parser.parse_args()
@@ -103,7 +134,7 @@ def main():
     model = Model(config)
     for tokens in args.prompts:
         for compiled in [False, True][:1 + args.compile]:
-            for backend in BACKENDS:
+            for backend in args.backends:
                 try:
                     print(json.dumps(row(model, tokens, backend, compiled, args.replays)), flush=True)
                 except RuntimeError as error:

@@ -83,6 +83,39 @@ impl ModelSizes {
         self.heads.checked_div(self.kv_heads).unwrap_or(0)
     }
 
+    /// Elements of the matrices that a layer multiplies one row by: of experts the chosen ones.
+    ///
+    /// ```
+    /// use tilewright_megakernel::model::ModelSpec;
+    /// let spec = ModelSpec::named("llama-3.2-1b").unwrap();
+    /// assert_eq!(spec.layer_products(), 2048 * (2048 + 2 * 512) + 2048 * 2048 + 3 * 2048 * 8192);
+    /// ```
+    pub fn layer_products(&self) -> usize {
+        self.layer_elements(self.experts.map_or(0, |experts| experts.chosen))
+    }
+
+    /// Elements of the matrices that a layer reads for `rows` rows: of experts those that rows choose
+    /// which choose uniformly.
+    ///
+    /// ```
+    /// use tilewright_megakernel::model::ModelSpec;
+    /// let spec = ModelSpec::named("llama-3.2-1b").unwrap();
+    /// assert_eq!(spec.layer_reads(64), spec.layer_products());
+    /// ```
+    pub fn layer_reads(&self, rows: usize) -> usize {
+        self.layer_elements(self.experts.map_or(0, |experts| (experts.share(rows) * experts.count as f64) as usize))
+    }
+
+    /// Elements of the matrices of a layer, of experts those of as many.
+    fn layer_elements(&self, experts: usize) -> usize {
+        let attention = (2 * self.heads + 2 * self.kv_heads) * self.head_dim;
+        let mlp = match self.experts {
+            None => 3 * self.intermediate,
+            Some(ExpertSizes { count, inner, .. }) => count + 3 * inner * experts,
+        };
+        self.hidden * (attention + mlp)
+    }
+
     fn of(graph: &Graph, max_positions: usize) -> Result<ModelSizes, SpecError> {
         let size = |axis: Axis, found: u64| {
             let size = usize::try_from(found).ok().filter(|size| (1..=MAX_EXTENT).contains(size));

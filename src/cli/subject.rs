@@ -102,7 +102,11 @@ impl ModelSource {
             _ => {
                 let Described { spec, forms } = self.described()?;
                 let weights: SharedWeights = if forms.is_empty() {
-                    Arc::new(RandomWeights::new(spec, DType::BF16, SEED)?)
+                    let weights = RandomWeights::new(spec, DType::BF16, SEED)?;
+                    match spec.experts {
+                        None => Arc::new(weights),
+                        Some(_) => Arc::new(weights.with_independent_rows(spec)?),
+                    }
                 } else {
                     let form = |name: &str| forms.get(name).map(|(form, _)| form);
                     Arc::new(RandomCodes::of_forms(spec, DType::BF16, SEED, form)?)

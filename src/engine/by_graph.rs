@@ -22,9 +22,7 @@ const LAUNCHES: [usize; 2] = [5, 5];
 /// Whether a graph is predicted to run a step of that many rows of a bf16 model faster. Keys and
 /// values cost both the same.
 pub(super) fn is_faster(spec: &ModelSizes, rows: usize) -> bool {
-    let layer =
-        spec.hidden * (2 * spec.heads + 2 * spec.kv_heads) * spec.head_dim + 3 * spec.hidden * spec.intermediate;
-    let gigabytes = (spec.layers * layer + spec.vocab * spec.hidden) as f64 * 2e-9;
+    let gigabytes = (spec.layers * spec.layer_reads(rows) + spec.vocab * spec.hidden) as f64 * 2e-9;
     let launches = LAUNCHES[0] * spec.layers + LAUNCHES[1];
     rows > STREAMED && rows <= MOST_ROWS && gigabytes * (MACHINE - GRAPH) > launches as f64 * LAUNCH
 }

@@ -8,11 +8,12 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use rayon::prelude::*;
 use tilewright_codegen::frozen::fnv1a;
+use tilewright_graph::op::Op;
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
 use super::{AlignedBytes, SharedBytes, WeightError, WeightTensor, Weights, byte_len};
-use crate::model::{Architecture, TensorSpec};
+use crate::model::{Architecture, ModelSpec, TensorSpec};
 use crate::program::float_of;
 
 /// Distinct values that one tensor can take: few enough for the table of them to stay in L1.
@@ -21,6 +22,9 @@ const LEVEL_BITS: usize = 12;
 
 /// Elements drawn from one 64-bit word.
 const PER_WORD: usize = 64 / LEVEL_BITS;
+
+/// The seed of [`RandomWeights::with_independent_rows`].
+const SEED_OF_ROWS: u64 = 1;
 
 /// Words that one thread draws at a time.
 const WORDS_PER_CHUNK: usize = 1 << 14;
@@ -58,6 +62,38 @@ impl RandomWeights {
         let tensors = spec.model()?.tensors().into_iter().map(tensor).collect::<Result<_, WeightError>>()?;
         Ok(RandomWeights { tensors })
     }
+
+    /// Draws the embedding anew, with a standard deviation of 1: what a row has of its own then
+    /// outweighs what attention averages over all rows, so that rows choose experts independently of
+    /// each other. With the embedding of [`RandomWeights::new`] the rows of a sequence choose alike.
+    ///
+    /// ```
+    /// use tilewright_layout::DType;
+    /// use tilewright_graph::models::Llama;
+    /// use tilewright_megakernel::model::Architecture;
+    /// use tilewright_megakernel::weights::{RandomWeights, Weights};
+    /// let spec = Llama::small();
+    /// let weights = RandomWeights::new(&spec, DType::F32, 1)?.with_independent_rows(&*spec.model().unwrap())?;
+    /// let table = weights.tensor("model.embed_tokens.weight").expect("a tensor of the model");
+    /// let values = table.as_f32().expect("f32");
+    /// let mean_square = values.iter().map(|x| x * x).sum::<f32>() / values.len() as f32;
+    /// assert!((mean_square - 1.0).abs() < 0.1);
+    /// # Ok::<(), tilewright_megakernel::weights::WeightError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`RandomWeights::new`].
+    pub fn with_independent_rows(mut self, spec: &ModelSpec) -> Result<RandomWeights, WeightError> {
+        let table = |op: &Op| if let Op::Embed { table, .. } = op { Some(*table) } else { None };
+        let tables = spec.graph().steps().filter_map(|step| table(step.op));
+        let tables = tables.filter_map(|table| spec.graph().parts().weights.get(table.index()));
+        for name in tables.flat_map(|table| table.names()) {
+            let Some(table) = self.tensors.get_mut(&name) else { continue };
+            let tensor = TensorSpec { name, shape: table.shape().to_vec() };
+            *table = drawn(&tensor, table.dtype(), SEED_OF_ROWS, Uniform::with_deviation(1.0))?;
+        }
+        Ok(self)
+    }
 }
 
 /// Draws one tensor of [`RandomWeights`]: a function of its name, shape, element type and seed
@@ -66,7 +102,12 @@ impl RandomWeights {
 /// # Errors
 /// As [`RandomWeights::new`].
 pub fn random_tensor(tensor: &TensorSpec, dtype: DType, seed: u64) -> Result<WeightTensor, WeightError> {
-    let fill: fn(&TensorSpec, u64, &mut AlignedBytes) = match float_of(dtype) {
+    drawn(tensor, dtype, seed, Uniform::of(tensor))
+}
+
+/// Draws a tensor from a distribution.
+fn drawn(tensor: &TensorSpec, dtype: DType, seed: u64, values: Uniform) -> Result<WeightTensor, WeightError> {
+    let fill: fn(Uniform, &str, u64, &mut AlignedBytes) = match float_of(dtype) {
         Some(Float::F32) => fill::<f32>,
         Some(Float::F16) => fill::<f16>,
         Some(Float::Bf16) => fill::<bf16>,
@@ -76,7 +117,7 @@ pub fn random_tensor(tensor: &TensorSpec, dtype: DType, seed: u64) -> Result<Wei
         return Err(WeightError::Overflow { dtype, shape: tensor.shape.clone() });
     };
     let mut data = AlignedBytes::zeroed(bytes);
-    fill(tensor, seed, &mut data);
+    fill(values, &tensor.name, seed, &mut data);
     WeightTensor::new(dtype, tensor.shape.clone(), SharedBytes { owner: Arc::new(data), range: 0..bytes })
 }
 
@@ -171,8 +212,8 @@ impl Uniform {
 }
 
 /// Fills a tensor.
-fn fill<T: RandomElement>(tensor: &TensorSpec, seed: u64, data: &mut AlignedBytes) {
-    Uniform::of(tensor).fill::<T>(&tensor.name, seed, bytemuck::cast_slice_mut(&mut data.0));
+fn fill<T: RandomElement>(values: Uniform, name: &str, seed: u64, data: &mut AlignedBytes) {
+    values.fill::<T>(name, seed, bytemuck::cast_slice_mut(&mut data.0));
 }
 
 pub(super) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -21,7 +21,7 @@ use super::journal::Journal;
 use super::timing::Times;
 use super::{finding, many};
 use crate::cli::Failure;
-use crate::cli::bench::decode_args::{DecodeArgs, DecodeError, LAUNCHES, LIMIT, WEIGHT_BITS, shape};
+use crate::cli::bench::decode_args::{DecodeArgs, DecodeError, LAUNCHES, LIMIT, WEIGHT_BITS, limit, shape};
 use crate::cli::bench::tunable::{Prepare, Tunable};
 use crate::cli::subject::{DecodeSubject, SEED, SubjectArgs, relative};
 use crate::engine::{self, Device, KvType, settings};
@@ -198,7 +198,7 @@ fn check(subject: &mut DecodeSubject, steps: usize) -> Result<Option<f64>, Failu
     let mut reference = Machine::new(subject.program().clone(), &*subject.weights, workers)?;
     let mut kv = KvState::new(reference.program())?;
     let mut worst = 0f64;
-    let limit = if subject.kv == KvType::Fp8 { CODES_LIMIT } else { LIMIT };
+    let limit = limit(&subject.spec).max(if subject.kv == KvType::Fp8 { CODES_LIMIT } else { LIMIT });
     for step in 0..steps {
         let cells = subject.cells(step);
         subject.machine.step(&cells.view())?;

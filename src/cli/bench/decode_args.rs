@@ -77,6 +77,14 @@ impl Default for DecodeArgs {
 
 /// Limit of the relative error of logits: bf16 operands, f32 sums.
 pub(super) const LIMIT: f64 = 2e-2;
+/// Limit of the relative error of logits of mixtures of experts: where the router's logits of two
+/// experts are close, rounding decides which of them is chosen.
+pub(super) const ROUTED_LIMIT: f64 = 2e-1;
+
+/// The limit of the relative error of a model's logits.
+pub(super) fn limit(spec: &ModelSpec) -> f64 {
+    if spec.experts.is_some() { ROUTED_LIMIT } else { LIMIT }
+}
 
 #[derive(Debug, Error)]
 pub(super) enum DecodeError {

@@ -20,7 +20,7 @@ use super::journal::Journal;
 use super::timing::Times;
 use super::{finding, launches};
 use crate::cli::Failure;
-use crate::cli::bench::decode_args::{DecodeArgs, DecodeError, LAUNCHES, LIMIT, shape};
+use crate::cli::bench::decode_args::{DecodeArgs, DecodeError, LAUNCHES, limit, shape};
 use crate::cli::progress::LoadBar;
 use crate::cli::subject::{StepInputs, SubjectArgs, relative};
 use crate::engine::{self, Device, Opened};
@@ -114,14 +114,18 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
             generate(&mut machine, &cells(first, rows), tokens)?;
             samples.push(start.elapsed().as_secs_f64() * 1e6 / tokens as f64);
         }
-        let bytes = bytes(&spec, rows * (context - tokens / 2));
+        let bytes = bytes(&spec, rows, rows * (context - tokens / 2));
         let row = finding::row("decode", &shape, Times { samples }, [bytes, 0], error.unwrap_or(f64::NAN));
         let chosen: String = settings.iter().map(|(name, value)| format!(", {name}={value}")).collect();
         // The bytes above are those of bf16 weights.
         let bytes = row.bytes.filter(|_| !shape.iter().any(|(name, _)| *name == super::decode_args::WEIGHT_BITS));
         let row =
             ResultRow { bytes, variant: format!("graph, launches of {tokens}, median of {LAUNCHES}{chosen}"), ..row };
-        journal.keep(if error.is_some() { finding::check(row, LIMIT)? } else { ResultRow { error: None, ..row } })?;
+        journal.keep(if error.is_some() {
+            finding::check(row, limit(&spec))?
+        } else {
+            ResultRow { error: None, ..row }
+        })?;
         if args.graph.launches {
             journal.suspend(|| launches::table(&mut machine, &cells(context - tokens / 2, rows), 0))?;
         }
@@ -129,12 +133,11 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     Ok(())
 }
 
-/// The bytes of a step: weights, and keys and values of `tokens` tokens of all rows together.
-fn bytes(spec: &ModelSpec, tokens: usize) -> u64 {
-    let layer =
-        spec.hidden * (2 * spec.heads + 2 * spec.kv_heads) * spec.head_dim + 3 * spec.hidden * spec.intermediate;
+/// The bytes of a step of `rows` rows: weights, and keys and values of `tokens` tokens of all rows
+/// together.
+fn bytes(spec: &ModelSpec, rows: usize, tokens: usize) -> u64 {
     let cache = tokens * spec.layers * spec.kv_heads * spec.head_dim * 2;
-    2 * (spec.layers * layer + spec.vocab * spec.hidden + cache) as u64
+    2 * (spec.layers * spec.layer_reads(rows) + spec.vocab * spec.hidden + cache) as u64
 }
 
 /// The largest error of a step's rows; `None` if nothing is expected.

@@ -23,7 +23,7 @@ use super::journal::Journal;
 use super::timing::{Times, is_simulated};
 use super::{finding, launches};
 use crate::cli::Failure;
-use crate::cli::bench::decode_args::GraphArgs;
+use crate::cli::bench::decode_args::{GraphArgs, ROUTED_LIMIT};
 use crate::cli::number::{self, MOST_TOKENS, tokens};
 use crate::cli::progress::LoadBar;
 use crate::cli::subject::{ModelSource, StepInputs, relative};
@@ -187,6 +187,7 @@ pub fn run(subject: &PrefillSubject, args: &PrefillArgs, journal: &Journal) -> R
         KvType::Bf16 if quantised => WEIGHTS_LIMIT,
         KvType::Bf16 => LIMIT,
     };
+    let limit = if spec.experts.is_some() { ROUTED_LIMIT.max(limit) } else { limit };
     for tokens in wanted {
         for at in timed_chunks(&chunks, tokens, args.every_chunk) {
             prompts.at = at;
@@ -289,12 +290,11 @@ impl Prompts {
         }
         let spec = &self.spec;
         let heads = spec.heads * spec.head_dim;
-        let kv_heads = spec.kv_heads * spec.head_dim;
-        let layer = spec.hidden * (2 * heads + 2 * kv_heads + 3 * spec.intermediate);
         // The output projection computes one row; causal attention is half of a square.
         let attention = 2 * spec.layers * heads * tokens * tokens;
-        let operations = 2 * spec.layers * layer * tokens + 2 * spec.vocab * spec.hidden + attention;
-        let bytes = 2 * (tokens.div_ceil(self.chunk()) * spec.layers * layer + spec.vocab * spec.hidden);
+        let operations = 2 * spec.layers * spec.layer_products() * tokens + 2 * spec.vocab * spec.hidden + attention;
+        let read = spec.layer_reads(tokens.min(self.chunk()));
+        let bytes = 2 * (tokens.div_ceil(self.chunk()) * spec.layers * read + spec.vocab * spec.hidden);
         let row = finding::row(
             "prefill",
             &shape(spec, tokens, self.devices, self.form.as_ref().map(|(_, bits)| *bits)),
