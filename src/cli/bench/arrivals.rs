@@ -10,7 +10,7 @@ use tilewright_megakernel::model::ModelSpec;
 
 use super::journal::Journal;
 use crate::cli::Failure;
-use crate::cli::bench::served::{CONTEXT, EIGHT, Measured, RequestsArgs, drain, draw_request, options, row};
+use crate::cli::bench::served::{EIGHT, Measured, RequestsArgs, drain, options, row};
 use crate::engine::{Bare, BatchOptions, Batcher, Event, Request, Submission, WidthTimes};
 
 /// Up to this many requests, all of them also run in batches; of more, a quarter, since batches
@@ -88,14 +88,14 @@ fn mean(times: &WidthTimes) -> f64 {
     ms(times.time) / times.steps.max(1) as f64
 }
 
-fn draw_arrivals(count: usize, rate: f64, vocab: usize) -> Vec<Arrival> {
+fn draw_arrivals(args: &RequestsArgs, vocab: usize) -> Vec<Arrival> {
     let draw = &mut Draw::new(11);
     let mut at = 0.0;
     let mut arrival = || {
-        at -= (1.0 - draw.unit().abs()).max(1e-9).ln() / rate;
-        Arrival { at: Duration::from_secs_f64(at), request: draw_request(draw, vocab) }
+        at -= (1.0 - draw.unit().abs()).max(1e-9).ln() / args.rate;
+        Arrival { at: Duration::from_secs_f64(at), request: args.draw(draw, vocab) }
     };
-    (0..count).map(|_| arrival()).collect()
+    (0..args.requests).map(|_| arrival()).collect()
 }
 
 /// Runs requests, and collects statistics of the batcher and compiled kernels.
@@ -163,9 +163,13 @@ pub(super) const ROWS: usize = 3;
 
 /// Measures continuous batching and batches in order.
 pub(super) fn run(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
-    let all = draw_arrivals(args.requests, args.rate, spec.vocab);
-    let shape = |requests| [("requests", requests), ("seats", args.seats)];
-    let mut batcher = bare.batcher(Some(args.step_rows), &options(args, CONTEXT))?;
+    let all = draw_arrivals(args, spec.vocab);
+    let shape = |requests| {
+        let fixed = [("prompt_tokens", args.prompt_tokens), ("new_tokens", args.new_tokens)];
+        let fixed = fixed.into_iter().filter_map(|(name, tokens)| tokens.map(|tokens| (name, tokens)));
+        [("requests", requests), ("seats", args.seats)].into_iter().chain(fixed).collect::<Vec<_>>()
+    };
+    let mut batcher = bare.batcher(Some(args.step_rows), &options(args, args.context()))?;
     // Kernels and graphs of every width are built before the measurement.
     as_they_come(&mut batcher, &all[..all.len().min(2 * args.seats)])?;
     let before = batcher.statistics();
@@ -191,7 +195,7 @@ pub(super) fn run(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &
     kept.values.extend(ours.values());
     journal.keep(kept)?;
     let some = if all.len() <= FEW { &all[..] } else { &all[..all.len().div_ceil(4)] };
-    let few = BatchOptions { rows: EIGHT, ..options(args, CONTEXT) };
+    let few = BatchOptions { rows: EIGHT, ..options(args, args.context()) };
     for (chunk, name) in [(None, "8 in order"), (Some(args.step_rows), "8 in order, prompts in chunks")] {
         let mut batcher = bare.batcher(chunk, &few)?;
         in_order(&mut batcher, &some[..some.len().min(EIGHT)])?;

@@ -25,6 +25,12 @@ pub struct RequestsArgs {
     /// Requests that arrive in a second, on average
     #[arg(long, value_name = "N", default_value_t = 500.0, value_parser = number::positive)]
     pub(super) rate: f64,
+    /// Tokens of the prompt of every request that arrives; by default 16 to 512 at random
+    #[arg(long, value_name = "N", value_parser = number::count(1..=MOST_PROMPT))]
+    pub(super) prompt_tokens: Option<usize>,
+    /// New tokens of every request that arrives; by default 16 to 400 at random
+    #[arg(long, value_name = "N", value_parser = number::count(1..=4096))]
+    pub(super) new_tokens: Option<usize>,
     /// Requests that run at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = number::count(1..=MAX_ROWS as u64))]
     pub(super) seats: usize,
@@ -58,8 +64,30 @@ pub(super) enum RequestsError {
     Wrong { what: String },
 }
 
-/// Longest sequence of the arrivals and of a soak.
+/// Longest sequence of the arrivals and of a soak, where lengths are random.
 pub(super) const CONTEXT: usize = 1024;
+
+impl RequestsArgs {
+    /// Longest sequence of the arrivals.
+    pub(super) fn context(&self) -> usize {
+        let [prompt, new] = [(self.prompt_tokens, MOST_DRAWN[0]), (self.new_tokens, MOST_DRAWN[1])]
+            .map(|(fixed, most)| fixed.unwrap_or(most));
+        (prompt + new).max(CONTEXT).next_multiple_of(64)
+    }
+
+    /// A request that arrives.
+    pub(super) fn draw(&self, draw: &mut Draw, vocab: usize) -> Request {
+        let drawn = draw_request(draw, vocab);
+        let max_new_tokens = self.new_tokens.unwrap_or(drawn.max_new_tokens);
+        match self.prompt_tokens {
+            None => Request { max_new_tokens, ..drawn },
+            Some(tokens) => Request { prompt_ids: draw_prompt(draw, tokens, vocab), max_new_tokens },
+        }
+    }
+}
+
+/// Most tokens of a prompt, and most new tokens, of a request of random lengths.
+const MOST_DRAWN: [usize; 2] = [512, 400];
 
 /// Sequences of a batch in order, and sequences that decode while a prompt is prefilled.
 pub(super) const EIGHT: usize = 8;
@@ -85,10 +113,12 @@ pub(super) fn spread(draw: &mut Draw, least: f64, most: f64) -> usize {
 }
 
 pub(super) fn draw_request(draw: &mut Draw, vocab: usize) -> Request {
-    let prompt = spread(draw, 16.0, 512.0);
-    let new = spread(draw, 16.0, 400.0);
-    let prompt_ids = (0..prompt).map(|_| draw.between(0..=vocab as u32 - 1)).collect();
-    Request { prompt_ids, max_new_tokens: new }
+    let [prompt, new] = MOST_DRAWN.map(|most| spread(draw, 16.0, most as f64));
+    Request { prompt_ids: draw_prompt(draw, prompt, vocab), max_new_tokens: new }
+}
+
+fn draw_prompt(draw: &mut Draw, tokens: usize, vocab: usize) -> Vec<u32> {
+    (0..tokens).map(|_| draw.between(0..=vocab as u32 - 1)).collect()
 }
 
 /// Runs to the end. Returns the tokens of each request.
