@@ -15,7 +15,7 @@ pub fn panic_is_handled() -> bool {
 }
 
 /// Runs a library's code and returns the message of a panic as an error.
-pub(super) fn catching<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn catching<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let outcome = GUARDED.with(|guarded| {
         let outer = guarded.replace(true);
         let outcome = panic::catch_unwind(AssertUnwindSafe(work));

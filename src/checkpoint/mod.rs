@@ -49,6 +49,7 @@ pub(crate) use config::value_of_folder;
 pub use error::{CheckpointError, Faults, IndexFault, TensorFault, TokenMismatch, TokenizerError};
 pub use fault::{ConfigError, ConfigFault};
 pub use generation::GenerationSettings;
+pub(crate) use guard::catching;
 pub use guard::panic_is_handled;
 pub use header::HeaderError;
 pub use hint::{Hint, UnsupportedFormat};

@@ -131,6 +131,8 @@ pub enum EngineError {
     MinP { found: f32 },
     #[error("the bias of token {token} is {found}; it must be a finite number (0 changes nothing)")]
     Bias { token: u32, found: f32 },
+    #[error("the request's own rule ends it: {reason}")]
+    Processor { reason: String },
     #[error(transparent)]
     Stop(#[from] EmptyStop),
     #[error("{waiting} requests wait for a seat already, which is the most; try again later")]

@@ -21,6 +21,7 @@ mod error;
 mod flow;
 mod flow_parameters;
 mod generate;
+mod grammar;
 mod kv;
 mod limits;
 mod lowering;
@@ -62,6 +63,7 @@ pub use flow::{Chosen, OnChosen};
 pub use flow_parameters::{FileError, ParametersError, flow_parameters_file, read_flow_parameters};
 #[cfg(feature = "cli")]
 pub(crate) use generate::prompt_bytes;
+pub use grammar::{Grammar, GrammarCompiler, GrammarError};
 pub use kv::{KvType, NoKvType};
 use model::Model;
 #[cfg(feature = "cli")]
@@ -73,8 +75,8 @@ pub(crate) use place::{Opened, device_options, open};
 use place::{Place, Unloaded};
 pub use request::{Answer, Completion, Finish, Request, Speed, StopCause};
 pub use requests::{
-    BatchOptions, Batcher, BatcherLoad, EndTokens, Event, Logprobs, Penalties, RequestHandle, Server, ServerEvent,
-    ServerRequest, Statistics, Stream, Submission, Ticket, Token, WidthTimes,
+    BatchOptions, Batcher, BatcherLoad, EndTokens, Event, LogitsHook, LogitsProcessor, Logprobs, Penalties,
+    RequestHandle, Server, ServerEvent, ServerRequest, Statistics, Stream, Submission, Ticket, Token, WidthTimes,
 };
 #[cfg(feature = "cli")]
 pub(crate) use requests::{Gain, MOST_PROPOSED, Proposer};
@@ -120,6 +122,7 @@ fn rounded(checkpoint: &Checkpoint) -> Option<String> {
 /// | encode a text or a conversation | [`Engine::prompt_ids`], [`Engine::chat_ids`] |
 /// | continue prompts, and read tokens as they are generated | [`Engine::generate`] |
 /// | serve requests from many threads, with batching | [`Engine::server`], [`Engine::batcher`] |
+/// | make texts follow a grammar, such as a JSON schema | [`Engine::grammars`] |
 /// | get logits for every token of a text | [`Engine::logits`] |
 /// | stop work from another thread | [`Engine::abort_handle`] |
 ///

@@ -1,8 +1,8 @@
 //! What all handlers share: the engine and its thread, options, metrics.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use axum::http::HeaderMap;
@@ -11,7 +11,9 @@ use super::error::ApiError;
 use super::metrics::Metrics;
 use super::options::ServeOptions;
 use super::reply::ReplyFormat;
-use crate::engine::{Device, EndTokens, Engine, EngineError, Request, Server, Submission};
+use crate::engine::{
+    Device, EndTokens, Engine, EngineError, GrammarCompiler, GrammarError, Request, Server, Submission,
+};
 
 /// A served model.
 pub struct App {
@@ -27,6 +29,7 @@ pub struct App {
     pub metrics: Metrics,
     /// The time at which it was started, in seconds since 1970.
     pub started: u64,
+    grammars: OnceLock<GrammarCompiler>,
     requests: AtomicU64,
     random: RandomState,
 }
@@ -58,6 +61,7 @@ impl App {
             format,
             metrics: Metrics::default(),
             started: seconds(),
+            grammars: OnceLock::new(),
             requests: AtomicU64::default(),
             random: RandomState::new(),
         })
@@ -66,6 +70,17 @@ impl App {
     /// Most tokens of a sequence.
     pub fn context(&self) -> usize {
         self.options.batch.context.min(self.engine.spec().max_positions)
+    }
+
+    /// The compiler of grammars, made when the first request needs one: that takes a moment.
+    pub fn grammars(&self) -> Result<&GrammarCompiler, GrammarError> {
+        match self.grammars.get() {
+            Some(grammars) => Ok(grammars),
+            None => {
+                let made = self.engine.grammars()?;
+                Ok(self.grammars.get_or_init(|| made))
+            }
+        }
     }
 
     /// The identity of a request: the client's `x-request-id`, or a new number.

@@ -193,6 +193,7 @@ fn of_engine(error: &EngineError) -> (StatusCode, ErrorClass, Option<&'static st
         | EngineError::Penalty { .. }
         | EngineError::MinP { .. }
         | EngineError::Bias { .. }
+        | EngineError::Processor { .. }
         | EngineError::Stop(_) => invalid(None),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, ErrorClass::Server, None),
     }

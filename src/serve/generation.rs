@@ -8,12 +8,13 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::app::{App, RequestId};
+use super::app::{App, RequestId, blocking};
 use super::error::ApiError;
 use super::metrics::RequestTimes;
 use super::parameters::{Choosing, MOST_CHOICES};
 use crate::engine::{
-    Completion, EngineError, Finish, Request, RequestHandle, ServerEvent, ServerRequest, StopCause, Submission, Token,
+    Completion, EngineError, Finish, GrammarError, Request, RequestHandle, ServerEvent, ServerRequest, StopCause,
+    Submission, Token,
 };
 
 /// Most events that wait for a client to read them: a request with more is cancelled.
@@ -90,8 +91,12 @@ impl Job {
     /// # Errors
     /// More tokens than a sequence holds, or choices than a request has; the engine refuses one.
     pub async fn start(self, app: &Arc<App>) -> Result<Choices, ApiError> {
-        let requests = self.requests(app)?;
-        let Job { id, prompts, choosing, .. } = self;
+        let job = match self.choosing.grammar {
+            None => self,
+            Some(_) => blocking(app, |app| self.compiled(app)).await?,
+        };
+        let requests = job.requests(app)?;
+        let Job { id, prompts, choosing, .. } = job;
         let (sender, events) = mpsc::channel(WAITING_EVENTS);
         let outlet = Outlet { app: Arc::clone(app), sender, overrun: Arc::default(), arrived: id.arrived };
         let mut choices = Choices {
@@ -112,9 +117,19 @@ impl Job {
         Ok(choices)
     }
 
+    /// The job with its grammar compiled.
+    fn compiled(mut self, app: &App) -> Result<Job, ApiError> {
+        if let Some((param, grammar)) = self.choosing.grammar.take() {
+            let compiled = app.grammars().and_then(|grammars| grammars.compile(&grammar));
+            let refused = |error: GrammarError| ApiError::parameter(param, format!("is not accepted: {error}"));
+            self.choosing.submission.processor = Some(compiled.map_err(refused)?);
+        }
+        Ok(self)
+    }
+
     /// The requests of the choices, prompt after prompt.
     fn requests(&self, app: &App) -> Result<Vec<ServerRequest>, ApiError> {
-        let Choosing { submission, text, choices } = &self.choosing;
+        let Choosing { submission, text, choices, .. } = &self.choosing;
         let count = self.prompts.len().saturating_mul(*choices);
         if count > MOST_CHOICES {
             let reason = format!("gives {count} choices with these prompts; at most {MOST_CHOICES} are generated");

@@ -5,11 +5,12 @@ use std::hash::{BuildHasher, RandomState};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::error::ApiError;
 use super::messages::Message;
 use crate::checkpoint::{ChatValue, Checkpoint};
-use crate::engine::{EndTokens, Penalties, Request, Sampling, Submission, TextRules};
+use crate::engine::{EndTokens, Grammar, Penalties, Request, Sampling, Submission, TextRules};
 
 /// Most choices of a request, over all of its prompts.
 pub const MOST_CHOICES: usize = 128;
@@ -51,6 +52,7 @@ macro_rules! body {
             pub max_tokens: Option<usize>,
             n: Option<usize>,
             response_format: Option<ResponseFormat>,
+            structured_outputs: Option<StructuredOutputs>,
             /// The end user, for the log.
             pub user: Option<String>,
         }
@@ -74,6 +76,7 @@ macro_rules! body {
                     min_tokens: self.min_tokens.unwrap_or_default(),
                     n: self.n,
                     response_format: self.response_format.take(),
+                    structured_outputs: self.structured_outputs.take(),
                 }
             }
         }
@@ -149,11 +152,37 @@ pub struct StreamOptions {
     pub include_usage: bool,
 }
 
-/// The form of the answer.
+/// The form of the answer, as OpenAI names it.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ResponseFormat {
     #[serde(rename = "type")]
     kind: String,
+    json_schema: Option<NamedSchema>,
+}
+
+/// A JSON schema with a name.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedSchema {
+    #[serde(rename = "name")]
+    _name: String,
+    #[serde(rename = "description")]
+    _description: Option<String>,
+    schema: Value,
+    #[serde(rename = "strict")]
+    _strict: Option<bool>,
+}
+
+/// The form of the answer, as vLLM names it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StructuredOutputs {
+    json: Option<Value>,
+    json_object: Option<bool>,
+    regex: Option<String>,
+    choice: Option<Vec<String>>,
+    grammar: Option<String>,
 }
 
 /// Whether the model may call functions.
@@ -183,6 +212,7 @@ pub struct Shared {
     min_tokens: usize,
     n: Option<usize>,
     response_format: Option<ResponseFormat>,
+    structured_outputs: Option<StructuredOutputs>,
 }
 
 /// How tokens are chosen and what ends a text, checked.
@@ -190,6 +220,8 @@ pub struct Shared {
 pub struct Choosing {
     /// The options of each choice; the prompt, the number of tokens and the row are still to be set.
     pub submission: Submission,
+    /// The grammar that its text follows, and the parameter that has it; it is still to be compiled.
+    pub grammar: Option<(&'static str, Grammar)>,
     /// What ends its text.
     pub text: TextRules,
     /// Choices of each prompt.
@@ -231,7 +263,7 @@ impl Shared {
     /// # Errors
     /// A value out of its range; the error names the parameter.
     pub fn choosing(self, checkpoint: &Checkpoint) -> Result<Choosing, ApiError> {
-        self.check_format()?;
+        let grammar = self.grammar()?;
         let vocab = checkpoint.spec().vocab;
         let (own, n) = (checkpoint.generation(), self.n.unwrap_or(1));
         if !(1..=MOST_CHOICES).contains(&n) {
@@ -260,7 +292,7 @@ impl Shared {
             ..Submission::from(Request::new(Vec::new(), 0))
         };
         let text = TextRules { stop: stops(self.stop)?, ..TextRules::default() };
-        Ok(Choosing { submission, text, choices: n })
+        Ok(Choosing { submission, grammar, text, choices: n })
     }
 
     fn sampling(&self) -> Result<Sampling, ApiError> {
@@ -297,14 +329,62 @@ impl Shared {
         self.logit_bias.iter().map(of).collect()
     }
 
-    fn check_format(&self) -> Result<(), ApiError> {
-        match &self.response_format {
-            Some(format) if format.kind != "text" => {
-                let reason =
-                    format!("must have the type \"text\", got {:?}; other forms are not enforced", format.kind);
+    /// The grammar that the text follows, and the parameter that has it.
+    fn grammar(&self) -> Result<Option<(&'static str, Grammar)>, ApiError> {
+        let by_format = self.response_format.as_ref().map(ResponseFormat::grammar).transpose()?.flatten();
+        let by_form = self.structured_outputs.as_ref().map(StructuredOutputs::grammar).transpose()?;
+        let grammar = match (by_format, by_form) {
+            (Some(_), Some(_)) => {
+                return Err(ApiError::parameter("structured_outputs", "cannot be combined with `response_format`"));
+            }
+            (Some(grammar), None) => ("response_format", grammar),
+            (None, Some(grammar)) => ("structured_outputs", grammar),
+            (None, None) => return Ok(None),
+        };
+        // A grammar ends the text by the model's token, where it can.
+        for (param, is_given) in [("ignore_eos", self.ignore_eos), ("min_tokens", self.min_tokens > 0)] {
+            if is_given {
+                return Err(ApiError::parameter(param, format!("cannot be combined with `{}`", grammar.0)));
+            }
+        }
+        Ok(Some(grammar))
+    }
+}
+
+impl ResponseFormat {
+    fn grammar(&self) -> Result<Option<Grammar>, ApiError> {
+        match (self.kind.as_str(), &self.json_schema) {
+            ("text", None) => Ok(None),
+            ("json_object", None) => Ok(Some(Grammar::JsonObject)),
+            ("json_schema", Some(named)) => Ok(Some(Grammar::JsonSchema(named.schema.clone()))),
+            ("json_schema", None) => Err(ApiError::parameter("response_format.json_schema", "is missing")),
+            ("text" | "json_object", Some(_)) => {
+                Err(ApiError::parameter("response_format.json_schema", "is for the type \"json_schema\""))
+            }
+            (kind, _) => {
+                let reason = format!("must have the type \"text\", \"json_object\" or \"json_schema\", got {kind:?}");
                 Err(ApiError::parameter("response_format", reason))
             }
-            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl StructuredOutputs {
+    fn grammar(&self) -> Result<Grammar, ApiError> {
+        let forms = [
+            self.json.clone().map(Grammar::JsonSchema),
+            self.json_object.filter(|&asked| asked).map(|_| Grammar::JsonObject),
+            self.regex.clone().map(Grammar::Regex),
+            self.choice.clone().map(Grammar::Choice),
+            self.grammar.clone().map(Grammar::Lark),
+        ];
+        let mut given = forms.into_iter().flatten();
+        match (given.next(), given.next()) {
+            (Some(grammar), None) => Ok(grammar),
+            (Some(_), Some(_)) | (None, _) => {
+                let reason = "must have one of `json`, `json_object`, `regex`, `choice` and `grammar`";
+                Err(ApiError::parameter("structured_outputs", reason))
+            }
         }
     }
 }

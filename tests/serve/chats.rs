@@ -258,7 +258,7 @@ fn what_chats_do_not_honour_is_refused_by_name() {
         (json!({ "top_logprobs": 3 }), "top_logprobs"),
         (json!({ "logprobs": true, "top_logprobs": 21 }), "top_logprobs"),
         (json!({ "max_tokens": 1, "max_completion_tokens": 1 }), "max_tokens"),
-        (json!({ "response_format": { "type": "json_schema", "json_schema": {} } }), "response_format"),
+        (json!({ "response_format": { "type": "json_schema", "json_schema": {} } }), "response_format.json_schema"),
         (json!({ "tool_choice": "auto" }), "tool_choice"),
         (json!({ "tools": tools(), "tool_choice": "required" }), "tool_choice"),
         (json!({ "tools": tools(), "tool_choice": function }), "tool_choice"),

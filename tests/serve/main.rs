@@ -5,6 +5,7 @@
 mod chats;
 mod client;
 mod crowd;
+mod grammars;
 mod limits;
 mod parameters;
 mod process;

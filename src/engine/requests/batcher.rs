@@ -21,6 +21,7 @@ use super::super::machines::{Asked, Machines, Run, Widths};
 use super::super::model::Model;
 use super::super::place::Place;
 use super::super::request::{Answer, Completion, Finish, check_prompt};
+use super::choice::Chooser;
 use super::giving::Giving;
 use super::pace::Pace;
 use super::proposer::MOST_PROPOSED;
@@ -116,7 +117,7 @@ impl BatchOptions {
 pub struct Batcher {
     machines: Box<dyn Machines>,
     scheduler: Scheduler,
-    submissions: HashMap<Ticket, Submission>,
+    choosers: HashMap<Ticket, Chooser>,
     /// Requests for no token, which have ended.
     empty: Vec<Ticket>,
     next: u64,
@@ -324,7 +325,7 @@ impl Batcher {
         Batcher {
             machines,
             scheduler: Scheduler::new(limits),
-            submissions: HashMap::new(),
+            choosers: HashMap::new(),
             empty: Vec::new(),
             next: 0,
             shape,
@@ -381,13 +382,13 @@ impl Batcher {
             self.machines.ahead(PROPOSED_ROWS);
         }
         self.scheduler.submit(ticket, ask);
-        self.submissions.insert(ticket, submission);
+        self.choosers.insert(ticket, Chooser::new(submission));
         Ok(ticket)
     }
 
     /// Ends a request; returns its tokens, or nothing if it has ended already. No event follows.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<Completion> {
-        self.submissions.remove(&ticket);
+        self.choosers.remove(&ticket);
         if let Some(at) = self.empty.iter().position(|empty| *empty == ticket) {
             self.empty.remove(at);
             return Some(Completion { token_ids: Vec::new(), finish: Finish::Cancelled });
@@ -410,7 +411,7 @@ impl Batcher {
             each(ticket, Event::End(Completion { token_ids: Vec::new(), finish: Finish::Length }));
         }
         for ticket in self.scheduler.expired((self.clock)()) {
-            self.submissions.remove(&ticket);
+            self.choosers.remove(&ticket);
             if let Some(completion) = self.scheduler.end(ticket, Finish::Deadline) {
                 each(ticket, Event::End(completion));
             }
@@ -488,7 +489,7 @@ impl Batcher {
         let started = (self.clock)();
         let deadline = self.scheduler.next_deadline();
         let ends = self.scheduler.machine_ends(&step.pieces);
-        let mut giving = Giving::new(step, &mut self.scheduler, &mut self.submissions, each);
+        let mut giving = Giving::new(step, &mut self.scheduler, &mut self.choosers, each);
         let mut steps = 1;
         if by_host {
             let wanted = [giving.wanted(false), giving.hosted()].concat();
@@ -560,7 +561,7 @@ impl Batcher {
             proposed: MOST_PROPOSED,
             script: None,
         };
-        let mut giving = Giving::new(step, &mut self.scheduler, &mut self.submissions, each);
+        let mut giving = Giving::new(step, &mut self.scheduler, &mut self.choosers, each);
         let mut rows = 0;
         let started = (self.clock)();
         let steps = self.machines.propose(width, &text, step.steps, &mut |accepted| {
@@ -579,7 +580,7 @@ impl Batcher {
         let mut draws = Vec::new();
         for piece in &step.pieces {
             let new = self.scheduler.sequence(piece.ticket).map_or(0, |sequence| sequence.generated().len() as u64);
-            let submission = self.submissions.get(&piece.ticket);
+            let submission = self.choosers.get(&piece.ticket).map(|chooser| &chooser.submission);
             let own = piece.tokens.len() - piece.proposed;
             for row in 0..piece.tokens.len() {
                 // A row that gives no token draws like the first that does; its token is not used.
@@ -598,7 +599,7 @@ impl Batcher {
         self.scheduler.forget_pages();
         let error = Arc::new(error);
         for piece in &step.pieces {
-            self.submissions.remove(&piece.ticket);
+            self.choosers.remove(&piece.ticket);
             if self.scheduler.end(piece.ticket, Finish::Cancelled).is_some() {
                 each(piece.ticket, Event::Fault(Arc::clone(&error)));
             }

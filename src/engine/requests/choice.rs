@@ -5,30 +5,69 @@ use std::collections::HashMap;
 
 use tilewright_kernels::naive::sample;
 
+use super::processor::LogitsProcessor;
 use super::submission::{Logprobs, Submission, Token};
 
-/// Chooses the next token of a sequence whose tokens are `tokens`, the first `prompt` of them the
-/// prompt's; none if a logit is not a number.
-pub fn choose(submission: &Submission, tokens: &[u32], prompt: usize, logits: &[f32]) -> Option<Token> {
-    if !is_usable(logits) {
-        return None;
+/// The choice of a request's tokens.
+pub struct Chooser {
+    /// What is asked.
+    pub submission: Submission,
+    processor: Option<Box<dyn LogitsProcessor>>,
+}
+
+/// Why no token was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unchosen {
+    /// A logit is NaN, or none is finite.
+    NotANumber,
+    /// The request's own processor says so.
+    Processor(String),
+}
+
+impl Chooser {
+    /// The choice of a request that has no new token.
+    pub fn new(submission: Submission) -> Chooser {
+        let processor = submission.processor.as_ref().map(|hook| hook.begin());
+        Chooser { submission, processor }
     }
-    let step = (tokens.len() - prompt) as u64;
-    let sampling = &submission.sampling.checked();
-    let row = submission.row;
-    let id = match submission.changes_logits() {
-        false => sample(logits, sampling, step, row),
-        true => {
-            let mut changed = logits.to_vec();
-            punish(submission, tokens, prompt, &mut changed);
-            if !is_usable(&changed) {
-                return None;
-            }
-            sample(&changed, sampling, step, row)
+
+    /// Chooses the next token of a sequence whose tokens are `tokens`, the first `prompt` of them the
+    /// prompt's.
+    ///
+    /// # Errors
+    /// A logit is not a number, or the processor lets no token follow.
+    pub fn choose(&mut self, tokens: &[u32], prompt: usize, logits: &[f32]) -> Result<Token, Unchosen> {
+        if !is_usable(logits) {
+            return Err(Unchosen::NotANumber);
         }
-    }?;
-    let logprobs = submission.logprobs.map(|count| logprobs(logits, id, count));
-    Some(Token { id: id as u32, logprobs, prompt: Vec::new() })
+        let Chooser { submission, processor } = self;
+        let step = (tokens.len() - prompt) as u64;
+        let sampling = &submission.sampling.checked();
+        let row = submission.row;
+        let id = match submission.changes_logits() {
+            false => sample(logits, sampling, step, row),
+            true => {
+                let mut changed = logits.to_vec();
+                punish(submission, tokens, prompt, &mut changed);
+                if let Some(processor) = processor {
+                    processor.process(&tokens[prompt..], &mut changed).map_err(Unchosen::Processor)?;
+                    if changed.iter().all(|&logit| logit == f32::NEG_INFINITY) {
+                        return Err(Unchosen::Processor("it lets no token follow".to_owned()));
+                    }
+                }
+                if submission.drops_unlikely() {
+                    drop_unlikely(&mut changed, submission.min_p, sampling.temperature());
+                }
+                if !is_usable(&changed) {
+                    return Err(Unchosen::NotANumber);
+                }
+                sample(&changed, sampling, step, row)
+            }
+        };
+        let id = id.ok_or(Unchosen::NotANumber)?;
+        let logprobs = submission.logprobs.map(|count| logprobs(logits, id, count));
+        Ok(Token { id: id as u32, logprobs, prompt: Vec::new() })
+    }
 }
 
 /// Whether a token can be chosen from logits: none is NaN, and the largest is finite. Some may be
@@ -73,9 +112,6 @@ fn punish(submission: &Submission, tokens: &[u32], prompt: usize, logits: &mut [
             *x = f32::NEG_INFINITY;
         }
     }
-    if submission.drops_unlikely() {
-        drop_unlikely(logits, submission.min_p, submission.sampling.checked().temperature());
-    }
 }
 
 /// Drops the tokens whose probability at that temperature is less than `min_p` of the likeliest's.
@@ -112,8 +148,13 @@ pub fn logprobs(logits: &[f32], chosen: usize, count: usize) -> Logprobs {
 mod tests {
     use super::super::super::request::Request;
     use super::super::super::sampling::Sampling;
+    use super::super::processor::LogitsHook;
     use super::super::submission::{EndTokens, Penalties};
     use super::*;
+
+    fn choose(submission: &Submission, tokens: &[u32], prompt: usize, logits: &[f32]) -> Option<Token> {
+        Chooser::new(submission.clone()).choose(tokens, prompt, logits).ok()
+    }
 
     fn submission(penalties: Penalties) -> Submission {
         let request = Request { prompt_ids: vec![0], max_new_tokens: 9 };
@@ -162,6 +203,24 @@ mod tests {
         assert_eq!((token.id, token.logprobs.expect("asked for").top[0].0), (0, 2));
         let forbidden = Submission { bias: vec![(2, -100.0)], ..submission(Penalties::NONE) };
         assert_eq!(choose(&forbidden, &[1], 1, &[0.0, 1.0, 4.0]).expect("a token").id, 1);
+    }
+
+    #[test]
+    fn a_processor_sees_the_new_tokens_and_changes_the_choice() {
+        struct Next;
+        impl LogitsProcessor for Next {
+            fn process(&mut self, new: &[u32], logits: &mut [f32]) -> Result<(), String> {
+                let allowed = new.last().map_or(1, |last| last + 1) as usize;
+                (0..logits.len()).filter(|&id| id != allowed).for_each(|id| logits[id] = f32::NEG_INFINITY);
+                if new.len() == 3 { Err("three are enough".into()) } else { Ok(()) }
+            }
+        }
+        let processor = Some(LogitsHook::new(|| Box::new(Next)));
+        let mut chooser = Chooser::new(Submission { processor, ..submission(Penalties::NONE) });
+        let mut choose = |tokens: &[u32]| chooser.choose(tokens, 1, &[9.0, 1.0, 2.0]).map(|token| token.id);
+        assert_eq!([choose(&[0]), choose(&[0, 1])], [Ok(1), Ok(2)]);
+        assert_eq!(choose(&[0, 1, 2]), Err(Unchosen::Processor("it lets no token follow".into())));
+        assert_eq!(choose(&[0, 1, 2, 0]), Err(Unchosen::Processor("three are enough".into())));
     }
 
     #[test]

@@ -9,15 +9,15 @@ use tilewright_megakernel::vm::device::Accepted;
 
 use super::super::error::EngineError;
 use super::super::request::Finish;
-use super::choice::{choose, is_usable};
+use super::choice::{Chooser, Unchosen, is_usable};
 use super::scheduler::{Scheduler, Step};
-use super::submission::{Event, Submission, Ticket, Token};
+use super::submission::{Event, Ticket, Token};
 
 /// A step whose results arrive row by row.
 pub struct Giving<'g> {
     step: &'g Step,
     scheduler: &'g mut Scheduler,
-    submissions: &'g mut HashMap<Ticket, Submission>,
+    choosers: &'g mut HashMap<Ticket, Chooser>,
     each: &'g mut dyn FnMut(Ticket, Event) -> bool,
     /// The state of each piece.
     states: Vec<PieceState>,
@@ -42,7 +42,7 @@ impl<'g> Giving<'g> {
     pub fn new(
         step: &'g Step,
         scheduler: &'g mut Scheduler,
-        submissions: &'g mut HashMap<Ticket, Submission>,
+        choosers: &'g mut HashMap<Ticket, Chooser>,
         each: &'g mut dyn FnMut(Ticket, Event) -> bool,
     ) -> Giving<'g> {
         let mut rows = 0;
@@ -51,7 +51,7 @@ impl<'g> Giving<'g> {
             rows += piece.tokens.len();
             PieceState { first, goes_on: piece.gives, chosen: None, accepted: 0 }
         });
-        Giving { states: states.collect(), step, scheduler, submissions, each, ended: false }
+        Giving { states: states.collect(), step, scheduler, choosers, each, ended: false }
     }
 
     /// The rows that give tokens which the host chooses, or those whose tokens the machine does.
@@ -88,13 +88,13 @@ impl<'g> Giving<'g> {
         if !self.counts(at, offset) {
             return;
         }
-        let (Some(submission), Some(sequence)) = (self.submissions.get(&ticket), self.scheduler.sequence(ticket))
-        else {
+        let (Some(chooser), Some(sequence)) = (self.choosers.get_mut(&ticket), self.scheduler.sequence(ticket)) else {
             return;
         };
-        match choose(submission, &sequence.tokens, sequence.prompt, logits) {
-            Some(token) => self.give(at, offset, token),
-            None => self.refuse(at),
+        match chooser.choose(&sequence.tokens, sequence.prompt, logits) {
+            Ok(token) => self.give(at, offset, token),
+            Err(Unchosen::NotANumber) => self.refuse(at),
+            Err(Unchosen::Processor(reason)) => self.end(at, EngineError::Processor { reason }),
         }
     }
 
@@ -175,12 +175,18 @@ impl<'g> Giving<'g> {
     /// Ends a request: no token is the likeliest after its last one.
     fn refuse(&mut self, at: usize) {
         let ticket = self.step.pieces[at].ticket;
+        let position = self.scheduler.sequence(ticket).map_or(0, |sequence| sequence.tokens.len() - 1);
+        self.end(at, EngineError::NotANumber { position });
+    }
+
+    /// Ends a request by an error.
+    fn end(&mut self, at: usize, error: EngineError) {
+        let ticket = self.step.pieces[at].ticket;
         self.states[at].goes_on = false;
         self.ended = true;
-        let position = self.scheduler.sequence(ticket).map_or(0, |sequence| sequence.tokens.len() - 1);
-        self.submissions.remove(&ticket);
+        self.choosers.remove(&ticket);
         self.scheduler.end(ticket, Finish::Cancelled);
-        (self.each)(ticket, Event::Fault(Arc::new(EngineError::NotANumber { position })));
+        (self.each)(ticket, Event::Fault(Arc::new(error)));
     }
 
     fn give(&mut self, at: usize, offset: usize, mut token: Token) {
@@ -197,7 +203,7 @@ impl<'g> Giving<'g> {
         if let Some(finish) = finish.or((!goes_on).then_some(Finish::Cancelled)) {
             self.states[at].goes_on = false;
             self.ended = true;
-            self.submissions.remove(&ticket);
+            self.choosers.remove(&ticket);
             if let Some(completion) = self.scheduler.end(ticket, finish) {
                 (self.each)(ticket, Event::End(completion));
             }

@@ -12,6 +12,7 @@
 //! | `proposer` | tokens that may come next, from what the text repeats |
 //! | `gain` | whether steps of several of a sequence's tokens pay |
 //! | `choice` | tokens chosen by the host: penalties, log probabilities |
+//! | `processor` | a caller's own rules for that choice |
 //! | `pace` | how many rows a step may have so that it ends in time |
 //! | `times` | what steps of each width took |
 //! | `giving` | delivery of a step's tokens to their requests |
@@ -29,6 +30,7 @@ mod gain;
 mod giving;
 mod pace;
 mod phases;
+mod processor;
 mod proposer;
 mod scheduler;
 mod sequence;
@@ -46,6 +48,7 @@ pub use batcher::{BatchOptions, Batcher};
 pub(crate) use batcher::{BatcherSetup, batcher_of};
 #[cfg(feature = "cli")]
 pub(crate) use gain::Gain;
+pub use processor::{LogitsHook, LogitsProcessor};
 #[cfg(feature = "cli")]
 pub(crate) use proposer::{MOST_PROPOSED, Proposer};
 pub use server::{RequestHandle, Server, ServerEvent, ServerRequest, Stream};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::super::error::EngineError;
 use super::super::request::{Completion, Request, StopCause};
 use super::super::sampling::Sampling;
+use super::processor::LogitsHook;
 
 /// A request to a batcher or server with all its options. [`Submission::from`] a [`Request`] sets
 /// the defaults.
@@ -40,6 +41,9 @@ pub struct Submission {
     /// The least probability of a token, relative to the likeliest one's, 0 to 1: less likely ones
     /// are not drawn. 0: all may be.
     pub min_p: f32,
+    /// A rule of the caller's own for the logits, applied after the penalties and before `min_p`; none
+    /// by default.
+    pub processor: Option<LogitsHook>,
     /// The tokens that end it; those of the model by default.
     pub ends: EndTokens,
     /// The number of likeliest tokens whose log probabilities are returned in each step, besides
@@ -138,6 +142,7 @@ impl From<Request> for Submission {
             suppressed: Vec::new(),
             bias: Vec::new(),
             min_p: 0.0,
+            processor: None,
             ends: EndTokens::default(),
             logprobs: None,
             prompt_logprobs: None,
@@ -150,8 +155,8 @@ impl From<Request> for Submission {
 
 impl Submission {
     /// Whether its tokens can only be chosen by the host, from logits: penalties, suppressed
-    /// tokens, biases, `min_p`, log probabilities, a least number of tokens. Such a request makes
-    /// one step of a launch.
+    /// tokens, biases, `min_p`, a processor, log probabilities, a least number of tokens. Such a
+    /// request makes one step of a launch.
     pub fn needs_host(&self) -> bool {
         self.changes_logits() || self.logprobs.is_some()
     }
@@ -159,7 +164,7 @@ impl Submission {
     /// Whether tokens are chosen from other logits than the model's.
     pub(super) fn changes_logits(&self) -> bool {
         let penalised = !self.penalties.is_none() || !self.suppressed.is_empty() || !self.bias.is_empty();
-        penalised || self.drops_unlikely() || self.ends.min_new_tokens > 0
+        penalised || self.drops_unlikely() || self.processor.is_some() || self.ends.min_new_tokens > 0
     }
 
     /// Whether unlikely tokens are dropped before one is drawn; the greedy choice is the same.

@@ -13,8 +13,9 @@ use super::super::super::error::EngineError;
 use super::super::super::request::{Finish, Request};
 use super::super::super::sampling::Sampling;
 use super::super::batcher::{Batcher, BatcherShape};
-use super::super::choice::{choose, logprobs};
+use super::super::choice::{Chooser, logprobs};
 use super::super::pace::Pace;
+use super::super::processor::{LogitsHook, LogitsProcessor};
 use super::super::scheduler::{FlowLimits, SchedulerLimits};
 use super::super::submission::{EndTokens, Event, Logprobs, Penalties, Statistics, Submission, Ticket};
 use super::fake::{Fake, FakeFault, FakeFlow, FaultPlan, TokenMemory, VOCAB, logits, seen};
@@ -75,6 +76,21 @@ pub struct TrialRequest {
     pub taken: Option<usize>,
 }
 
+/// Never the same token twice in a row; each call's tokens continue those of the call before.
+#[derive(Default)]
+struct NoStutter(Vec<u32>);
+
+impl LogitsProcessor for NoStutter {
+    fn process(&mut self, new: &[u32], logits: &mut [f32]) -> Result<(), String> {
+        assert!(new.starts_with(&self.0), "{new:?} after {:?}", self.0);
+        self.0 = new.to_vec();
+        if let Some(&last) = new.last() {
+            logits[last as usize] = f32::NEG_INFINITY;
+        }
+        Ok(())
+    }
+}
+
 impl TrialRequest {
     pub fn new(prompt: &[u32], new: usize) -> TrialRequest {
         let request = Request { prompt_ids: prompt.to_vec(), max_new_tokens: new };
@@ -88,7 +104,8 @@ impl TrialRequest {
 
     pub fn punished(self) -> TrialRequest {
         let penalties = Penalties { repetition: 1.3, frequency: 0.1, ..Penalties::NONE };
-        TrialRequest { submission: Submission { penalties, ..self.submission }, ..self }
+        let processor = Some(LogitsHook::new(|| Box::new(NoStutter::default())));
+        TrialRequest { submission: Submission { penalties, processor, ..self.submission }, ..self }
     }
 
     pub fn speculating(self) -> TrialRequest {
@@ -121,11 +138,12 @@ impl TrialRequest {
     pub fn alone(&self, config: &TrialConfig) -> (Vec<u32>, Finish) {
         let Request { prompt_ids, max_new_tokens } = &self.submission.request;
         let mut tokens = prompt_ids.clone();
+        let mut chooser = Chooser::new(self.submission.clone());
         let mut finish = Finish::Length;
         while tokens.len() - prompt_ids.len() < *max_new_tokens {
             let flow = seen(&tokens, prompt_ids.len(), config.flow.map(|(flow, _)| flow));
             let logits = logits(&tokens, flow, config.memory);
-            let token = choose(&self.submission, &tokens, prompt_ids.len(), &logits).expect("a token").id;
+            let token = chooser.choose(&tokens, prompt_ids.len(), &logits).expect("a token").id;
             tokens.push(token);
             finish = if let Some(cause) = self.submission.ends.cause(token, &[END]) {
                 Finish::Stop(cause)
