@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Load on a server with OpenAI's completions endpoint, by clients that each send one request after the other.
 
-Usage: load.py URL --model NAME [--clients N] [--requests N] [--prompt N] [--new N] [--seed N]
+Usage: load.py URL --model NAME [--clients N] [--requests N] [--prompt N] [--new N] [--seed N] [--schema FILE]
 
 Prompts are random token ids, so that no tokenizer is needed and no two share a prefix; tokens are greedy and end at --new. Prints one
 JSON line: tokens per second from the first request to the last answer, milliseconds to the first token, and between tokens, as median
-and 95th percentile.
+and 95th percentile. With --schema answers follow that JSON schema, and end where they are complete.
 """
 import argparse
 import asyncio
@@ -44,7 +44,12 @@ async def client(address, args, number, found):
     draw = random.Random(f"{args.seed}-{number}")
     for _ in range(args.requests // args.clients):
         body = {"model": args.model, "prompt": [draw.randrange(args.vocab) for _ in range(args.prompt)], "max_tokens": args.new,
-                "temperature": 0, "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}}
+                "temperature": 0, "stream": True, "stream_options": {"include_usage": True}}
+        if args.schema:
+            with open(args.schema) as file:
+                body["structured_outputs"] = {"json": json.load(file)}
+        else:
+            body["ignore_eos"] = True
         begin = time.perf_counter()
         times, tokens = await request(*address, body)
         found.append({"first": times[0] - begin, "tokens": tokens, "between": (times[-1] - times[0]) / max(tokens - 1, 1)})
@@ -77,6 +82,7 @@ def main():
     parser.add_argument("--new", type=int, default=128)
     parser.add_argument("--vocab", type=int, default=128000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--schema")
     asyncio.run(run(parser.parse_args()))
 
 
