@@ -115,6 +115,32 @@ def chats(client):
     print("chats: reasoning, tools, history, streamed, the package's own accumulation")
 
 
+def schemas(client):
+    schema = {
+        "type": "object",
+        "properties": {"hour": {"type": "integer", "minimum": 0, "maximum": 23}, "half": {"enum": ["am", "pm"]}},
+        "required": ["hour", "half"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "time", "schema": schema, "strict": True}}
+    ask = dict(model="tiny", messages=MESSAGES, response_format=form, max_tokens=100)
+    choice = client.chat.completions.create(**ask, temperature=0).choices[0]
+    found = json.loads(choice.message.content)
+    assert choice.finish_reason == "stop" and sorted(found) == ["half", "hour"] and 0 <= found["hour"] <= 23, choice
+    chunks = client.chat.completions.create(**ask, temperature=0, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == choice.message.content
+    one = {"structured_outputs": {"choice": ["noon", "night"]}}
+    chosen = client.completions.create(model="tiny", prompt="It is", max_tokens=20, extra_body=one).choices[0]
+    assert chosen.text in ("noon", "night") and chosen.finish_reason == "stop", chosen
+    try:
+        client.completions.create(model="tiny", prompt="It is", extra_body={"structured_outputs": {"regex": "("}})
+    except openai.BadRequestError as error:
+        assert error.param == "structured_outputs", error
+    else:
+        raise AssertionError("a pattern that is none")
+    print("structured output: a schema, streamed, a choice, a pattern that is none")
+
+
 def main():
     program, models = sys.argv[1], pathlib.Path(sys.argv[2])
     print("openai", openai.__version__)
@@ -126,6 +152,7 @@ def main():
         scripted.write(folder, models / "tiny-llama/tokenizer.json", TEMPLATE, PIECES)
         with serving(program, folder) as client:
             chats(client)
+            schemas(client)
 
 
 main()
