@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use llguidance::api::TopLevelGrammar;
+use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
@@ -15,7 +15,7 @@ use super::requests::{LogitsHook, LogitsProcessor};
 use crate::checkpoint::{Tokenizer, catching};
 
 /// Most bytes of a grammar.
-const MOST_BYTES: usize = 1 << 20;
+const MOST_BYTES: usize = 1 << 18;
 /// Most brackets inside each other in a Lark grammar: its parser calls itself for each.
 const MOST_NESTED: usize = 100;
 /// Most bytes of a token in the trie of tokens.
@@ -102,7 +102,7 @@ impl GrammarCompiler {
             let factory = ParserFactory::new(&tokens, InferenceCapabilities::default(), &slices);
             let mut factory = factory.map_err(|error| error.to_string())?;
             factory.quiet();
-            factory.limits_mut().verbose_errors = false;
+            *factory.limits_mut() = limits();
             Ok(factory)
         })?;
         Ok(GrammarCompiler { factory })
@@ -174,6 +174,19 @@ fn spaced(mut schema: Value) -> Value {
         keys.entry("x-guidance").or_insert_with(|| json!({ "whitespace_pattern": r"[ ]?|\n[ \t]{0,16}" }));
     }
     schema
+}
+
+/// What a grammar may take: 20,000 states are 40 MB for each text that is being written, and a mask
+/// takes about 5 ms at most, during which other requests wait.
+fn limits() -> ParserLimits {
+    ParserLimits {
+        max_lexer_states: 20_000,
+        max_grammar_size: 100_000,
+        step_lexer_fuel: 50_000,
+        step_max_items: 20_000,
+        verbose_errors: false,
+        ..ParserLimits::default()
+    }
 }
 
 /// Refuses a text with too many opening brackets that no closing one follows; those of literals
