@@ -79,13 +79,15 @@ impl<'r> ResultEntry<'r> {
 
     /// The published model with the row's width and depth that is not a [`Llama`].
     fn other_model(&self) -> Option<&'static str> {
-        const OTHERS: [([u64; 2], &str); 6] = [
+        const OTHERS: [([u64; 2], &str); 8] = [
             ([2304, 26], "Gemma-2-2B"),
             ([2560, 34], "Gemma-3-4B"),
             ([3072, 32], "Phi-4-mini"),
             ([4096, 40], "GLM-4-9B"),
             ([2048, 40], "Granite-3.3-2B"),
             ([2048, 36], "SmolLM3-3B"),
+            ([2048, 48], "Qwen3-30B-A3B"),
+            ([2048, 12], "12 layers of Qwen3-30B-A3B"),
         ];
         let sizes = [self.extent("hidden")?, self.extent("layers")?];
         OTHERS.iter().find_map(|(known, name)| (*known == sizes).then_some(*name))
@@ -176,7 +178,7 @@ impl<'r> ResultEntry<'r> {
     pub fn peer_name(&self) -> String {
         let attention = ["cudnn", "flash"].into_iter().find(|name| self.row.variant.contains(name));
         match (self.row.who.as_str(), attention) {
-            ("pytorch-compile-cuda-graph", _) => "PyTorch (torch.compile)".to_owned(),
+            ("pytorch-compile-cuda-graph" | "pytorch-compile", _) => "PyTorch (torch.compile)".to_owned(),
             ("pytorch-cuda-graph", _) => "PyTorch (eager, CUDA graph)".to_owned(),
             ("pytorch", Some("cudnn")) => "PyTorch (eager, cuDNN attention)".to_owned(),
             ("pytorch", Some(_)) => "PyTorch (eager, Flash attention)".to_owned(),

@@ -217,8 +217,8 @@ fn templates_get_history_tools_and_variables() {
     let short = json!([{ "role": "user", "content": "a" }]);
     assert_eq!(prompt(&json!({ "messages": short, "chat_template_kwargs": kwargs })), "[user]a</think>");
     let tool = "<tools>{\"type\": \"function\", \"function\": {\"name\": \"b\"}}</tools>[user]a";
-    let tools = json!([{ "type": "function", "function": { "name": "b" } }]);
-    // Keys of a tool keep their order, which `json!` does not.
+    // Keys of a tool keep their order.
+    let tools = json!([{ "function": { "name": "b" }, "type": "function" }]);
     let body = format!(
         "{{\"messages\": {short}, \"tools\": [{{\"type\": \"function\", \"function\": {{\"name\": \"b\"}}}}]}}"
     );

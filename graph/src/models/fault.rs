@@ -12,6 +12,8 @@ use crate::error::GraphErrors;
 /// ```
 pub fn quote(value: &Value) -> String {
     const LIMIT: usize = 60;
+    let mut value = value.clone();
+    value.sort_all_objects();
     let text = value.to_string();
     match text.char_indices().nth(LIMIT) {
         Some((end, _)) => format!("{}...", &text[..end]),

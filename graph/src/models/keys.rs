@@ -1,6 +1,7 @@
 //! Keys of `config.json`, taken one by one. Keys that are left must be in a list of known keys,
 //! with a harmless value.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
@@ -40,7 +41,8 @@ impl<T: Copy> Otherwise<T> {
 #[derive(Clone, Debug)]
 pub struct Keys {
     prefix: String,
-    map: Map<String, Value>,
+    /// The keys that are not taken, in their order: a map of JSON may be in another.
+    map: BTreeMap<String, Value>,
     /// The faults found so far.
     pub faults: Vec<KeyFault>,
 }
@@ -49,7 +51,7 @@ impl Keys {
     /// Takes over an object; `prefix` stands before each key in a fault (`rope_scaling.`, or
     /// nothing).
     pub fn new(prefix: impl Into<String>, map: Map<String, Value>) -> Keys {
-        Keys { prefix: prefix.into(), map, faults: Vec::new() }
+        Keys { prefix: prefix.into(), map: map.into_iter().collect(), faults: Vec::new() }
     }
 
     /// The key as faults name it.
