@@ -77,7 +77,7 @@ impl Engine {
     /// ```no_run
     /// use std::path::Path;
     /// use tilewright::engine::{Device, Engine, Grammar, Request, Submission};
-    /// let engine = Engine::load(Path::new("models/tiny-llama"), Device::default())?;
+    /// let engine = Engine::load(Path::new("models/tiny-llama"), Device::cpu())?;
     /// let grammar = engine.grammars()?.compile(&Grammar::Regex("[a-z]+".into()))?;
     /// let request = Request::new(engine.prompt_ids("In the beginning")?, 20);
     /// let submission = Submission { processor: Some(grammar), ..Submission::from(request) };
