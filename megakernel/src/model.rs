@@ -205,6 +205,20 @@ impl ModelSpec {
         &self.graph
     }
 
+    /// The names of the tensors that tokens are embedded by.
+    ///
+    /// ```
+    /// use tilewright_megakernel::model::ModelSpec;
+    /// let spec = ModelSpec::named("llama-3.2-1b").unwrap();
+    /// assert_eq!(spec.embedding_tables(), ["model.embed_tokens.weight"]);
+    /// ```
+    pub fn embedding_tables(&self) -> Vec<String> {
+        let table = |op: &Op| if let Op::Embed { table, .. } = op { Some(*table) } else { None };
+        let tables = self.graph.steps().filter_map(|step| table(step.op));
+        let tables = tables.filter_map(|table| self.graph.parts().weights.get(table.index()));
+        tables.flat_map(|table| table.names()).collect()
+    }
+
     /// Every tensor of the model: name and shape, in the order in which ops first read them.
     pub fn tensors(&self) -> Vec<TensorSpec> {
         let mut known = HashSet::new();

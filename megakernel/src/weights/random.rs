@@ -8,7 +8,6 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use rayon::prelude::*;
 use tilewright_codegen::frozen::fnv1a;
-use tilewright_graph::op::Op;
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
@@ -84,10 +83,7 @@ impl RandomWeights {
     /// # Errors
     /// As [`RandomWeights::new`].
     pub fn with_independent_rows(mut self, spec: &ModelSpec) -> Result<RandomWeights, WeightError> {
-        let table = |op: &Op| if let Op::Embed { table, .. } = op { Some(*table) } else { None };
-        let tables = spec.graph().steps().filter_map(|step| table(step.op));
-        let tables = tables.filter_map(|table| spec.graph().parts().weights.get(table.index()));
-        for name in tables.flat_map(|table| table.names()) {
+        for name in spec.embedding_tables() {
             let Some(table) = self.tensors.get_mut(&name) else { continue };
             let tensor = TensorSpec { name, shape: table.shape().to_vec() };
             *table = drawn(&tensor, table.dtype(), SEED_OF_ROWS, Uniform::with_deviation(1.0))?;

@@ -13,8 +13,8 @@ use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::plan::{GraphPlan, GraphTarget, MOST_ALONE};
 use super::tuning::{Exchange, GraphOptions, GraphTuning, ProductTuning};
 use crate::lower::StepPlan;
-use crate::ops::{Rotation, Route};
-use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
+use crate::ops::{Op, Rotation};
+use crate::program::{AccessRole, Buffer, BufferId, BufferKind, Program, float_of};
 use crate::vm::Unsupported;
 use crate::vm::resident::{Packed, RotationTable};
 
@@ -100,7 +100,6 @@ impl<'p> GraphPlanner<'p> {
             rotations: Vec::new(),
             scratch: Vec::new(),
         };
-        let routes = step.levels().iter().filter_map(|level| level.op.get::<Route>());
         Ok(GraphPlanner {
             program: step.program(),
             device: device as u32,
@@ -114,7 +113,7 @@ impl<'p> GraphPlanner<'p> {
             last_part: None,
             shared_rows: false,
             last_norm: None,
-            router_logits: routes.map(|route| route.logits).collect(),
+            router_logits: router_logits(step),
             routed_norm: None,
             head: None,
             kernels: HashMap::new(),
@@ -239,6 +238,15 @@ impl<'p> GraphPlanner<'p> {
             _ => Err(Unsupported::Launch { what: "activations that no level before left as this one reads them" }),
         }
     }
+}
+
+/// The logits that experts are chosen by: what the ops read that write a table of choices.
+fn router_logits(step: &StepPlan) -> HashSet<BufferId> {
+    let ops = || step.levels().iter().map(|level| &level.op);
+    let tables: HashSet<BufferId> = ops().filter_map(|op| op.chosen_by()).collect();
+    let of = |op: &Op, role| op.accesses().into_iter().filter(move |access| access.role == role);
+    let chooses = |op: &&Op| of(op, AccessRole::Output).any(|access| tables.contains(&access.buffer));
+    ops().filter(chooses).flat_map(|op| of(op, AccessRole::Input)).map(|access| access.buffer).collect()
 }
 
 /// The number of an element, which is added where it is not there.
