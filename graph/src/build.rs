@@ -148,6 +148,8 @@ pub struct Mixture<'n> {
     pub route: RouteKind,
     /// The function of the gate.
     pub kind: ActivationKind,
+    /// Whether the router and the products of experts have biases.
+    pub bias: bool,
 }
 
 impl Builder {
@@ -575,7 +577,7 @@ impl<'b> Block<'b> {
     pub fn mixture(&self, x: impl Into<Value<'b>>, mixture: Mixture<'_>) -> Value<'b> {
         let x = x.into();
         let Mixture { experts, chosen, inner, .. } = mixture;
-        let logits = self.project(x, mixture.router, [Dim::known(Axis::Experts, experts)]);
+        let logits = self.project(x, mixture.router, [Dim::known(Axis::Experts, experts)]).bias(mixture.bias);
         let routed = self.route(logits, chosen, mixture.route);
         let out = Dim::known(Axis::Inner, inner);
         let linear = |x: Value<'b>, module: &str, out: Dim| {
@@ -583,7 +585,11 @@ impl<'b> Block<'b> {
             let shape = [out.size().unwrap_or(0), contracted.unwrap_or(0)];
             let weight = Weight::new(self.name(&format!("{module}.weight")), shape);
             let weight = self.builder.weight(Weight { experts: Some(experts), ..weight });
-            self.expert_linear(x, routed, ExpertWeights { weight, bias: None }, out)
+            let bias = mixture.bias.then(|| {
+                let bias = Weight::new(self.name(&format!("{module}.bias")), [out.size().unwrap_or(0)]);
+                self.builder.weight(Weight { experts: Some(experts), ..bias })
+            });
+            self.expert_linear(x, routed, ExpertWeights { weight, bias }, out)
         };
         let gate = linear(x, mixture.gate, out.clone());
         let up = linear(x, mixture.up, out);

@@ -216,7 +216,18 @@ fn mixture(draw: &OpDraw) -> Mixture<'static> {
         _ => RouteKind::SoftmaxThenTopK { renormalise: draw.has_bias },
     };
     let [gate, up, down] = ["experts.{expert}.gate", "experts.{expert}.up", "experts.{expert}.down"];
-    Mixture { router: "router", gate, up, down, experts, chosen, inner: 3, route, kind: ActivationKind::Silu }
+    Mixture {
+        router: "router",
+        gate,
+        up,
+        down,
+        experts,
+        chosen,
+        inner: 3,
+        route,
+        kind: ActivationKind::Silu,
+        bias: draw.has_bias,
+    }
 }
 
 /// Weights for a graph: numbers in -1 to 1 that follow from the seed and the tensor's name.

@@ -36,6 +36,65 @@ pub enum Activation {
     /// GELU by its approximation with tanh: `x / 2 · (1 + tanh(u))`, where
     /// `u = √(2/π) · (x + 0.044715 x³)`. That is `x / (1 + exp(−2u))`.
     GeluTanh,
+    /// That of gpt-oss: `min(x, limit) · sigmoid(alpha · min(x, limit))`. As a gate it multiplies
+    /// `u + 1`, where `u` is the other factor, within `±limit`.
+    ClampedSwiglu(ClampedSwiglu),
+}
+
+/// The numbers of [`Activation::ClampedSwiglu`]: both positive.
+///
+/// ```
+/// use tilewright_kernels::activation::ClampedSwiglu;
+/// let gate = ClampedSwiglu::new(1.702, 7.0)?;
+/// assert_eq!((gate.alpha(), gate.limit()), (1.702, 7.0));
+/// let error = ClampedSwiglu::new(1.702, 0.0).unwrap_err().to_string();
+/// assert_eq!(error, "the numbers of a clamped gate must be from 1e-30 to 1e30, got alpha 1.702 and limit 0.0");
+/// # Ok::<(), tilewright_kernels::activation::ClampedSwigluError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClampedSwiglu {
+    alpha: f32,
+    limit: f32,
+}
+
+/// Numbers that no clamped gate has.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+#[error("the numbers of a clamped gate must be from 1e-30 to 1e30, got alpha {alpha:?} and limit {limit:?}")]
+pub struct ClampedSwigluError {
+    /// The factor in the sigmoid.
+    pub alpha: f32,
+    /// The bound.
+    pub limit: f32,
+}
+
+impl ClampedSwiglu {
+    /// The gate with a factor in the sigmoid and a bound.
+    ///
+    /// # Errors
+    /// For a number that is not from 1e-30 to 1e30.
+    pub fn new(alpha: f32, limit: f32) -> Result<ClampedSwiglu, ClampedSwigluError> {
+        let sound = [alpha, limit].into_iter().all(|number| (1e-30..=1e30).contains(&number));
+        if sound { Ok(ClampedSwiglu { alpha, limit }) } else { Err(ClampedSwigluError { alpha, limit }) }
+    }
+
+    /// The factor in the sigmoid.
+    pub fn alpha(self) -> f32 {
+        self.alpha
+    }
+
+    /// The bound of the gate, and of the other factor's magnitude.
+    pub fn limit(self) -> f32 {
+        self.limit
+    }
+}
+
+/// Neither number is NaN.
+impl Eq for ClampedSwiglu {}
+
+impl Hash for ClampedSwiglu {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        [self.alpha, self.limit].map(f32::to_bits).hash(state);
+    }
 }
 
 /// `2 · √(2/π)`: how many times `x + 0.044715 x³` is in `2u` of [`Activation::GeluTanh`].
@@ -43,53 +102,34 @@ pub(crate) const GELU_SLOPE: f64 = f64::consts::FRAC_2_SQRT_PI * f64::consts::SQ
 /// The coefficient of `x³` in [`Activation::GeluTanh`].
 pub(crate) const GELU_CUBIC: f64 = 0.044_715;
 
-/// The gate of gpt-oss: `g · sigmoid(alpha · g) · (u + 1)`, where `g` is the gate, at most `limit`,
-/// and `u` the other factor, within `±limit`; [`naive::clamped_swiglu`](crate::naive::clamped_swiglu)
-/// is its definition.
-///
-/// ```
-/// use half::bf16;
-/// use tilewright_codegen::ir::Arch;
-/// use tilewright_kernels::activation::{Activation, clamped_swiglu};
-/// use tilewright_kernels::epilogue::{CustomGate, Epilogue};
-/// use tilewright_kernels::gemm::GemmDevice;
-/// use tilewright_kernels::gemm::grouped::{GroupedProblem, plan};
-///
-/// let gate = CustomGate(&|_| Box::new(|gate, up| clamped_swiglu(gate, up, 1.702, 7.0)));
-/// let epilogue = Epilogue { bias: true, ..Epilogue::default() };
-/// let problem = GroupedProblem::new(32, 4096, 2880, 2880).gather(4).epilogue(epilogue).gate(gate);
-/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
-/// assert!(plan::<bf16, bf16>(problem, target).is_ok());
-/// # Ok::<(), tilewright_kernels::gemm::GemmRefusal>(())
-/// ```
-#[track_caller]
-pub fn clamped_swiglu<'k>(gate: Val<'k, f32>, up: Val<'k, f32>, alpha: f32, limit: f32) -> Val<'k, f32> {
-    // Comparisons with a NaN are false, so that it stays.
-    let gate = gate.gt(limit).select(limit, gate);
-    let up = up.gt(limit).select(limit, up);
-    let up = up.lt(-limit).select(-limit, up);
-    gate.div_approx((gate * (-LOG2_E * alpha)).ex2() + 1.0) * (up + 1.0)
-}
-
 impl Activation {
-    /// All of them.
+    /// All that have no numbers of their own.
     pub const ALL: [Activation; 2] = [Activation::Silu, Activation::GeluTanh];
+    /// That of gpt-oss's models.
+    pub const GPT_OSS: Activation = Activation::ClampedSwiglu(ClampedSwiglu { alpha: 1.702, limit: 7.0 });
 
     /// Its name, as kernels that are specialised for it have it in theirs.
     pub fn name(self) -> &'static str {
         match self {
             Activation::Silu => "silu",
             Activation::GeluTanh => "gelu_tanh",
+            Activation::ClampedSwiglu(_) => "clamped_swiglu",
         }
     }
 
     /// Applies it in f32 by one `ex2` and one approximate division, within [`Activation::error`].
     #[track_caller]
     pub fn apply(self, x: Val<'_, f32>) -> Val<'_, f32> {
+        let x = match self {
+            Activation::Silu | Activation::GeluTanh => x,
+            // Comparisons with a NaN are false, so that it stays.
+            Activation::ClampedSwiglu(clamp) => x.gt(clamp.limit).select(clamp.limit, x),
+        };
         // The power of two that the exponential is. Far below zero it overflows, and the quotient
         // is a zero.
         let exponent = match self {
             Activation::Silu => x * -LOG2_E,
+            Activation::ClampedSwiglu(clamp) => x * (-LOG2_E * clamp.alpha),
             Activation::GeluTanh => {
                 let linear = -GELU_SLOPE * f64::consts::LOG2_E;
                 (x * x).fma((linear * GELU_CUBIC) as f32, linear as f32) * x
@@ -98,10 +138,19 @@ impl Activation {
         x.div_approx(exponent.ex2() + 1.0)
     }
 
+    /// What a gate multiplies, from the other factor `u`: `u` itself but for
+    /// [`Activation::ClampedSwiglu`].
+    #[track_caller]
+    pub fn factor(self, u: Val<'_, f32>) -> Val<'_, f32> {
+        let Activation::ClampedSwiglu(ClampedSwiglu { limit, .. }) = self else { return u };
+        let u = u.gt(limit).select(limit, u);
+        u.lt(-limit).select(-limit, u) + 1.0
+    }
+
     /// A bound on the magnitude of its derivative: by how much it amplifies the error of a sum.
     pub fn slope(self) -> f64 {
         match self {
-            Activation::Silu => 1.1,
+            Activation::Silu | Activation::ClampedSwiglu(_) => 1.1,
             Activation::GeluTanh => 1.13,
         }
     }
@@ -290,15 +339,24 @@ mod tests {
     #[test]
     fn activations_are_near_everywhere() {
         let finite: Vec<f32> = arguments().into_iter().filter(|x| x.is_finite()).collect();
-        for activation in Activation::ALL {
+        for activation in [Activation::Silu, Activation::GeluTanh, Activation::GPT_OSS] {
             let oracle = |x| naive::activate(activation, x);
             compare(&finite, |x| activation.apply(x), oracle, |x| activation.error(x));
         }
     }
 
     #[test]
+    fn factors_are_exact() {
+        for activation in [Activation::Silu, Activation::GeluTanh, Activation::GPT_OSS] {
+            let oracle = |x| naive::gate_factor(activation, x);
+            // A sum is rounded once.
+            compare(&arguments(), |x| activation.factor(x), oracle, |x| oracle(x).abs() * f64::from(f32::EPSILON));
+        }
+    }
+
+    #[test]
     fn slopes_are_bounds() {
-        for activation in Activation::ALL {
+        for activation in [Activation::Silu, Activation::GeluTanh, Activation::GPT_OSS] {
             let at = |step: i32| naive::activate(activation, f64::from(step) / 1024.0);
             let steepest = (-16_384..16_384).map(|step| (at(step + 1) - at(step)).abs() * 1024.0).fold(0.0, f64::max);
             assert!(steepest < activation.slope() && steepest > activation.slope() - 0.02, "{steepest}");

@@ -145,7 +145,22 @@ pub type GateFunction<'k> = Box<dyn Fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, f3
 /// and returns the function of both sums.
 ///
 /// [`grouped`](crate::gemm::grouped) products take one, for models whose experts are not gated by an
-/// [`Activation`]: gpt-oss's is [`clamped_swiglu`](crate::activation::clamped_swiglu).
+/// [`Activation`].
+///
+/// ```
+/// use half::bf16;
+/// use tilewright_codegen::ir::Arch;
+/// use tilewright_kernels::activation::Activation;
+/// use tilewright_kernels::epilogue::{CustomGate, Epilogue};
+/// use tilewright_kernels::gemm::GemmDevice;
+/// use tilewright_kernels::gemm::grouped::{GroupedProblem, plan};
+///
+/// let gate = CustomGate(&|_| Box::new(|gate, up| Activation::Silu.apply(gate * 2.0) * (up + 1.0)));
+/// let epilogue = Epilogue { bias: true, ..Epilogue::default() };
+/// let problem = GroupedProblem::new(32, 4096, 2880, 2880).gather(4).epilogue(epilogue).gate(gate);
+/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
+/// assert!(plan::<bf16, bf16>(problem, target).is_ok());
+/// ```
 #[derive(Clone, Copy)]
 pub struct CustomGate<'f>(pub &'f CustomGateFunction);
 
@@ -222,7 +237,7 @@ impl ResultFunctions {
     ) -> [Val<'k, f32>; N] {
         let activated = |i: usize| {
             let y = self.activation.map_or(y[i], |activation| activation.apply(y[i]));
-            up.map_or(y, |up| y * up(i))
+            up.map_or(y, |up| y * self.activation.map_or(up(i), |activation| activation.factor(up(i))))
         };
         let y: [Val<f32>; N] = from_fn(activated);
         let y = self.soft_cap.map_or(y, |cap| y.map(|y| cap.apply(y)));
@@ -250,6 +265,13 @@ impl ResultFunctions {
             value = naive::activate(activation, value);
         }
         if let Some([factor, of_factor]) = up {
+            let (factor, of_factor) = match self.activation {
+                Some(activation @ Activation::ClampedSwiglu(_)) => {
+                    let factor = naive::gate_factor(activation, factor);
+                    (factor, of_factor + 2f64.powi(-24) * factor.abs())
+                }
+                Some(Activation::Silu | Activation::GeluTanh) | None => (factor, of_factor),
+            };
             error = error * (factor.abs() + of_factor) + of_factor * value.abs();
             value *= factor;
             error += 2f64.powi(-24) * value.abs();

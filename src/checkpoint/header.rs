@@ -6,6 +6,7 @@
 //! error, every error must name the tensor and the numbers, and eight tensors of 2^61 bytes must
 //! not overflow. The tests hold this reader against the crate.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
@@ -22,6 +23,34 @@ pub(super) struct TensorEntry {
     pub shape: Vec<usize>,
     /// The range of its bytes, from the start of the file.
     pub range: Range<usize>,
+    /// Which rows of the range it has.
+    pub rows: EntryRows,
+}
+
+/// The rows of its range that a tensor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntryRows {
+    All,
+    /// Every other one, from the first or the second on: rows of two tensors take turns.
+    Alternate {
+        first: usize,
+    },
+}
+
+impl TensorEntry {
+    /// Its bytes in a file; those of every other row are copied. None where the file has no such
+    /// range.
+    pub fn bytes<'f>(&self, file: &'f [u8]) -> Cow<'f, [u8]> {
+        let all = file.get(self.range.clone()).unwrap_or_default();
+        let rows = self.shape.first().copied().unwrap_or(1);
+        match self.rows {
+            EntryRows::Alternate { first } if rows > 0 && all.len() >= 2 * rows => {
+                let row = all.len() / (2 * rows);
+                Cow::Owned(all.chunks_exact(row).skip(first).step_by(2).collect::<Vec<&[u8]>>().concat())
+            }
+            EntryRows::All | EntryRows::Alternate { .. } => Cow::Borrowed(all),
+        }
+    }
 }
 
 /// Why a safetensors file is malformed.
@@ -256,7 +285,7 @@ fn entry(name: String, value: Value, data_len: usize) -> Result<TensorEntry, Hea
         Some(expected) if expected != end - begin => {
             Err(HeaderError::Size { tensor: name, shape, dtype, expected, found: end - begin })
         }
-        Some(_) => Ok(TensorEntry { name, dtype, shape, range: begin..end }),
+        Some(_) => Ok(TensorEntry { name, dtype, shape, range: begin..end, rows: EntryRows::All }),
     }
 }
 

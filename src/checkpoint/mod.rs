@@ -29,6 +29,7 @@ mod quant;
 mod quantize;
 mod shards;
 mod special;
+mod stacked;
 mod stream;
 mod tensors;
 mod tokenizer;
@@ -131,7 +132,8 @@ impl Checkpoint {
         let mut tokenizer = Tokenizer::from_json(&text, spec.vocab).map_err(&wrong)?;
         let special = Special::read(dir)?;
         notes.extend(tokenizer.add(&special).map_err(&wrong)?);
-        let shards = shards::open(dir)?;
+        let mut shards = shards::open(dir)?;
+        stacked::split(&mut shards);
         let gathered = tensors::gather(dir, &spec, &plan, &shards, progress)?;
         notes.extend(plan.notes().iter().chain(&gathered.notes).cloned());
         let tensors = gathered.dense;

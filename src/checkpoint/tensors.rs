@@ -13,7 +13,7 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::{SharedBytes, WeightTensor};
 
 use super::error::{CheckpointError, Faults};
-use super::header::TensorEntry;
+use super::header::{EntryRows, TensorEntry};
 use super::quant::{Job, QuantPlan, TensorPart, prepare};
 use super::shards::Shard;
 use crate::checkpoint::TensorFault;
@@ -188,8 +188,7 @@ fn unpack(jobs: Vec<Job>, gathered: &mut Gathered, faults: &mut Vec<TensorFault>
 
 /// A tensor as the schemes see it.
 fn part<'a>(shard: &'a Shard, entry: &'a TensorEntry) -> TensorPart<'a> {
-    let bytes = shard.mapping.get(entry.range.clone()).unwrap_or_default();
-    TensorPart { name: entry.name.clone(), file: &shard.path, dtype: entry.dtype, shape: &entry.shape, bytes }
+    TensorPart { file: &shard.path, entry, mapping: &shard.mapping }
 }
 
 /// The pool whose codes the tensor is the scale of, where it is one that a quantised checkpoint may
@@ -224,7 +223,10 @@ fn number(shard: &Shard, entry: &TensorEntry) -> Option<f32> {
 /// The tensor's bytes in the map. The header's reader has checked range and size, so there always
 /// is one.
 fn share(shard: &Shard, entry: &TensorEntry) -> Option<WeightTensor> {
-    let bytes = SharedBytes::new(shard.mapping.clone(), entry.range.clone())?;
+    let bytes = match entry.rows {
+        EntryRows::All => SharedBytes::new(shard.mapping.clone(), entry.range.clone())?,
+        EntryRows::Alternate { .. } => SharedBytes::aligned_copy(&entry.bytes(&shard.mapping)),
+    };
     WeightTensor::new(entry.dtype, entry.shape.clone(), bytes).ok()
 }
 

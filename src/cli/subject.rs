@@ -101,15 +101,14 @@ impl ModelSource {
             }
             _ => {
                 let Described { spec, forms } = self.described()?;
-                let weights: SharedWeights = if forms.is_empty() {
-                    let weights = RandomWeights::new(spec, DType::BF16, SEED)?;
-                    match spec.experts {
-                        None => Arc::new(weights),
-                        Some(_) => Arc::new(weights.with_independent_rows(spec)?),
-                    }
-                } else {
-                    let form = |name: &str| forms.get(name).map(|(form, _)| form);
-                    Arc::new(RandomCodes::of_forms(spec, DType::BF16, SEED, form)?)
+                let form = |name: &str| forms.get(name).map(|(form, _)| form);
+                let codes = || RandomCodes::of_forms(spec, DType::BF16, SEED, form);
+                let numbers = || RandomWeights::new(spec, DType::BF16, SEED);
+                let weights: SharedWeights = match (forms.is_empty(), spec.experts) {
+                    (true, None) => Arc::new(numbers()?),
+                    (true, Some(_)) => Arc::new(numbers()?.with_independent_rows(spec)?),
+                    (false, None) => Arc::new(codes()?),
+                    (false, Some(_)) => Arc::new(codes()?.with_independent_rows(spec)?),
                 };
                 Ok((spec.clone(), weights))
             }

@@ -1,8 +1,9 @@
 //! gpt-oss: experts with biases and a bounded activation, sinks, biases in attention, and a window
 //! on even layers.
 //!
-//! The weights of the experts are stacked in one tensor, which the checkpoint has as blocks of four
-//! bits and scales. The graph names the tensor that these decode to: experts by outputs by inputs.
+//! The checkpoint has the weights of all experts of a layer in one tensor, as blocks of four bits and
+//! scales, where rows of the gate and of the other factor take turns. The graph names those of each
+//! expert, as other families do: `mlp.experts.3.gate_proj.weight`.
 
 use serde_json::Value as Json;
 
@@ -10,9 +11,8 @@ use super::decoder::{self, Decoder, Defaults, QKV};
 use super::keys::Keys;
 use super::page::{Accept, Page};
 use super::rope::{DefaultRule, RopeDefaults};
-use crate::axis::{Axis, Dim};
-use crate::build::{Block, Builder, ExpertWeights, Value};
-use crate::graph::{Part, RopeId};
+use crate::build::{Block, Builder, Mixture, Value};
+use crate::graph::RopeId;
 use crate::op::{ActivationKind, RouteKind};
 
 /// A gpt-oss model.
@@ -76,26 +76,20 @@ impl GptOss {
     }
 
     fn experts<'b>(&self, b: &Block<'b>, h: Value<'b>) -> Value<'b> {
-        let experts = u64::from(self.experts);
-        let inner = self.decoder.sizes.inner;
-        let hidden = self.decoder.sizes.hidden;
-        let logits = b.project(h, "mlp.router", [Dim::known(Axis::Experts, experts)]).bias(true);
-        let routed = b.route(logits, self.chosen, RouteKind::TopKThenSoftmax);
-        // Rows of the gate and of the other factor take turns.
-        let linear = |start: u64| {
-            let rows = inner.saturating_mul(2);
-            let part = Part { axis: 1, start, end: rows, step: 2 };
-            let weight = b.weight_part("mlp.experts.gate_up_proj", [experts, rows, hidden], part);
-            let bias = Some(b.weight_part("mlp.experts.gate_up_proj_bias", [experts, rows], part));
-            b.expert_linear(h, routed, ExpertWeights { weight, bias }, Dim::known(Axis::Inner, inner))
-        };
-        let gate = linear(0);
-        let up = linear(1);
-        let kind = ActivationKind::ClampedSwiglu { alpha: self.alpha, limit: self.limit };
-        let active = b.activation(kind, up, Some(gate));
-        let weight = b.weight("mlp.experts.down_proj", [experts, hidden, inner]);
-        let bias = Some(b.weight("mlp.experts.down_proj_bias", [experts, hidden]));
-        let down = b.expert_linear(active, routed, ExpertWeights { weight, bias }, Dim::known(Axis::Hidden, hidden));
-        b.weighted_sum(down, routed)
+        b.mixture(
+            h,
+            Mixture {
+                router: "mlp.router",
+                gate: "mlp.experts.{expert}.gate_proj",
+                up: "mlp.experts.{expert}.up_proj",
+                down: "mlp.experts.{expert}.down_proj",
+                experts: self.experts.into(),
+                chosen: self.chosen,
+                inner: self.decoder.sizes.inner,
+                route: RouteKind::TopKThenSoftmax,
+                kind: ActivationKind::ClampedSwiglu { alpha: self.alpha, limit: self.limit },
+                bias: true,
+            },
+        )
     }
 }

@@ -53,6 +53,7 @@ impl Mixtral {
             inner: self.decoder.sizes.inner,
             route: RouteKind::SoftmaxThenTopK { renormalise: true },
             kind: ActivationKind::Silu,
+            bias: false,
         };
         b.add(x, b.mixture(b.rms_norm(x, "post_attention_layernorm"), mixture))
     }

@@ -133,6 +133,7 @@ impl QwenMoe {
                 inner: self.inner,
                 route: RouteKind::SoftmaxThenTopK { renormalise: self.renormalise },
                 kind,
+                bias: false,
             },
         );
         let Some(inner) = self.shared_inner else { return mixed };

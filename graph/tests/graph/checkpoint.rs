@@ -50,6 +50,7 @@ pub fn weights(folder: &Path) -> HashMap<String, CheckpointTensor> {
     };
     let mut stored = entries.filter(is_weights).flat_map(|path| tensors(&path)).collect();
     decode_mxfp4(&mut stored);
+    unstack(&mut stored);
     stored
 }
 
@@ -71,6 +72,31 @@ fn decode_mxfp4(stored: &mut HashMap<String, CheckpointTensor>) {
         let data: Vec<f64> = blocks.data.chunks_exact(16).zip(&scales.data).flat_map(block).collect();
         let [experts, rows, count, 16] = blocks.shape[..] else { panic!("{:?}", blocks.shape) };
         stored.insert(name, CheckpointTensor { shape: vec![experts, rows, count * 32], data });
+    }
+}
+
+/// Replaces gpt-oss's tensors of all experts by those of each, as the graph names them. Rows of
+/// gates take turns with those of the other factors.
+fn unstack(stored: &mut HashMap<String, CheckpointTensor>) {
+    let stacked = |name: &String| name.contains(".experts.") && !name.contains(".weight");
+    let names: Vec<String> = stored.keys().filter(|name| stacked(name)).cloned().collect();
+    for name in names {
+        let CheckpointTensor { shape, data } = stored.remove(&name).expect("a tensor");
+        let (module, part) = match name.strip_suffix("_bias") {
+            Some(module) => (module, "bias"),
+            None => (name.as_str(), "weight"),
+        };
+        let (layer, product) = module.rsplit_once('.').expect("the name of a product");
+        let products: &[&str] = if product == "gate_up_proj" { &["gate_proj", "up_proj"] } else { &[product] };
+        let columns: usize = shape[2..].iter().product();
+        for (expert, rows) in data.chunks_exact(shape[1] * columns).enumerate() {
+            for (turn, product) in products.iter().enumerate() {
+                let data: Vec<f64> =
+                    rows.chunks_exact(columns).skip(turn).step_by(products.len()).flatten().copied().collect();
+                let shape = [&[shape[1] / products.len()], &shape[2..]].concat();
+                stored.insert(format!("{layer}.{expert}.{product}.{part}"), CheckpointTensor { shape, data });
+            }
+        }
     }
 }
 

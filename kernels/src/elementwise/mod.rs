@@ -64,7 +64,7 @@ pub fn gated<'k>(
     run: ElementRange<'k>,
     gate_up_out: [StoredRun<'k>; 3],
 ) {
-    run.map(consumers, gate_up_out, |gate, up| activation.apply(gate) * up);
+    run.map(consumers, gate_up_out, |gate, up| activation.apply(gate) * activation.factor(up));
 }
 
 /// `out[i] = a[i] + b[i]`, rounded once in f32 and once to the type of `out`, the last of the

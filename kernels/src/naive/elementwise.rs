@@ -35,7 +35,8 @@ pub fn add<T: Real>(a: &[T], b: &[T]) -> Vec<T> {
 }
 
 /// An activation function of a number, `x / (1 + exp(−v))`: for [`Activation::Silu`] v is x, for
-/// [`Activation::GeluTanh`] `2·√(2/π) · (x + 0.044715 x³)`.
+/// [`Activation::GeluTanh`] `2·√(2/π) · (x + 0.044715 x³)`. For [`Activation::ClampedSwiglu`] v is
+/// `alpha · x`, and x at most `limit`.
 ///
 /// ```
 /// use tilewright_kernels::activation::Activation;
@@ -43,8 +44,13 @@ pub fn add<T: Real>(a: &[T], b: &[T]) -> Vec<T> {
 /// assert!((activate(Activation::GeluTanh, 1.0f64) - 0.841_191_990_608).abs() < 1e-9);
 /// ```
 pub fn activate<T: Real>(activation: Activation, x: T) -> T {
+    let x = match activation {
+        Activation::ClampedSwiglu(clamp) if x > T::from_f64(clamp.limit().into()) => T::from_f64(clamp.limit().into()),
+        Activation::Silu | Activation::GeluTanh | Activation::ClampedSwiglu(_) => x,
+    };
     let v = match activation {
         Activation::Silu => x,
+        Activation::ClampedSwiglu(clamp) => T::from_f64(clamp.alpha().into()) * x,
         Activation::GeluTanh => T::from_f64(GELU_SLOPE) * (x + T::from_f64(GELU_CUBIC) * x * x * x),
     };
     x / (T::ONE + (-v).exp())
@@ -62,6 +68,7 @@ impl Activation {
     pub fn error(self, x: f64) -> f64 {
         let exponent = match self {
             Activation::Silu => -x,
+            Activation::ClampedSwiglu(clamp) => -f64::from(clamp.alpha()) * x.min(clamp.limit().into()),
             Activation::GeluTanh => -GELU_SLOPE * (x + GELU_CUBIC * x.powi(3)),
         };
         let relative = 2f64.powi(-20) + exponent.max(0.0) * std::f64::consts::LOG2_E * 2f64.powi(-22);
@@ -69,14 +76,30 @@ impl Activation {
     }
 }
 
-/// `out[i] = activation(gate[i]) · up[i]`.
+/// What a gate multiplies, from the other factor `u`: `u`, or `u + 1` with `u` within `±limit` for
+/// [`Activation::ClampedSwiglu`].
+///
+/// ```
+/// use tilewright_kernels::activation::Activation;
+/// use tilewright_kernels::naive::gate_factor;
+/// assert_eq!([Activation::Silu, Activation::GPT_OSS].map(|gate| gate_factor(gate, 9.0)), [9.0, 8.0]);
+/// ```
+pub fn gate_factor<T: Real>(activation: Activation, u: T) -> T {
+    let Activation::ClampedSwiglu(clamp) = activation else { return u };
+    let limit = T::from_f64(clamp.limit().into());
+    let u = if u > limit { limit } else { u };
+    T::ONE + if u < -limit { -limit } else { u }
+}
+
+/// `out[i] = activation(gate[i]) · factor(up[i])`, where the [`gate_factor`] is `up[i]` but for
+/// [`Activation::ClampedSwiglu`].
 ///
 /// # Panics
 /// Where one is longer than the other.
 #[track_caller]
 pub fn gated<T: Real>(activation: Activation, gate: &[T], up: &[T]) -> Vec<T> {
     same("gated", ["gate", "up"], [gate.len(), up.len()]);
-    gate.iter().zip(up).map(|(&gate, &up)| activate(activation, gate) * up).collect()
+    gate.iter().zip(up).map(|(&gate, &up)| activate(activation, gate) * gate_factor(activation, up)).collect()
 }
 
 /// `cap · tanh(x / cap)`.
@@ -88,18 +111,6 @@ pub fn gated<T: Real>(activation: Activation, gate: &[T], up: &[T]) -> Vec<T> {
 /// ```
 pub fn soft_cap<T: Real>(x: T, cap: T) -> T {
     cap * (x / cap).tanh()
-}
-
-/// gpt-oss's gate: `g · sigmoid(alpha · g) · (u + 1)`, where `g` is the gate, at most `limit`, and `u`
-/// the other factor, within `±limit`.
-///
-/// ```
-/// assert_eq!(tilewright_kernels::naive::clamped_swiglu(0.0, 3.0, 1.702, 7.0), 0.0);
-/// ```
-pub fn clamped_swiglu(gate: f64, up: f64, alpha: f64, limit: f64) -> f64 {
-    let gate = if gate > limit { limit } else { gate };
-    let up = up.clamp(-limit, limit);
-    gate / (1.0 + (-alpha * gate).exp()) * (up + 1.0)
 }
 
 #[cfg(test)]
@@ -115,6 +126,17 @@ mod tests {
         assert_eq!(activate(Activation::Silu, 200.0f32), 200.0);
         assert_eq!(gated(Activation::Silu, &[1.0f64], &[2.0])[0], 2.0 * silu(1.0));
         assert_eq!(add(&[1.0f32, 2.0], &[3.0, -2.0]), [4.0, 0.0]);
+    }
+
+    #[test]
+    fn the_gate_of_gpt_oss_has_its_values() {
+        let gate = |g: f64, u: f64| gated(Activation::GPT_OSS, &[g], &[u])[0];
+        let alpha = f64::from(1.702f32);
+        let of = |g: f64| g / (1.0 + (-alpha * g).exp());
+        assert_eq!(gate(2.0, 3.0), of(2.0) * 4.0);
+        assert_eq!(gate(9.0, 9.0), of(7.0) * 8.0);
+        assert_eq!(gate(-9.0, -9.0), of(-9.0) * -6.0);
+        assert!(gate(f64::NAN, 1.0).is_nan() && gate(1.0, f64::NAN).is_nan());
     }
 
     /// The form with one exponential is the definition: `x / 2 · (1 + tanh(u))`.

@@ -28,7 +28,7 @@ mod softmax;
 
 pub use argmax::argmax;
 pub use attention::{SplitPartial, attention, attention_by, combine, split_tokens};
-pub use elementwise::{activate, add, clamped_swiglu, convert, gated, soft_cap};
+pub use elementwise::{activate, add, convert, gate_factor, gated, soft_cap};
 pub use embed::embed;
 pub use gemm::gemm;
 pub use grouped::grouped;

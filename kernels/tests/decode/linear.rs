@@ -72,8 +72,8 @@ const EPS: f32 = 1e-5;
 
 impl Case {
     fn draw(draw: &mut Draw) -> Case {
-        let gated = Activation::ALL.map(To::Gated);
-        let to = [To::Store, To::Add, To::Logits, gated[0], gated[1]][draw.between(0..=4) as usize];
+        let gated = [Activation::Silu, Activation::GeluTanh, Activation::GPT_OSS].map(To::Gated);
+        let to = [To::Store, To::Add, To::Logits, gated[0], gated[1], gated[2]][draw.between(0..=5) as usize];
         // The best of a tile is looked for among sums that are exact.
         let kind = if to == To::Logits { 0 } else { draw.between(0..=1) };
         let from = [From::Plain, From::RmsNorm][kind as usize];
@@ -198,13 +198,14 @@ impl Case {
         };
         let out = Array::new(out, self.out);
         let bias = self.bias.then_some(f32s(bias));
-        let plain = LinearEpilogue { bias: [bias, None], ..LinearEpilogue::to(Some(out.into()), self.n) };
+        let plain =
+            LinearEpilogue { bias: [bias.map(Bias::from), None], ..LinearEpilogue::to(Some(out.into()), self.n) };
         let epilogue = match self.to {
             To::Store => plain,
             To::Add => LinearEpilogue { residual: Some(f32s(residual)), ..plain },
             To::Gated(activation) => {
                 let functions = ResultFunctions { activation: Some(activation), soft_cap: None };
-                let bias = [bias, self.bias.then_some(f32s(up_bias))];
+                let bias = [bias, self.bias.then_some(f32s(up_bias))].map(|bias| bias.map(Bias::from));
                 LinearEpilogue { gated: true, functions, bias, ..plain }
             }
             To::Logits => {

@@ -10,7 +10,7 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::activation::{Activation, clamped_swiglu};
+use tilewright_kernels::activation::{Activation, ClampedSwiglu};
 use tilewright_kernels::epilogue::{CustomEpilogue, CustomGate, Epilogue};
 use tilewright_kernels::gemm::grouped::{
     GroupTiles, GroupTiling, GroupedBuffer, GroupedChoice, GroupedData, GroupedProblem, GroupedShape, grouped_step,
@@ -141,8 +141,12 @@ proptest! {
 }
 
 /// The gate of gpt-oss, with a bound that sums reach.
-const CLAMPED: CustomGate<'static> = CustomGate(&|_| Box::new(|gate, up| clamped_swiglu(gate, up, ALPHA, LIMIT)));
-const ALPHA: f32 = 1.702;
+fn clamped() -> Activation {
+    Activation::ClampedSwiglu(ClampedSwiglu::new(1.702, LIMIT).expect("sound numbers"))
+}
+
+/// The same as a closure.
+const CLAMPED: CustomGate<'static> = CustomGate(&|_| Box::new(|gate, up| clamped().apply(gate) * clamped().factor(up)));
 const LIMIT: f32 = 1.5;
 
 #[test]
@@ -160,7 +164,7 @@ fn a_gate_of_ones_own_is_applied_to_both_sums() {
             let [up, of_up] = up.expect("the product is gated");
             let limit = f64::from(LIMIT);
             clamped.set(clamped.get() + u32::from(y > limit || up.abs() > limit));
-            let value = naive::clamped_swiglu(y, up, f64::from(ALPHA), limit);
+            let value = naive::gated(clamped(), &[y], &[up])[0];
             // The slopes are at most 1.1 times the other factor, and the gate.
             let error = error * 1.1 * (1.0 + limit) + of_up * limit + 2f64.powi(-18);
             [value, error]

@@ -9,7 +9,7 @@ use super::residual::norm_input;
 use super::state::ExpertBuffers;
 use super::tiling::{self, STRIP};
 use crate::model::ExpertSizes;
-use crate::ops::{ExpertDown, ExpertGateUp, ExpertOutput, LinearOutput, Route, SlotStrips};
+use crate::ops::{ExpertDown, ExpertGateUp, ExpertOutput, LinearOutput, Projection, Route, SlotStrips};
 use crate::program::{BufferId, CounterId, Op};
 
 /// The buffers and the extents of the model's mixtures.
@@ -53,18 +53,21 @@ pub(super) fn gate_up(
         return Err(LowerError::ExpertStrips { inner, devices });
     }
     let input = norm_input(e, norm, x);
+    let name = format!("layers.{layer}.{}_{}", gate.role.name(), up.role.name());
     let slots = e.program.buffers[buffers.inner.index()].shape[1] / inner;
     let step = e.sms().min(slots * inner / STRIP);
     let strips = |first| SlotStrips { first, step };
-    let [gate_weight, up_weight] = [gate, up].map(|product| e.weights().get(product.weight));
+    let [gate, up_projection] = [gate, up].map(|product| e.weights().projection(product));
     let op = |first| {
         Op::from(ExpertGateUp {
             input: input.clone(),
             routes: buffers.routes,
             experts: count,
             chosen,
-            gate: gate_weight,
-            up: up_weight,
+            gate: gate.weight,
+            up: up_projection.weight,
+            gate_bias: gate.bias,
+            up_bias: up_projection.bias,
             activation: *activation,
             rows: e.rows(),
             strips: strips(first),
@@ -72,7 +75,7 @@ pub(super) fn gate_up(
         })
     };
     let ops = (0..step).map(op).collect();
-    e.level(&format!("layers.{layer}.{}_{}", gate.role.name(), up.role.name()), ops, ready)
+    e.level(&name, ops, ready)
 }
 
 /// A level of the second product of the chosen experts.
@@ -82,7 +85,7 @@ pub(super) struct ExpertSum<'n> {
     /// The counter that the tasks of all devices signal, where devices exchange the result.
     pub joint: Option<CounterId>,
     /// The weights.
-    pub weight: BufferId,
+    pub projection: Projection,
     /// The destination of the sums.
     pub output: LinearOutput,
     /// The conditions under which the input is complete, the choice of experts first.
@@ -91,7 +94,7 @@ pub(super) struct ExpertSum<'n> {
 
 /// The level of the second product of the chosen experts, by tiles of output features.
 pub(super) fn down(e: &mut Emitter, sum: ExpertSum<'_>, value: usize) -> Result<LevelDone, LowerError> {
-    let ExpertSum { name, joint, weight, output, ready } = sum;
+    let ExpertSum { name, joint, projection: Projection { weight, bias }, output, ready } = sum;
     let (buffers, ExpertSizes { count, chosen, .. }) = mixture(e, value)?;
     let output = match output {
         LinearOutput::Store { out, sent } => ExpertOutput::Store { out, sent },
@@ -101,7 +104,7 @@ pub(super) fn down(e: &mut Emitter, sum: ExpertSum<'_>, value: usize) -> Result<
     let tile = |cols| {
         let output = output.clone();
         let ExpertBuffers { inner: x, routes, .. } = buffers;
-        Op::from(ExpertDown { x, routes, experts: count, chosen, weight, rows: e.rows(), cols, output })
+        Op::from(ExpertDown { x, routes, experts: count, chosen, weight, bias, rows: e.rows(), cols, output })
     };
     let ops = tiling::features(e.spec.hidden, e.sms()).into_iter().map(tile).collect();
     e.level_in(joint, name, ops, ready)

@@ -181,7 +181,7 @@ fn exchanged(
             (Location::Experts, _) => {
                 let ids = added.product.experts.ok_or_else(missing)?;
                 let ready = [values.ready(ids, device), ready].concat();
-                let sum = ExpertSum { name: &name, joint, weight: projection.weight, output, ready: &ready };
+                let sum = ExpertSum { name: &name, joint, projection, output, ready: &ready };
                 return experts::down(e, sum, added.x.index());
             }
             (Location::Residual(_) | Location::Inner, _) => return Err(missing()),
@@ -324,11 +324,12 @@ fn index(
 
 fn attention(
     e: &mut Emitter,
-    attended: &LayerAttention,
+    attended: &LayerAttention<'_>,
     heads: &[LevelDone],
     selection: Option<&Selection>,
 ) -> Result<LevelDone, LowerError> {
-    let &LayerAttention { cache: layer, scale, modifier, .. } = attended;
+    let &LayerAttention { cache: layer, scale, modifier, sinks, .. } = attended;
+    let sinks = sinks.map(|sinks| e.weights().get(sinks));
     let [k_pool, v_pool] = e.pools(layer);
     let blocks = tiling::partition(e.options.rows, e.sms().div_ceil(e.spec.kv_heads));
     let mut parts = Vec::new();
@@ -346,6 +347,7 @@ fn attention(
                     scale,
                     soft_cap: modifier.soft_cap,
                     window: modifier.window.filter(|&window| (window as usize) < e.options.context),
+                    sinks,
                     acc: e.state().acc,
                     stats: e.state().stats,
                     selection: selection.cloned(),

@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use tilewright_graph::Graph;
 use tilewright_graph::graph::{Body, RopeId, Step, ValueId, Weight, WeightId};
 use tilewright_graph::op::{self, ActivationKind, BinaryKind, NormKind, Op, RopePairs};
-use tilewright_kernels::activation::Activation;
+use tilewright_kernels::activation::{Activation, ClampedSwiglu};
 use tilewright_kernels::attention::ScoreModifier;
 
 use super::options::LowerError;
@@ -29,7 +29,7 @@ use crate::ops::RouteKind;
 pub(super) enum LoweredNode<'g> {
     Embed { table: &'g Weight, scale: f32, out: ValueId },
     Heads(LayerHeads<'g>),
-    Attention(LayerAttention),
+    Attention(LayerAttention<'g>),
     Added(Added<'g>),
     Gated(Gated<'g>),
     Routed(Routed<'g>),
@@ -45,11 +45,13 @@ impl LoweredNode<'_> {
 
 /// Attention of a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct LayerAttention {
+pub(super) struct LayerAttention<'g> {
     pub cache: usize,
     pub q: ValueId,
     pub scale: f32,
     pub modifier: ScoreModifier,
+    /// The score of each head that has no value.
+    pub sinks: Option<&'g Weight>,
     pub out: ValueId,
 }
 
@@ -240,12 +242,17 @@ impl<'g> NodeReader<'_, 'g> {
         if let &Op::Embed { table, scale, .. } = step.op {
             return Some(LoweredNode::Embed { table: self.weight(table)?, scale, out });
         }
-        let &Op::Attention { q, k, scale, soft_cap, window, sinks: None, causal: true, .. } = step.op else {
+        let &Op::Attention { q, k, scale, soft_cap, window, sinks, causal: true, .. } = step.op else {
             return None;
         };
         let modifier = ScoreModifier { soft_cap, window };
         modifier.check().ok()?;
-        Some(LoweredNode::Attention(LayerAttention { cache: *self.caches.get(&k)?, q, scale, modifier, out }))
+        let sinks = match sinks {
+            Some(sinks) => Some(self.weight(sinks)?),
+            None => None,
+        };
+        let cache = *self.caches.get(&k)?;
+        Some(LoweredNode::Attention(LayerAttention { cache, q, scale, modifier, sinks, out }))
     }
 
     /// A product whose result is normalised before it is added.
@@ -279,9 +286,10 @@ impl<'g> NodeReader<'_, 'g> {
                 let activation = match kind {
                     ActivationKind::Silu => Activation::Silu,
                     ActivationKind::GeluTanh => Activation::GeluTanh,
-                    ActivationKind::Relu | ActivationKind::Sigmoid | ActivationKind::ClampedSwiglu { .. } => {
-                        return None;
+                    ActivationKind::ClampedSwiglu { alpha, limit } => {
+                        Activation::ClampedSwiglu(ClampedSwiglu::new(alpha, limit).ok()?)
                     }
+                    ActivationKind::Relu | ActivationKind::Sigmoid => return None,
                 };
                 let alike = gate.experts == up.experts;
                 (complete && alike).then_some(LoweredNode::Gated(Gated {
@@ -396,15 +404,15 @@ impl<'g> NodeReader<'_, 'g> {
     }
 
     fn product(&self, step: &Step<'g>, role: ProductRole) -> Option<WeightProduct<'g>> {
-        let (weight, bias, experts) = if let Op::Linear { weight, bias, .. } = *step.op {
-            (self.weight(weight)?, bias, None)
-        } else {
-            // A bias of an expert is weighted as its products are; no task adds it.
-            let Op::ExpertLinear { experts, bias: None, ids, .. } = *step.op else { return None };
-            (self.weight_of_experts(experts)?, None, Some(ids))
+        let (weight, bias, experts) = match *step.op {
+            Op::Linear { weight, bias, .. } => (weight, bias, None),
+            Op::ExpertLinear { experts, bias, ids, .. } => (experts, bias, Some(ids)),
+            _ => return None,
         };
+        let of = |id| if experts.is_some() { self.weight_of_experts(id) } else { self.weight(id) };
+        let weight = of(weight)?;
         let bias = match bias {
-            Some(bias) => Some(self.weight(bias)?),
+            Some(bias) => Some(of(bias)?),
             None => None,
         };
         Some(WeightProduct { role, weight, bias, experts })

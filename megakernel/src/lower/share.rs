@@ -8,6 +8,7 @@
 //! | gate, up of experts | rows d/N .. (d + 1)/N of each |
 //! | o, down (of each expert) | columns d/N .. (d + 1)/N: their products are parts of a sum; a bias is the first device's |
 //! | embedding, head | rows d/N .. (d + 1)/N |
+//! | sinks | those of its heads |
 //! | norms, routers, rotations | all, each device its own |
 
 use super::nodes::ProductRole;
@@ -51,6 +52,10 @@ pub(super) enum WeightRole {
     Bias(ProductRole),
     /// The product of chosen experts.
     Expert(ProductRole),
+    /// Its bias.
+    ExpertBias(ProductRole),
+    /// A score of each query head that has no value.
+    Sinks,
     /// The embedding or the output projection.
     Table,
     /// A weight that every device has.
@@ -77,13 +82,19 @@ pub(super) fn part(
         }
         WeightRole::Product(ProductRole::Gate | ProductRole::Up)
         | WeightRole::Bias(ProductRole::Gate | ProductRole::Up) => of(0, share.intermediate),
-        WeightRole::Bias(ProductRole::Output | ProductRole::Down) if device > 0 => TensorShare::None,
+        WeightRole::Bias(ProductRole::Output | ProductRole::Down) | WeightRole::ExpertBias(ProductRole::Down)
+            if device > 0 =>
+        {
+            TensorShare::None
+        }
         WeightRole::Product(ProductRole::Router) | WeightRole::Bias(ProductRole::Router) => TensorShare::All,
         WeightRole::Bias(ProductRole::Output | ProductRole::Down) | WeightRole::Whole => TensorShare::All,
+        WeightRole::ExpertBias(ProductRole::Down) => TensorShare::All,
         WeightRole::Expert(ProductRole::Down) => of(1, share.experts.map_or(0, |experts| experts.inner)),
-        WeightRole::Expert(_) => of(0, share.experts.map_or(0, |experts| experts.inner)),
+        WeightRole::Expert(_) | WeightRole::ExpertBias(_) => of(0, share.experts.map_or(0, |experts| experts.inner)),
         WeightRole::Product(ProductRole::Output) => of(1, share.heads * spec.head_dim),
         WeightRole::Product(ProductRole::Down) => of(1, share.intermediate),
+        WeightRole::Sinks => of(0, share.heads),
         WeightRole::Table => of(0, share.vocab),
     }
 }

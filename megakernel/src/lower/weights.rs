@@ -7,7 +7,7 @@ use tilewright_graph::Graph;
 use tilewright_graph::graph::{RopeId, Weight};
 use tilewright_layout::DType;
 
-use super::nodes::{LoweredNode, WeightProduct};
+use super::nodes::{LoweredNode, ProductRole, WeightProduct};
 use super::options::LowerError;
 use super::share::{TensorShare, WeightRole, part};
 use super::stage::Stage;
@@ -51,12 +51,18 @@ fn roles(nodes: &[LoweredNode<'_>]) -> HashMap<String, WeightRole> {
             LoweredNode::Added(added) => vec![added.product],
             LoweredNode::Gated(gated) => vec![gated.gate, gated.up],
             LoweredNode::Routed(routed) => vec![routed.router],
-            LoweredNode::Attention(_) => continue,
+            LoweredNode::Attention(attended) => {
+                roles.extend(attended.sinks.map(|sinks| (sinks.label(), WeightRole::Sinks)));
+                continue;
+            }
         };
         for WeightProduct { role, weight, bias, experts } in products {
-            let of_weight = if experts.is_some() { WeightRole::Expert(role) } else { WeightRole::Product(role) };
+            let [of_weight, of_bias] = match experts {
+                None => [WeightRole::Product(role), WeightRole::Bias(role)],
+                Some(_) => [WeightRole::Expert(role), WeightRole::ExpertBias(role)],
+            };
             roles.insert(weight.label(), of_weight);
-            roles.extend(bias.map(|bias| (bias.label(), WeightRole::Bias(role))));
+            roles.extend(bias.map(|bias| (bias.label(), of_bias)));
         }
     }
     roles
@@ -78,7 +84,10 @@ impl WeightBuffers {
             let name = weight.label();
             let offset = Some(weight.offset).filter(|offset| *offset != 0.0);
             let multiplier = Some(weight.factor).filter(|factor| *factor != 1.0);
-            let dtype = if weight.is_plain() { dtype } else { DType::F32 };
+            let role = roles.get(&name).copied().unwrap_or(WeightRole::Whole);
+            // Scores of heads and biases of f32 results are f32.
+            let is_wide = matches!(role, WeightRole::Sinks | WeightRole::Bias(ProductRole::Router));
+            let dtype = if weight.is_plain() && !is_wide { dtype } else { DType::F32 };
             let mut whole: Vec<Span> = weight.shape.iter().map(|&extent| Span::all(extent as usize)).collect();
             if let Some(part) = rows {
                 whole[part.axis] = Span::new(part.start as usize, part.end as usize);
@@ -94,7 +103,6 @@ impl WeightBuffers {
                 shape[0] *= experts.unwrap_or(1) as usize;
                 shape
             };
-            let role = roles.get(&name).copied().unwrap_or(WeightRole::Whole);
             // A weight that every device has whole is one buffer, with a copy on each device.
             let mut shared = None;
             for (device, by_name) in by_name.iter_mut().enumerate() {

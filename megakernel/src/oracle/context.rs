@@ -168,7 +168,9 @@ impl Context<'_> {
     pub fn read_onto(&self, buffer: BufferId, start: usize, count: usize, out: &mut Vec<f32>) -> Done {
         let end = start.saturating_add(count);
         self.declared(AccessKind::Read, buffer, start, end)?;
-        let read = match self.view(buffer)? {
+        let (view, start) = self.weights_from(buffer, start)?;
+        let end = start.saturating_add(count);
+        let read = match view {
             BufferView::F32(all) => all.get(start..end).map(|part| out.extend_from_slice(part)),
             BufferView::Bf16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
             BufferView::F16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),

@@ -128,7 +128,9 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
         let (buffer, tensor) = names();
         return Err(BindError::NoTensor { buffer, tensor });
     };
-    let is_changed = buffer.offset.is_some() || buffer.multiplier.is_some();
+    // Numbers of 16 bits are exact in f32.
+    let widened = buffer.dtype == DType::F32 && matches!(bound.dtype(), DType::F16 | DType::BF16);
+    let is_changed = buffer.offset.is_some() || buffer.multiplier.is_some() || widened;
     if bound.dtype() != buffer.dtype && !is_changed {
         let (name, tensor) = names();
         let expected = buffer.dtype;

@@ -83,13 +83,22 @@ impl RandomWeights {
     /// # Errors
     /// As [`RandomWeights::new`].
     pub fn with_independent_rows(mut self, spec: &ModelSpec) -> Result<RandomWeights, WeightError> {
-        for name in spec.embedding_tables() {
-            let Some(table) = self.tensors.get_mut(&name) else { continue };
-            let tensor = TensorSpec { name, shape: table.shape().to_vec() };
-            *table = drawn(&tensor, table.dtype(), SEED_OF_ROWS, Uniform::with_deviation(1.0))?;
-        }
+        make_rows_independent(&mut self.tensors, spec)?;
         Ok(self)
     }
+}
+
+/// Draws the embedding among a model's tensors anew, with a standard deviation of 1.
+pub(super) fn make_rows_independent(
+    tensors: &mut HashMap<String, WeightTensor>,
+    spec: &ModelSpec,
+) -> Result<(), WeightError> {
+    for name in spec.embedding_tables() {
+        let Some(table) = tensors.get_mut(&name) else { continue };
+        let tensor = TensorSpec { name, shape: table.shape().to_vec() };
+        *table = drawn(&tensor, table.dtype(), SEED_OF_ROWS, Uniform::with_deviation(1.0))?;
+    }
+    Ok(())
 }
 
 /// Draws one tensor of [`RandomWeights`]: a function of its name, shape, element type and seed

@@ -11,9 +11,9 @@ use tilewright_kernels::quant::{Code, CodeFormat, QuantMatrix, QuantParts, Zeros
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use super::random::{GOLDEN, random_tensor, splitmix};
+use super::random::{GOLDEN, make_rows_independent, random_tensor, splitmix};
 use super::{WeightError, WeightTensor, Weights};
-use crate::model::{Architecture, TensorSpec};
+use crate::model::{Architecture, ModelSpec, TensorSpec};
 use crate::program::{Quantised, float_of};
 
 /// Bytes of codes that one thread draws at a time.
@@ -102,6 +102,15 @@ impl RandomCodes {
             }
         }
         Ok(RandomCodes { tensors, codes })
+    }
+
+    /// As [`RandomWeights::with_independent_rows`](super::RandomWeights::with_independent_rows).
+    ///
+    /// # Errors
+    /// As [`RandomCodes::of_forms`].
+    pub fn with_independent_rows(mut self, spec: &ModelSpec) -> Result<RandomCodes, WeightError> {
+        make_rows_independent(&mut self.tensors, spec)?;
+        Ok(self)
     }
 }
 

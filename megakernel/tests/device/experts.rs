@@ -34,6 +34,8 @@ struct Mixture {
     kind: RouteKind,
     activation: DType,
     norm: bool,
+    /// Whether the products have biases, as those of gpt-oss have; then its gate is theirs too.
+    bias: bool,
     codes: Option<(Code, usize)>,
 }
 
@@ -55,6 +57,7 @@ impl Weights for OfMixture {
     fn tensor(&self, name: &str) -> Option<WeightTensor> {
         let shape = match self.extents(name) {
             Some(extents) => extents.to_vec(),
+            None if name.starts_with("gate_bias") || name.starts_with("up_bias") => vec![self.0.inner],
             None => vec![self.0.hidden],
         };
         random_tensor(&TensorSpec { name: name.to_owned(), shape }, DType::BF16, 3).ok()
@@ -87,6 +90,14 @@ impl Parts {
         id
     }
 
+    fn biases(&mut self, name: &str, of: Mixture, n: usize) -> Option<BufferId> {
+        let id = of.bias.then(|| self.buffer(name, BufferKind::Weight, DType::BF16, &[of.experts * n]))?;
+        let tensor = format!("{name}.{{expert}}");
+        let source = Source::Experts { tensor, experts: of.experts, index: vec![Span::all(n)] };
+        self.program.buffers[id.index()].source = Some(source);
+        Some(id)
+    }
+
     /// Adds a level that waits for those before it as `waits` says.
     fn level(&mut self, name: &str, ops: Vec<Op>) -> Wait {
         let counter: CounterId = self.program.add_counter(name.to_owned());
@@ -113,6 +124,8 @@ fn placed(of: Mixture) -> Placed {
     let out = parts.buffer("out", BufferKind::Output, DType::F32, &[rows, hidden]);
     let [gate, up] = ["gate", "up"].map(|name| parts.experts(name, of, [inner, hidden]));
     let weight = parts.experts("down", of, [hidden, inner]);
+    let [gate_bias, up_bias] = ["gate_bias", "up_bias"].map(|name| parts.biases(name, of, inner));
+    let bias = parts.biases("down_bias", of, hidden);
     let input = match of.norm {
         false => LinearInput::Plain { x },
         true => {
@@ -136,7 +149,9 @@ fn placed(of: Mixture) -> Placed {
             chosen,
             gate,
             up,
-            activation: Activation::Silu,
+            gate_bias,
+            up_bias,
+            activation: if of.bias { Activation::GPT_OSS } else { Activation::Silu },
             rows,
             strips,
             out: h,
@@ -149,7 +164,7 @@ fn placed(of: Mixture) -> Placed {
     let down = |at: usize| {
         let cols = Span::new(strips * at / tiles * 8, strips * (at + 1) / tiles * 8);
         let output = ExpertOutput::Add { residual, out };
-        Op::from(ExpertDown { x: h, routes, experts, chosen, weight, rows, cols, output })
+        Op::from(ExpertDown { x: h, routes, experts, chosen, weight, bias, rows, cols, output })
     };
     parts.level("down", (0..tiles).map(down).collect());
     schedule(parts.program.stored_as(&OfMixture(of)), 1).unwrap()
@@ -201,6 +216,7 @@ fn drawn(draw: &mut Draw) -> Mixture {
         kind: [RouteKind::All, RouteKind::Chosen][one_of(&[0, 1])],
         activation: [DType::F32, DType::BF16][one_of(&[0, 0, 1])],
         norm: one_of(&[0, 1]) == 1,
+        bias: one_of(&[0, 0, 1]) == 1,
         codes: None,
     }
 }

@@ -271,6 +271,7 @@ impl Builder {
                 scale: 0.125,
                 soft_cap: None,
                 window: None,
+                sinks: None,
                 acc,
                 stats,
                 selection: None,

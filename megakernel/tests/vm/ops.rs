@@ -359,7 +359,7 @@ proptest! {
         let out = lab.output("out", DType::F32, &[rows, heads, dim]);
         let scale = (dim as f32).powf(-0.5);
         let part = |kv_head, split| Op::from(Attention {
-            q, k_pool, v_pool, at: at.clone(), kv_head, rows: Span::all(rows), split, scale, soft_cap: None, window: None, acc, stats, selection: None,
+            q, k_pool, v_pool, at: at.clone(), kv_head, rows: Span::all(rows), split, scale, soft_cap: None, window: None, sinks: None, acc, stats, selection: None,
         });
         lab.tasks((0..kv_heads).flat_map(|h| (0..splits).map(move |s| (h, s))).map(|(h, s)| part(h, s)).collect());
         lab.task(Op::from(Combine { acc, stats, out, rows: Span::all(rows), heads: Span::all(heads) }));

@@ -4,7 +4,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `scheme` | the table of schemes: tensors, packing, codes, scales, zeros, order of each |
-//! | `awq`, `gptq`, `compressed`, `fp8`, `modelopt` | a `quant_method` each: its keys become a [`StoredModule`] for each module |
+//! | `awq`, `gptq`, `compressed`, `fp8`, `modelopt`, `mxfp4` | a `quant_method` each: its keys become a [`StoredModule`] for each module |
 //! | `args` | the weights' arguments of compressed-tensors become a scheme |
 //! | `pattern` | the ways to name modules: names, `re:`, wildcards |
 //! | `plan` | `quantization_config`, or the file beside `config.json`, becomes a [`QuantPlan`] |
@@ -23,6 +23,7 @@ mod form;
 mod fp8;
 mod gptq;
 mod modelopt;
+mod mxfp4;
 mod parts;
 mod pattern;
 mod plan;

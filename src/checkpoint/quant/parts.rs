@@ -4,6 +4,7 @@
 //! [`prepare`] looks at types and shapes alone, so that every fault of a file is found at once;
 //! [`Job::run`] reads the contents.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use bytemuck::{Pod, pod_read_unaligned};
@@ -14,16 +15,26 @@ use tilewright_layout::DType;
 use super::fault::PartFault;
 use super::scheme::{CodeOrder, Global, Packing, ScaleType, WeightAxis};
 use crate::checkpoint::StoredModule;
+use crate::checkpoint::header::TensorEntry;
 use crate::checkpoint::quant::stored::{Presence, Scales};
 
 /// A tensor of a file.
 #[derive(Clone, Debug)]
 pub(in crate::checkpoint) struct TensorPart<'a> {
-    pub name: String,
     pub file: &'a Path,
-    pub dtype: DType,
-    pub shape: &'a [usize],
-    pub bytes: &'a [u8],
+    pub entry: &'a TensorEntry,
+    /// The bytes of the file.
+    pub mapping: &'a [u8],
+}
+
+impl<'a> TensorPart<'a> {
+    fn name(&self) -> String {
+        self.entry.name.clone()
+    }
+
+    fn bytes(&self) -> Cow<'a, [u8]> {
+        self.entry.bytes(self.mapping)
+    }
 }
 
 /// A module whose tensors have the right types and shapes.
@@ -159,14 +170,14 @@ fn check<'a>(
         return None;
     };
     let file = part.file.to_owned();
-    if !wanted.dtypes.contains(&part.dtype) {
+    if !wanted.dtypes.contains(&part.entry.dtype) {
         let expected = wanted.text;
-        let found = part.dtype;
+        let found = part.entry.dtype;
         faults.push(PartFault::Dtype { tensor, file, scheme, expected, found });
         return None;
     }
-    if !wanted.shapes.iter().any(|shape| shape == part.shape) {
-        let found = part.shape.to_vec();
+    if !wanted.shapes.iter().any(|shape| *shape == part.entry.shape) {
+        let found = part.entry.shape.clone();
         faults.push(PartFault::Shape { tensor, file, scheme, expected: usual, found });
         return None;
     }
@@ -239,17 +250,17 @@ impl Job<'_> {
             | QuantError::Weights { .. }
             | QuantError::Weight { .. } => &self.codes,
         };
-        PartFault::Values { tensor: part.name.clone(), file: part.file.to_owned(), source }
+        PartFault::Values { tensor: part.name(), file: part.file.to_owned(), source }
     }
 
     fn check_shape(&self) -> Result<(), PartFault> {
         let Some(part) = &self.shape else { return Ok(()) };
         let expected = [self.n, self.k];
-        let found = elements::<i64>(part.bytes);
+        let found = elements::<i64>(&part.bytes());
         if found.iter().map(|&extent| usize::try_from(extent).ok()).eq(expected.map(Some)) {
             return Ok(());
         }
-        Err(PartFault::WeightShape { tensor: part.name.clone(), file: part.file.to_owned(), expected, found })
+        Err(PartFault::WeightShape { tensor: part.name(), file: part.file.to_owned(), expected, found })
     }
 
     /// The column of every place: columns by their groups. `None` where that is their order
@@ -258,12 +269,12 @@ impl Job<'_> {
         let Some(part) = &self.order else { return Ok(None) };
         let k = self.k;
         let groups = self.k.div_ceil(size);
-        let of: Vec<i32> = elements(part.bytes);
+        let of: Vec<i32> = elements(&part.bytes());
         // An index that was never filled has no information.
         if of.iter().all(|&group| group == -1) {
             return Ok(None);
         }
-        let place = || (part.name.clone(), part.file.to_owned());
+        let place = || (part.name(), part.file.to_owned());
         let mut columns = vec![Vec::new(); groups];
         for (column, &found) in of.iter().enumerate() {
             match usize::try_from(found).ok().and_then(|group| columns.get_mut(group)) {
@@ -291,11 +302,11 @@ impl Job<'_> {
         let part = &self.scales;
         let stored: Vec<f32> = match self.stored.scheme.scale_type {
             ScaleType::Float => floats(part),
-            ScaleType::E8m0 => part.bytes.iter().map(|&exponent| e8m0(exponent)).collect(),
-            ScaleType::E4m3 => part.bytes.iter().map(|&bits| Code::E4m3.value(bits)).collect(),
+            ScaleType::E8m0 => part.bytes().iter().map(|&exponent| e8m0(exponent)).collect(),
+            ScaleType::E4m3 => part.bytes().iter().map(|&bits| Code::E4m3.value(bits)).collect(),
         };
         if let Some(&value) = stored.iter().find(|scale| !(scale.is_finite() && **scale >= 0.0)) {
-            return Err(PartFault::Scale { tensor: part.name.clone(), file: part.file.to_owned(), value });
+            return Err(PartFault::Scale { tensor: part.name(), file: part.file.to_owned(), value });
         }
         let stored = self.with_global(stored)?;
         let wide = self.n.div_ceil(rows);
@@ -332,7 +343,7 @@ impl Job<'_> {
         let Some(part) = &self.global else { return Ok(None) };
         let value = floats(part).first().copied().unwrap_or(f32::NAN);
         if !(value.is_finite() && value > 0.0) {
-            return Err(PartFault::Global { tensor: part.name.clone(), file: part.file.to_owned(), value });
+            return Err(PartFault::Global { tensor: part.name(), file: part.file.to_owned(), value });
         }
         Ok(Some(value.into()))
     }
@@ -349,11 +360,11 @@ impl Job<'_> {
         let mask = (code.count() - 1) as u8;
         let mut stored = vec![0i16; wide * groups];
         let mut wrapped = false;
-        packing.unpack(code.bits(), wide, groups, part.bytes, |row, group, field| {
+        packing.unpack(code.bits(), wide, groups, &part.bytes(), |row, group, field| {
             wrapped |= zero.offset > 0 && field == mask;
             stored[row * groups + group] = code.value(field.wrapping_add(zero.offset) & mask) as i16;
         });
-        let tensor = part.name.clone();
+        let tensor = part.name();
         let file = part.file.to_owned();
         if let Some(&found) = stored.iter().find(|found| self.stored.symmetric && **found != zero.same) {
             return Err(PartFault::Asymmetric { tensor, file, expected: zero.same, found });
@@ -376,14 +387,14 @@ impl Job<'_> {
             packing.along == WeightAxis::K && packing.outer == WeightAxis::N && packing.order == CodeOrder::Plain;
         if in_rows && order.is_none() {
             let stored = packing.shape(bits, n, k)[1] * packing.word.bytes();
-            return self.codes.bytes.chunks_exact(stored).flat_map(|row| &row[..row_bytes]).copied().collect();
+            return self.codes.bytes().chunks_exact(stored).flat_map(|row| &row[..row_bytes]).copied().collect();
         }
         let mut places: Vec<usize> = (0..k).collect();
         for (place, &column) in order.into_iter().flatten().enumerate() {
             places[column as usize] = place;
         }
         let mut codes = vec![0; n * row_bytes];
-        packing.unpack(bits, n, k, self.codes.bytes, |row, column, code| {
+        packing.unpack(bits, n, k, &self.codes.bytes(), |row, column, code| {
             let place = places[column];
             codes[row * row_bytes + place * bits / 8] |= code << (place * bits % 8);
         });
@@ -398,10 +409,10 @@ fn elements<T: Pod>(bytes: &[u8]) -> Vec<T> {
 
 /// The elements of a tensor of floating-point numbers, exact in f32.
 fn floats(part: &TensorPart) -> Vec<f32> {
-    match part.dtype {
-        DType::F16 => elements::<f16>(part.bytes).into_iter().map(f16::to_f32).collect(),
-        DType::BF16 => elements::<bf16>(part.bytes).into_iter().map(bf16::to_f32).collect(),
-        _ => elements(part.bytes),
+    match part.entry.dtype {
+        DType::F16 => elements::<f16>(&part.bytes()).into_iter().map(f16::to_f32).collect(),
+        DType::BF16 => elements::<bf16>(&part.bytes()).into_iter().map(bf16::to_f32).collect(),
+        _ => elements(&part.bytes()),
     }
 }
 

@@ -8,7 +8,7 @@ use tilewright_graph::models::keys::{Keys, KnownKey};
 use tilewright_graph::models::quote;
 use tilewright_megakernel::model::ModelSpec;
 
-use super::{awq, compressed, fp8, gptq, modelopt};
+use super::{awq, compressed, fp8, gptq, modelopt, mxfp4};
 use crate::checkpoint::error::{CheckpointError, Faults};
 use crate::checkpoint::fault::ConfigFault;
 use crate::checkpoint::quant::stored::Module;
@@ -21,13 +21,14 @@ struct Method {
     known: &'static [&'static [KnownKey]],
 }
 
-const METHODS: [Method; 6] = [
+const METHODS: [Method; 7] = [
     Method { name: "awq", read: awq::read, known: &[awq::KNOWN, gptq::WRITTEN] },
     Method { name: "gptq", read: gptq::read, known: &[gptq::KNOWN, gptq::WRITTEN] },
     Method { name: "compressed-tensors", read: compressed::read, known: &[compressed::KNOWN] },
     Method { name: "fp8", read: fp8::read, known: &[fp8::KNOWN] },
     Method { name: "fbgemm_fp8", read: fp8::read_fbgemm, known: &[fp8::KNOWN_FBGEMM] },
     Method { name: "modelopt", read: modelopt::read, known: &[modelopt::KNOWN] },
+    Method { name: "mxfp4", read: mxfp4::read, known: &[mxfp4::KNOWN] },
 ];
 
 /// The key of `config.json`.
@@ -116,7 +117,7 @@ fn interpret(
     let stated = stated.or(other).or_else(|| method.map(Value::from)).unwrap_or(Value::Null);
     let name = stated.as_str().map(str::to_ascii_lowercase);
     let Some(method) = METHODS.iter().find(|method| name.as_deref() == Some(method.name)) else {
-        const ACCEPTED: &str = "awq, gptq, compressed-tensors, fp8, fbgemm_fp8 or modelopt";
+        const ACCEPTED: &str = "awq, gptq, compressed-tensors, fp8, fbgemm_fp8, modelopt or mxfp4";
         keys.unsupported("quant_method", &stated, "stores weights in a way that is not read", ACCEPTED);
         return Err(keys.faults);
     };

@@ -230,6 +230,15 @@ pub(super) static MXFP4: Scheme = Scheme {
     ..elements("mxfp4-pack-quantized", Code::E2m1, DType::U8)
 };
 
+/// gpt-oss's `mxfp4`, of experts alone.
+pub(super) static GPT_OSS: Scheme = Scheme {
+    codes: ("blocks", NIBBLES),
+    scale: "scales",
+    scale_type: ScaleType::E8m0,
+    unused: &[],
+    ..elements("mxfp4 of gpt-oss", Code::E2m1, DType::U8)
+};
+
 /// compressed-tensors `nvfp4-pack-quantized`: its global scale divides.
 pub(super) static NVFP4: Scheme = Scheme {
     codes: ("weight_packed", NIBBLES),
@@ -249,7 +258,7 @@ pub(super) static MODELOPT_NVFP4: Scheme = Scheme {
 
 /// Every scheme.
 #[cfg(test)]
-pub(super) static SCHEMES: [&Scheme; 15] = [
+pub(super) static SCHEMES: [&Scheme; 16] = [
     &AWQ_GEMM,
     &GPTQ_V1_U4,
     &GPTQ_V1_U8,
@@ -263,6 +272,7 @@ pub(super) static SCHEMES: [&Scheme; 15] = [
     &FP8_BLOCK_E8M0,
     &MXFP8,
     &MXFP4,
+    &GPT_OSS,
     &NVFP4,
     &MODELOPT_NVFP4,
 ];

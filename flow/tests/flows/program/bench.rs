@@ -264,6 +264,7 @@ impl<'w> Layer<'w> {
                 scale,
                 soft_cap,
                 window,
+                sinks: None,
                 acc,
                 stats,
                 selection,

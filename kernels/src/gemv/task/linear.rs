@@ -51,8 +51,8 @@ pub struct LinearTask<'f, 'k> {
 /// ([`epilogue`](crate::epilogue)), and where results go.
 #[derive(Clone, Copy)]
 pub struct LinearEpilogue<'f, 'k> {
-    /// Added to each feature, `[n]`: to y, and to what gates multiply.
-    pub bias: [Option<Array<'k>>; 2],
+    /// Added to each feature: to y, and to what gates multiply.
+    pub bias: [Option<Bias<'f, 'k>>; 2],
     /// Whether y are gates: strips of y and of what they multiply take turns in the ring.
     pub gated: bool,
     /// The functions of a result.
@@ -76,6 +76,21 @@ pub struct LinearEpilogue<'f, 'k> {
     /// The index of the shard's first feature, if the layer is a shard; it is added to feature
     /// indexes and to offsets in rows.
     pub shard: Option<Val<'k, u32>>,
+}
+
+/// What is added to the sums of a product.
+#[derive(Clone, Copy)]
+pub enum Bias<'f, 'k> {
+    /// A number for each feature, `[n]`.
+    OfFeature(Array<'k>),
+    /// A function of a result's place. It is called once for each result, before its last products.
+    OfPlace(&'f dyn Fn(ResultPlace<'k>) -> Val<'k, f32>),
+}
+
+impl<'k> From<Array<'k>> for Bias<'_, 'k> {
+    fn from(array: Array<'k>) -> Self {
+        Bias::OfFeature(array)
+    }
 }
 
 /// The argmax candidates of a tile: the largest result of each row, with its index.
@@ -241,7 +256,16 @@ impl<'k> LinearTask<'_, 'k> {
             value
         });
         let residual = self.epilogue.residual.map(|residual| load(residual, at()));
-        let up_bias = up_bias.map(|bias| load(bias, n));
+        let load_bias = |bias: Bias<'_, 'k>| match bias {
+            Bias::OfFeature(array) => load(array, n),
+            Bias::OfPlace(of) => {
+                let value = k.var(0.0f32);
+                let needed = phase.map_or(inside, |phase| inside & phase.last);
+                k.when(needed, || value.set(of(place())));
+                value
+            }
+        };
+        let up_bias = up_bias.map(load_bias);
         let streams = self.epilogue.streams();
         let strip = if streams > 1 { strip * streams } else { strip };
         let before = |phase: TilePhase<'k>, of: u32| match phase.waiting {
@@ -250,10 +274,10 @@ impl<'k> LinearTask<'_, 'k> {
         };
         let before = phase.into_iter().flat_map(|phase| (0..streams).filter_map(move |of| before(phase, of))).collect();
         let weight = scaled.and_then(|scaled| scaled.weight).map(|weight| load(weight, n));
-        let place = scaled.and_then(|scaled| scaled.ask_place(n, inside));
-        let bias = [bias.map(|bias| load(bias, n)), up_bias];
+        let order = scaled.and_then(|scaled| scaled.ask_place(n, inside));
+        let bias = [bias.map(load_bias), up_bias];
         let stored = phase.filter(|phase| phase.waiting.is_some()).map_or(inside, |phase| inside & phase.last);
-        Prepared { n, strip, inside, stored, bias, factor, residual, weight, place, before }
+        Prepared { n, strip, inside, stored, bias, factor, residual, weight, place: order, before }
     }
 
     /// The products of an output with its strip of the ring of that number: those of the columns so

@@ -27,6 +27,6 @@ mod qkv;
 pub use super::announce::{Announce, Early};
 pub use super::scratch::LinearScratch;
 pub use super::slots::{SlotPhase, SlotPhases, SlotPlan};
-pub use linear::{ArgmaxCandidates, LinearEpilogue, LinearTask, linear};
+pub use linear::{ArgmaxCandidates, Bias, LinearEpilogue, LinearTask, linear};
 pub use plan::{ProductLimits, ProductPlan, Waits};
 pub use qkv::{Qkv, QueryKeyEpilogue, qkv};

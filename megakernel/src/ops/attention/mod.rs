@@ -50,6 +50,10 @@ impl TaskOp for Attention {
         let part = |buffer, last| Region::new(buffer, &[self.rows, queries, Span::one(self.split), Span::all(last)]);
         let mut reads =
             vec![Region::new(self.q, &[self.rows, queries, Span::all(dim)]), tokens(self.k_pool), tokens(self.v_pool)];
+        if let Some(sinks) = self.sinks {
+            ops.exactly("sinks", sinks, DType::F32, [heads])?;
+            reads.push(Region::new(sinks, &[queries]));
+        }
         reads.extend(self.at.footprint(ops, self.rows, count)?);
         if let Some(selection) = &self.selection {
             multiple("page_tokens", page_tokens, selection.block_tokens)?;
@@ -69,7 +73,8 @@ impl TaskOp for Attention {
         let q = Access::input(self.q).relaxed();
         let q = if self.selection.is_none() { q.with_token([self.k_pool, self.v_pool]) } else { q };
         let acc = Access::output(self.acc).of_partial(partial).splitting_if(true);
-        vec![q, acc, Access::output(self.stats).of_partial(partial)]
+        let stats = Access::output(self.stats).of_partial(partial);
+        [q, acc, stats].into_iter().chain(Access::weights(self.sinks)).collect()
     }
 
     /// Of a pool its split's share of the tokens, for each row.

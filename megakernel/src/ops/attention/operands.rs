@@ -17,6 +17,9 @@ use tilewright_kernels::attention::ScoreModifier;
 /// Under a soft cap `x_t = cap · tanh(scale · q·k_t / cap)`. Through a window a row sees the tokens
 /// `n − window .. n`, and splits cover the pages from the one on that holds the first of them.
 ///
+/// With sinks the softmax has a further score, which has no value: split 0 counts the sink `z` of a
+/// head as a token whose value is 0, so that `m = max(z, max x_t)` and `l` has `exp(z − m)` more.
+///
 /// With a [`Selection`] a row's tokens are those of its selected blocks instead, and a split covers
 /// blocks as it would pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +47,9 @@ pub struct Attention {
     /// Tokens that a row sees, its own included; all where it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
+    /// A score of each query head that has no value, f32 `[heads]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sinks: Option<BufferId>,
     /// Unnormalised sums, f32 `[rows, heads, splits, head_dim]`.
     pub acc: BufferId,
     /// `m` and `l`, f32 `[rows, heads, splits, 2]`.

@@ -29,6 +29,9 @@ pub(super) fn attention(op: &Attention, on: &Context) -> Done {
                 .collect();
             part.attend(op, on, &q, &pages, dim)?;
         }
+        if let Some(sinks) = op.sinks.filter(|_| op.split == 0) {
+            part.add_sinks(&on.read(sinks, op.kv_head * group, group)?, dim);
+        }
         for g in 0..group {
             let at = (first_head + g) * splits + op.split;
             on.write(op.stats, at * 2, &[part.max[g], part.sum[g]])?;
@@ -78,6 +81,17 @@ struct GroupPartial {
 }
 
 impl GroupPartial {
+    /// Counts the sinks of the group as tokens whose values are 0.
+    fn add_sinks(&mut self, sinks: &[f32], dim: usize) {
+        for (g, &sink) in sinks.iter().enumerate() {
+            let max = self.max[g].max(sink);
+            let shrunk = (self.max[g] - max).exp();
+            self.sum[g] = self.sum[g] * shrunk + (sink - max).exp();
+            self.acc[g * dim..][..dim].iter_mut().for_each(|acc| *acc *= shrunk);
+            self.max[g] = max;
+        }
+    }
+
     /// Over `pages`: offset of the first token, and tokens. Scores first, so that every exponential
     /// is taken once, against the largest score.
     fn attend(&mut self, op: &Attention, on: &Context, q: &[f32], pages: &[(usize, usize)], dim: usize) -> Done {

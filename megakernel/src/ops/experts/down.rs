@@ -12,7 +12,8 @@ use crate::program::{
 
 /// `y[r, c] = Σ_s Σ_i x[r, s · n + i] · weight_e[c, i]` over the slots of the routes that are in
 /// use, where `e` is the expert of slot `s`; then what [`ExpertOutput`] says. The weights of routes
-/// are in `x` already ([`ExpertGateUp`](super::ExpertGateUp)).
+/// are in `x` already ([`ExpertGateUp`](super::ExpertGateUp)). With a bias `Σ_s w · bias_e[c]` is
+/// added, where `w` is the weight of slot `s` for row `r`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpertDown {
@@ -26,6 +27,9 @@ pub struct ExpertDown {
     pub chosen: usize,
     /// Weights, `[experts · m, n]`.
     pub weight: BufferId,
+    /// Biases, `[experts · m]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<BufferId>,
     /// Rows of the batch: all.
     pub rows: Span,
     /// Output features that this task computes.
@@ -60,6 +64,7 @@ impl ExpertDown {
     fn features(&self, ops: &Operands) -> Check<usize> {
         let [all, _] = ops.floats("weight", self.weight)?;
         multiple("rows of weight", all, self.experts)?;
+        self.bias.map(|bias| ops.floats_of("bias", bias, [all])).transpose()?;
         Ok(all / self.experts)
     }
 }
@@ -81,6 +86,7 @@ impl TaskOp for ExpertDown {
         let [height, table_width] = ops.shape("routes", self.routes)?;
         let mut reads =
             vec![whole(self.x, [rows, width]), whole(self.weight, [all, n]), whole(self.routes, [height, table_width])];
+        reads.extend(self.bias.map(|bias| Region::new(bias, &[Span::all(all)])));
         let tile = |buffer| Region::new(buffer, &[self.rows, self.cols]);
         let (out, others) = match self.output {
             ExpertOutput::Store { out, ref sent } => (out, sent.as_slice()),
@@ -116,8 +122,14 @@ impl TaskOp for ExpertDown {
             let chosen: Vec<f32> = slot.rows().iter().flat_map(|&row| of_slot(row)).copied().collect();
             let mut product = vec![0.0; slot.rows().len() * self.cols.len()];
             on.linear(&chosen, n, self.weight, (slot.expert * m + self.cols.lo) * n, &mut product)?;
+            let bias = self.bias.map(|bias| on.read(bias, slot.expert * m + self.cols.lo, self.cols.len()));
+            let bias = bias.transpose()?;
             for (row, product) in slot.rows().into_iter().zip(product.chunks_exact(self.cols.len())) {
                 y[row] = naive::add(&y[row], product);
+                if let Some(bias) = &bias {
+                    let weighted: Vec<f32> = bias.iter().map(|bias| slot.weights[row] * bias).collect();
+                    y[row] = naive::add(&y[row], &weighted);
+                }
             }
         }
         for (row, y) in y.iter().enumerate() {
@@ -142,6 +154,7 @@ impl TaskOp for ExpertDown {
         let even = self.cols.is_in_steps_of(2);
         let whole_strips = self.cols.is_in_steps_of(8);
         let mut all = vec![Access::input(self.x).flagged(), Access::new(self.routes, AccessRole::Part).flagged()];
+        all.extend(Access::weights(self.bias));
         match &self.output {
             ExpertOutput::Store { out, sent } => {
                 all.extend(sent.iter().chain([out]).map(|&out| Access::output(out).flagged_if(even)));

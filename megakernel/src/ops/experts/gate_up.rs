@@ -16,7 +16,8 @@ use crate::program::{
 const STRIP: usize = 8;
 
 /// `out[r, s · n + i] = w · activation(x · gate_eᵀ)[i] · (x · up_eᵀ)[i]`, where `e` is the expert of
-/// slot `s` of the routes and `w` its weight for row `r`; 0 where the row has not chosen it.
+/// slot `s` of the routes and `w` its weight for row `r`; 0 where the row has not chosen it. A bias
+/// is added to each product.
 ///
 /// Strips of eight features are counted over all slots: strip `q` has the features
 /// `8 q .. 8 q + 8` of `out`. Those of slots that are not in use are not computed.
@@ -35,6 +36,12 @@ pub struct ExpertGateUp {
     pub gate: BufferId,
     /// Weights of the other factors, `[experts · n, k]`.
     pub up: BufferId,
+    /// Biases of the gates, `[experts · n]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_bias: Option<BufferId>,
+    /// Biases of the other factors, `[experts · n]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_bias: Option<BufferId>,
     /// The function of the gate.
     #[serde(default, skip_serializing_if = "is_silu", with = "activation_name")]
     pub activation: Activation,
@@ -70,6 +77,9 @@ impl ExpertGateUp {
         let [all, k] = ops.floats("gate", self.gate)?;
         ops.floats_of("up", self.up, [all, k])?;
         multiple("rows of gate", all, self.experts.saturating_mul(STRIP))?;
+        for (name, bias) in [("gate bias", self.gate_bias), ("up bias", self.up_bias)] {
+            bias.map(|bias| ops.floats_of(name, bias, [all])).transpose()?;
+        }
         Ok(all / self.experts)
     }
 }
@@ -96,6 +106,8 @@ impl TaskOp for ExpertGateUp {
         }
         let whole = |buffer, extents: [usize; 2]| Region::new(buffer, &extents.map(Span::all));
         reads.extend([self.gate, self.up].map(|weight| whole(weight, [all, k])));
+        let biases = [self.gate_bias, self.up_bias].into_iter().flatten();
+        reads.extend(biases.map(|bias| Region::new(bias, &[Span::all(all)])));
         let [height, width] = ops.shape("routes", self.routes)?;
         reads.push(whole(self.routes, [height, width]));
         let tile = |strip| Region::new(self.out, &[self.rows, Span::new(strip * STRIP, (strip + 1) * STRIP)]);
@@ -113,12 +125,15 @@ impl TaskOp for ExpertGateUp {
             let rows = slots[strip * STRIP / n].rows();
             let chosen: Vec<f32> = rows.iter().flat_map(|&row| &x[row * k..(row + 1) * k]).copied().collect();
             let first = expert * n + strip * STRIP % n;
-            let product = |weight| -> Done<Vec<f32>> {
+            let product = |weight, bias: Option<BufferId>| -> Done<Vec<f32>> {
                 let mut y = vec![0.0; rows.len() * STRIP];
                 on.linear(&chosen, k, weight, first * k, &mut y)?;
-                Ok(y)
+                let Some(bias) = bias else { return Ok(y) };
+                let bias = on.read(bias, first, STRIP)?;
+                Ok(y.chunks_exact(STRIP).flat_map(|y| naive::add(y, &bias)).collect())
             };
-            let gated = naive::gated(self.activation, &product(self.gate)?, &product(self.up)?);
+            let [gate, up] = [product(self.gate, self.gate_bias)?, product(self.up, self.up_bias)?];
+            let gated = naive::gated(self.activation, &gate, &up);
             let mut out = vec![vec![0.0; STRIP]; weights.len()];
             for (&row, gated) in rows.iter().zip(gated.chunks_exact(STRIP)) {
                 out[row] = gated.iter().map(|y| weights[row] * y).collect();
@@ -134,7 +149,7 @@ impl TaskOp for ExpertGateUp {
 
     fn accesses(&self) -> Vec<Access> {
         let mut all = self.input.accesses(self.rows, [self.gate, self.up]);
-        all.extend(Access::weights(self.input.norm_weight()));
+        all.extend(Access::weights([self.input.norm_weight(), self.gate_bias, self.up_bias].into_iter().flatten()));
         all.push(Access::new(self.routes, AccessRole::Part).flagged());
         all.push(Access::output(self.out).flagged());
         all

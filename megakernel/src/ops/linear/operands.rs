@@ -115,19 +115,37 @@ pub(in crate::ops) fn is_silu(activation: &Activation) -> bool {
     *activation == Activation::Silu
 }
 
-/// `Activation` by name: the kernels' crate has no serde.
+/// `Activation` by name, with its numbers where it has any: the kernels' crate has no serde.
 pub(in crate::ops) mod activation_name {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-    use tilewright_kernels::activation::Activation;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+    use tilewright_kernels::activation::{Activation, ClampedSwiglu};
+
+    /// The forms of activations.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case", deny_unknown_fields)]
+    enum Form {
+        Silu,
+        GeluTanh,
+        ClampedSwiglu { alpha: f32, limit: f32 },
+    }
 
     pub fn serialize<S: Serializer>(activation: &Activation, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(activation.name())
+        let form = match *activation {
+            Activation::Silu => Form::Silu,
+            Activation::GeluTanh => Form::GeluTanh,
+            Activation::ClampedSwiglu(clamp) => Form::ClampedSwiglu { alpha: clamp.alpha(), limit: clamp.limit() },
+        };
+        form.serialize(serializer)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Activation, D::Error> {
-        let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        let known = Activation::ALL.into_iter().find(|activation| activation.name() == name);
-        known.ok_or_else(|| D::Error::custom(format_args!("`{name}` is not an activation")))
+        Ok(match Form::deserialize(deserializer)? {
+            Form::Silu => Activation::Silu,
+            Form::GeluTanh => Activation::GeluTanh,
+            Form::ClampedSwiglu { alpha, limit } => {
+                Activation::ClampedSwiglu(ClampedSwiglu::new(alpha, limit).map_err(D::Error::custom)?)
+            }
+        })
     }
 }
 

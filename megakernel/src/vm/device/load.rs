@@ -51,8 +51,8 @@ pub(super) fn plain(plan: &Plan, program: &Program, weights: &BoundWeights) -> V
     for buffer in &program.buffers {
         let offset = plan.places.offset(buffer.id);
         if buffer.kind == BufferKind::Weight && offset != u64::MAX {
-            let bytes = weights.dense(buffer.id).map_or(&[][..], |tensor| tensor.bytes().as_ref());
-            plain[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+            let bytes = weights.bytes(buffer.id);
+            plain[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
         }
     }
     for table in &plan.rotations {

@@ -53,7 +53,8 @@ pub(crate) enum ExpertSums {
 struct Grouped {
     problem: GroupedProblem,
     a: Scratch,
-    weights: LaunchMemory,
+    /// Weights of all experts with their biases: of a gated product those of gates first.
+    layers: Vec<(BufferId, Option<BufferId>)>,
     to: LaunchMemory,
 }
 
@@ -117,7 +118,7 @@ impl GraphPlanner<'_> {
         &mut self,
         size: ExpertProduct,
         a: NormActivations,
-        weights: [BufferId; 2],
+        layers: [(BufferId, Option<BufferId>); 2],
         activation: Activation,
     ) -> Result<(), Unsupported> {
         let NormActivations::Norm(norm) = a else {
@@ -127,32 +128,33 @@ impl GraphPlanner<'_> {
             Some(routed) if routed == norm => Scratch::Normed,
             Some(_) | None => self.norm(norm)?,
         };
-        let [all, k] = self.extents(weights[0])?;
+        if layers[0].1.is_some() != layers[1].1.is_some() {
+            return Err(Unsupported::Launch { what: "gated experts of which one product alone has biases" });
+        }
+        let [all, k] = self.extents(layers[0].0)?;
         let inner = all / size.experts.max(1);
         let choices = self.choices(size.chosen)?;
         let to = self.scratch(Scratch::ExpertGated, u64::from(choices) * u64::from(inner) * 2);
         let problem = GroupedProblem::new(size.experts, choices, inner, k).gather(size.chosen);
         let problem = problem.epilogue(Epilogue::gate(activation));
-        let weights = self.matrix(weights.to_vec())?;
-        self.grouped(Grouped { problem, a, weights, to })
+        self.grouped(Grouped { problem, a, layers: layers.to_vec(), to })
     }
 
     /// The second product of the chosen experts, and their weighted sums.
     pub(crate) fn expert_down(
         &mut self,
         size: ExpertProduct,
-        weight: BufferId,
+        layer: (BufferId, Option<BufferId>),
         sums: ExpertSums,
     ) -> Result<(), Unsupported> {
         let ExpertProduct { experts, chosen } = size;
-        let [all, k] = self.extents(weight)?;
+        let [all, k] = self.extents(layer.0)?;
         let width = all / experts.max(1);
         let rows = self.plan.rows;
         let choices = self.choices(chosen)?;
         let y = self.scratch(Scratch::ExpertResults, u64::from(choices) * u64::from(width) * 2);
         let problem = GroupedProblem::new(experts, choices, width, k).scatter();
-        let weights = self.matrix(vec![weight])?;
-        self.grouped(Grouped { problem, a: Scratch::ExpertGated, weights, to: y })?;
+        self.grouped(Grouped { problem, a: Scratch::ExpertGated, layers: vec![layer], to: y })?;
         let (out, residual, to) = match sums {
             ExpertSums::Part { out } => {
                 let part = self.next_part([rows, width]);
@@ -183,7 +185,10 @@ impl GraphPlanner<'_> {
 
     fn grouped(&mut self, product: Grouped) -> Result<(), Unsupported> {
         self.settle();
-        let Grouped { problem, a, weights, to } = product;
+        let Grouped { problem, a, layers, to } = product;
+        let weights = self.matrix(layers.iter().map(|layer| layer.0).collect())?;
+        let bias = self.bias(&layers);
+        let problem = problem.epilogue(Epilogue { bias: bias.is_some(), ..problem.epilogue });
         if !self.grouped_steps.contains_key(&problem) {
             let target = GemmDevice { arch: self.arch, multiprocessors: self.multiprocessors, aligned: ALIGNED };
             let step = grouped::plan::<bf16, bf16>(problem, target)?;
@@ -196,11 +201,8 @@ impl GraphPlanner<'_> {
             GroupedBuffer::B => weights,
             GroupedBuffer::Offsets => LaunchMemory::Scratch(Scratch::ExpertOffsets),
             GroupedBuffer::Order => LaunchMemory::Scratch(Scratch::ExpertOrder),
-            GroupedBuffer::C
-            | GroupedBuffer::AScale
-            | GroupedBuffer::BScale
-            | GroupedBuffer::Bias
-            | GroupedBuffer::Residual => to,
+            GroupedBuffer::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
+            GroupedBuffer::C | GroupedBuffer::AScale | GroupedBuffer::BScale | GroupedBuffer::Residual => to,
         };
         self.plan.launches.push(launch(kernel, step, memory));
         Ok(())

@@ -124,10 +124,7 @@ impl GraphMemory {
         }
         let mut plain = HashMap::new();
         for &buffer in &plan.plain {
-            plain.insert(
-                buffer,
-                stream.buffer(weights.dense(buffer).map_or(&[][..], |tensor| tensor.bytes().as_ref()))?,
-            );
+            plain.insert(buffer, stream.buffer(&weights.bytes(buffer)[..])?);
         }
         let mut scratch = HashMap::new();
         for &(which, bytes) in &plan.scratch {

@@ -165,7 +165,7 @@ impl<'p> GraphPlanner<'p> {
     }
 
     /// A weight that is read as it is, and its type.
-    pub(super) fn plain(&mut self, id: BufferId) -> Result<(LaunchMemory, Float), Unsupported> {
+    pub(crate) fn plain(&mut self, id: BufferId) -> Result<(LaunchMemory, Float), Unsupported> {
         let found = self.buffer(id).dtype;
         let expected = "f32, f16 or bf16";
         let float = float_of(found).ok_or(Unsupported::DType { what: "weight", buffer: id, found, expected })?;

@@ -10,6 +10,7 @@ use tilewright_kernels::gemm::{self, Argument, GemmBuffer as Of, GemmDevice, Gem
 use tilewright_kernels::gemv::{GemvEpilogue, hopper, hopper::WeightRows};
 use tilewright_kernels::quant::Widen;
 use tilewright_kernels::tile::Float;
+use tilewright_layout::DType;
 
 use super::activations::{Begun, Multiply, NormActivations, OutputProjection, PackedProduct, ProductInput};
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
@@ -215,7 +216,13 @@ impl GraphPlanner<'_> {
             [(weight, _), ..] => self.extents::<2>(*weight)?[1],
             [] => return Err(Unsupported::Launch { what: "a product without weights" }),
         };
-        let bias = self.bias(product.layers);
+        // A bias has the type of the results.
+        let wide = match *product.layers {
+            [(_, Some(bias))] if product.wide && self.buffer(bias).dtype == DType::F32 => Some(self.plain(bias)?.0),
+            _ => None,
+        };
+        let bias = if wide.is_some() { Some(0) } else { self.bias(product.layers) };
+        let bias_memory = wide.unwrap_or(LaunchMemory::Bias(bias.unwrap_or(0)));
         let problem = GemmProblem::new(product.rows, product.results.results(), k).epilogue(product.epilogue(bias));
         let key = (problem, product.wide);
         if !self.steps.contains_key(&key) {
@@ -239,7 +246,7 @@ impl GraphPlanner<'_> {
             Of::A => product.a,
             Of::B => matrix,
             Of::Partials => LaunchMemory::Scratch(Scratch::Partials),
-            Of::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
+            Of::Bias => bias_memory,
             Of::C | Of::AScale | Of::BScale | Of::Residual => product.to,
         };
         launches.extend(steps.into_iter().map(|(kernel, step)| launch(kernel, step, memory)));
@@ -295,7 +302,7 @@ impl GraphPlanner<'_> {
     }
 
     /// The biases of layers below each other, if one has any.
-    fn bias(&mut self, layers: &[(BufferId, Option<BufferId>)]) -> Option<usize> {
+    pub(super) fn bias(&mut self, layers: &[(BufferId, Option<BufferId>)]) -> Option<usize> {
         layers.iter().any(|(_, bias)| bias.is_some()).then(|| {
             let of = |&(weight, bias): &(BufferId, _)| (self.buffer(weight).shape[0], bias);
             let parts: Vec<_> = layers.iter().map(of).collect();

@@ -1,5 +1,6 @@
 //! Weights as they are stored on a device: bound to buffers, sent through staging memory.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use half::bf16;
@@ -79,6 +80,22 @@ impl BoundWeights {
         match self.0.get(buffer.index())? {
             Some(StoredWeight::Codes(codes)) => Some(codes.matrix()),
             Some(StoredWeight::Dense(_) | StoredWeight::Experts(_)) | None => None,
+        }
+    }
+
+    /// The bytes of a weight that is not quantised: those of all experts one after the other. None
+    /// of codes.
+    pub fn bytes(&self, buffer: BufferId) -> Cow<'_, [u8]> {
+        match self.0.get(buffer.index()) {
+            Some(Some(StoredWeight::Dense(tensor))) => Cow::Borrowed(tensor.bytes().as_ref()),
+            Some(Some(StoredWeight::Experts(experts))) => {
+                let dense = experts.iter().filter_map(|expert| match expert {
+                    StoredWeight::Dense(tensor) => Some(tensor.bytes().as_ref()),
+                    StoredWeight::Codes(_) | StoredWeight::Experts(_) => None,
+                });
+                Cow::Owned(dense.collect::<Vec<&[u8]>>().concat())
+            }
+            Some(Some(StoredWeight::Codes(_)) | None) | None => Cow::Borrowed(&[]),
         }
     }
 
@@ -183,23 +200,37 @@ pub(in crate::vm) fn matrices(
 /// The tensors of weights below each other, from the first row on: of experts those of the first
 /// expert come first, of every weight.
 fn tensors_of<'w>(parts: &[BufferId], weights: &'w BoundWeights) -> Vec<&'w WeightTensor> {
-    let tensor = |weight: &'w StoredWeight| match weight {
-        StoredWeight::Dense(tensor) => tensor,
-        StoredWeight::Codes(_) | StoredWeight::Experts(_) => unreachable!("codes have been refused"),
-    };
-    let runs: Vec<&[StoredWeight]> = parts.iter().map(|&part| weights.get(part).experts()).collect();
-    let most = runs.iter().map(|run| run.len()).max().unwrap_or(0);
-    let runs = &runs;
-    (0..most).flat_map(|number| runs.iter().filter_map(move |run| run.get(number))).map(tensor).collect()
+    by_expert(parts.iter().map(|&part| tensors(weights.get(part))).collect())
 }
 
-/// Biases one after the other, zeros where there is none.
-pub(in crate::vm) fn biases(parts: &[(usize, Option<BufferId>)], weights: &BoundWeights) -> Vec<bf16> {
-    let of = |&(features, bias): &(usize, Option<BufferId>)| match bias {
-        Some(bias) => weights.dense(bias).map_or_else(Vec::new, |bias| part_of_row(bias, 0..features).into_owned()),
-        None => vec![bf16::ZERO; features],
+/// The tensors of a weight, one for each expert.
+fn tensors(weight: &StoredWeight) -> Vec<&WeightTensor> {
+    let tensor = |weight| match weight {
+        &StoredWeight::Dense(ref tensor) => tensor,
+        StoredWeight::Codes(_) | StoredWeight::Experts(_) => unreachable!("codes have been refused"),
     };
-    parts.iter().flat_map(of).collect()
+    weight.experts().iter().map(tensor).collect()
+}
+
+/// Runs in turns: what each has for the first expert, then for the second.
+fn by_expert<T>(runs: Vec<Vec<T>>) -> Vec<T> {
+    let most = runs.iter().map(Vec::len).max().unwrap_or(0);
+    let mut runs: Vec<_> = runs.into_iter().map(Vec::into_iter).collect();
+    let mut all = Vec::new();
+    for _ in 0..most {
+        all.extend(runs.iter_mut().filter_map(Iterator::next));
+    }
+    all
+}
+
+/// Biases one after the other, those of experts expert by expert; zeros where there is none.
+pub(in crate::vm) fn biases(parts: &[(usize, Option<BufferId>)], weights: &BoundWeights) -> Vec<bf16> {
+    let all = |tensor: &WeightTensor| part_of_row(tensor, 0..tensor.shape().iter().product()).into_owned();
+    let of = |&(features, bias): &(usize, Option<BufferId>)| match bias {
+        Some(bias) => tensors(weights.get(bias)).into_iter().map(all).collect(),
+        None => vec![vec![bf16::ZERO; features]],
+    };
+    by_expert(parts.iter().map(of).collect()).concat()
 }
 
 /// Cosine and sine of `position · inv_freq[i]`, scaled: as the op `rope` defines them, the angle

@@ -53,8 +53,11 @@ impl DeviceOp for Attention {
         let order = scaled.filter(|(code, _)| code.form.is_ordered()).map(|(_, [.., order])| [order, 0]);
         let merges = plan.merges_packets();
         let modifier = self.modifier();
+        let has_sinks = self.sinks.is_some();
+        let sinks = plan.operand_of(self.sinks)?;
+        let streamed = None;
         let function =
-            SplitOfTokens { rows, heads, scale, modifier, q, pools, out, terms, merges, selected, streamed: None };
+            SplitOfTokens { rows, heads, scale, modifier, has_sinks, q, pools, out, terms, merges, selected, streamed };
         let fields = AttentionFields {
             first_row: self.rows.lo as u32,
             kv_head: self.kv_head as u32,
@@ -69,10 +72,15 @@ impl DeviceOp for Attention {
             current_token: current.map(|([_, keys, values], _)| [keys, values]).or(order).unwrap_or_default(),
         };
         match (pools.of, &self.selection) {
+            (PoolType::Float(_), None) if has_sinks => Ok(Planned::new(function, SinkFields { fields, sinks })),
             (PoolType::Float(_), None) => {
                 let all = current.is_some() || order.is_some();
                 let bytes = if all { size_of_val(&fields) } else { offset_of!(AttentionFields, current_token) };
                 Ok(Planned::new(function, fields).keeping(bytes))
+            }
+            (PoolType::Float(_), Some(_)) if has_sinks => {
+                let problem = "sinks of heads that attend to selected blocks".to_owned();
+                Err(Unsupported::Refused { problem })
             }
             (PoolType::Float(_), Some(selection)) => {
                 let [blocks, last] = [plan.operand(selection.blocks)?, plan.operand(selection.last)?];
@@ -86,7 +94,9 @@ impl DeviceOp for Attention {
             }
             (PoolType::E4m3, None) => {
                 let scales = [plan.pool_scale(self.k_pool)?, plan.pool_scale(self.v_pool)?];
-                Ok(Planned::new(function, AttentionCodeFields { fields, scales }))
+                let fields = AttentionCodeFields { fields, scales, sinks };
+                let bytes = if has_sinks { size_of_val(&fields) } else { offset_of!(AttentionCodeFields, sinks) };
+                Ok(Planned::new(function, fields).keeping(bytes))
             }
         }
     }
@@ -99,6 +109,16 @@ struct AttentionCodeFields {
     fields: AttentionFields,
     /// The factors of key codes and of value codes, as bits of f32.
     scales: [u32; 2],
+    /// The sinks of heads, if they have any.
+    sinks: u32,
+}
+
+/// The record fields of a task whose heads have sinks.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct SinkFields {
+    fields: AttentionFields,
+    sinks: u32,
 }
 
 /// The record fields of a task: numbers, and operands in units of 16 bytes.
@@ -210,6 +230,8 @@ pub struct SplitOfTokens {
     scale: f32,
     /// The modifier that is applied to scaled scores.
     modifier: ScoreModifier,
+    /// Whether heads have sinks.
+    has_sinks: bool,
     /// Storage of q; of packets keys and values have as many generations.
     q: Storage,
     /// The pools.
@@ -281,7 +303,12 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn WeightStages<'k>) {
-        let SplitOfTokens { rows, heads, scale, modifier, q, pools, selected, streamed, out, terms, merges } = *self;
+        let SplitOfTokens { rows, heads, scale, modifier, q, pools, selected, streamed, out, terms, merges, .. } =
+            *self;
+        let sinks = match pools.of {
+            PoolType::Float(_) => offset_of!(SinkFields, sinks),
+            PoolType::E4m3 => offset_of!(AttentionCodeFields, sinks),
+        };
         let first_row = call.value(offset_of!(AttentionFields, first_row));
         let scales = offset_of!(AttentionCodeFields, scales);
         let pages = |fields| {
@@ -297,7 +324,7 @@ impl DeviceFunction for SplitOfTokens {
             scale,
             modifier,
             custom: None,
-            sinks: None,
+            sinks: self.has_sinks.then(|| call.plain_at(sinks).cast()),
             q: call.stored(offset_of!(AttentionFields, q), q, Generation::Input),
             keys: pages([offset_of!(AttentionFields, keys), scales]),
             values: pages([offset_of!(AttentionFields, values), scales + size_of::<u32>()]),

@@ -3,9 +3,12 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
+use tilewright_kernels::epilogue::ResultPlace;
 use tilewright_kernels::gemv::activations::{AOperand, Packing, Prologue};
-use tilewright_kernels::gemv::task::{self, Early, LinearEpilogue, LinearScratch, SlotPhase, SlotPhases, SlotPlan};
-use tilewright_kernels::tile::{Copies, MAX_DEVICES};
+use tilewright_kernels::gemv::task::{
+    self, Bias, Early, LinearEpilogue, LinearScratch, SlotPhase, SlotPhases, SlotPlan,
+};
+use tilewright_kernels::tile::{Copies, Float, MAX_DEVICES};
 use tilewright_kernels::weights::Strip;
 
 use super::route::RouteCode;
@@ -57,17 +60,31 @@ impl DeviceOp for ExpertDown {
             residual: 0,
             scaled: [0; 3],
         };
-        let planned = |function: DownTile, fields: DownFields, outs: [u32; MAX_DEVICES], devices: usize| {
-            let fields = DestinationFields { down: fields, outs };
-            let bytes = offset_of!(DestinationFields, outs) + devices.max(1) * size_of::<u32>();
-            Planned::new(function, fields).keeping(bytes)
+        let bias = self.bias.map(|bias| plan.float("bias", bias)).transpose()?;
+        let bias_operand = plan.operand_of(self.bias)?;
+        let planned = |function: DownTile, down: DownFields, outs: [u32; MAX_DEVICES], devices: usize| {
+            let outs_bytes = devices.max(1) * size_of::<u32>();
+            match (bias, outs) {
+                (None, outs) => {
+                    let bytes = offset_of!(DestinationFields, outs) + outs_bytes;
+                    Planned::new(function, DestinationFields { down, outs }).keeping(bytes)
+                }
+                (Some(_), [outs @ .., _]) => {
+                    let bytes = offset_of!(BiasedFields, outs) + outs_bytes;
+                    Planned::new(function, BiasedFields { down, bias: bias_operand, outs }).keeping(bytes)
+                }
+            }
         };
         let start = plan.start(stream);
-        let function = |output, early| DownTile { strip, slots, packing, routes, features, x, output, early };
+        let function = |output, early| DownTile { strip, slots, packing, routes, features, x, bias, output, early };
         let early = plan.options().early_signal();
         match self.output {
             ExpertOutput::Store { out, ref sent } if !sent.is_empty() => {
                 let (to, out) = plan.destinations("out", sent.iter().copied().chain([out]))?;
+                if bias.is_some() && to.operands.len() >= MAX_DEVICES {
+                    let (what, expected) = ("devices that share experts with biases", "at most 7");
+                    return Err(Unsupported::Number { what, found: to.operands.len(), expected });
+                }
                 let output = DownOutput::Send { to: to.devices.clone(), out };
                 let early = early.filter(|_| out.period > 0);
                 Ok(planned(function(output, early), common, to.fields(), to.operands.len()).reading(start))
@@ -119,6 +136,16 @@ struct DestinationFields {
     outs: [u32; MAX_DEVICES],
 }
 
+/// The fields, the biases, and the destinations. The device that adds biases sends to one device
+/// fewer.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct BiasedFields {
+    down: DownFields,
+    bias: u32,
+    outs: [u32; MAX_DEVICES - 1],
+}
+
 /// The device function.
 #[derive(Clone, Debug, PartialEq)]
 struct DownTile {
@@ -130,6 +157,8 @@ struct DownTile {
     /// Features of an expert.
     features: u32,
     x: Storage,
+    /// Storage of the biases.
+    bias: Option<Float>,
     output: DownOutput,
     /// The point before the stores at which the task signals, if it signals early.
     early: Option<Early>,
@@ -145,7 +174,10 @@ enum DownOutput {
 
 impl DownTile {
     fn epilogue<'k>(&self, call: Call<'k, '_>) -> LinearEpilogue<'k, 'k> {
-        let outs = offset_of!(DestinationFields, outs);
+        let outs = match self.bias {
+            None => offset_of!(DestinationFields, outs),
+            Some(_) => offset_of!(BiasedFields, outs),
+        };
         let to = |out: Copies<'k>| LinearEpilogue::to(Some(out), self.features);
         match self.output {
             DownOutput::Store { out } => to(call.stored(outs, out, Generation::Output).into()),
@@ -207,6 +239,20 @@ impl DeviceFunction for DownTile {
         let used = self.routes.used(call, offset_of!(DownFields, routes));
         // A single row has chosen all slots.
         let table = (self.packing.rows() > 1).then(|| self.routes.of(call, offset_of!(DownFields, routes)));
+        let routes = self.routes.of(call, offset_of!(DownFields, routes));
+        let bias = self.bias.map(|bias| {
+            let bias = call.plain(offset_of!(BiasedFields, bias), bias);
+            move |place: ResultPlace<'k>| {
+                let sum = k.var(0.0f32);
+                k.for_(0u32, used, |slot| {
+                    let weight = routes.weight(slot, place.row);
+                    let of_expert = || bias.load(routes.expert(slot) * self.features + place.column);
+                    k.when(weight.ne(0.0), || sum.set(of_expert().fma(weight, sum.get())));
+                });
+                sum.get()
+            }
+        });
+        let bias = bias.as_ref().map(|bias| Bias::OfPlace(bias));
         let tile = task::LinearTask {
             strip: self.strip,
             pitch: self.routes.slots() * self.strip.k(),
@@ -218,7 +264,7 @@ impl DeviceFunction for DownTile {
             input: Prologue::Plain(call.stored(offset_of!(DownFields, x), self.x, Generation::Input)),
             a_operand: self.slots.a_operand(self.strip),
             slots: Some(SlotPhases { used, plan: self.slots, table }),
-            epilogue: self.epilogue(call),
+            epilogue: LinearEpilogue { bias: [bias, None], ..self.epilogue(call) },
         };
         call.announcing(self.early, |announce| task::linear(call.consumers(), call.scratch(), weights, tile, announce));
     }

@@ -6,7 +6,8 @@ use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::activation::Activation;
 use tilewright_kernels::epilogue::{ResultFunctions, ResultPlace};
 use tilewright_kernels::gemv::activations::{AOperand, Packing};
-use tilewright_kernels::gemv::task::{self, LinearEpilogue, ProductPlan, Waits};
+use tilewright_kernels::gemv::task::{self, Bias, LinearEpilogue, ProductPlan, Waits};
+use tilewright_kernels::tile::Float;
 use tilewright_kernels::weights::Strip;
 
 use super::input::{InputCode, InputFields};
@@ -48,11 +49,16 @@ impl DeviceOp for ExpertGateUp {
             routes: plan.operand(self.routes)?,
             input: InputFields::plan(&self.input, plan, &weights, strip, tile.product.a_operand)?,
             out: plan.operand(self.out)?,
+            biases: [plan.operand_of(self.gate_bias)?, plan.operand_of(self.up_bias)?],
         };
+        let float = |what, bias: Option<_>| bias.map(|bias| plan.float(what, bias)).transpose();
+        let biases = [float("gate bias", self.gate_bias)?, float("up bias", self.up_bias)?];
+        let has_bias = biases.iter().any(Option::is_some);
+        let bytes = if has_bias { size_of_val(&fields) } else { offset_of!(GateUpFields, biases) };
         let out = plan.storage("out", self.out)?;
         let step = self.strips.step as u32;
-        let function = GateUpTile { tile, routes, features, step, activation: self.activation, out };
-        Ok(Planned::new(function, fields).reading(plan.start(stream)))
+        let function = GateUpTile { tile, routes, features, step, activation: self.activation, out, biases };
+        Ok(Planned::new(function, fields).keeping(bytes).reading(plan.start(stream)))
     }
 }
 
@@ -65,6 +71,8 @@ struct GateUpFields {
     routes: u32,
     input: InputFields,
     out: u32,
+    /// Those of gates and of the other factors, if there are any.
+    biases: [u32; 2],
 }
 
 /// The device function.
@@ -78,6 +86,8 @@ struct GateUpTile {
     step: u32,
     activation: Activation,
     out: Storage,
+    /// Storage of the biases.
+    biases: [Option<Float>; 2],
 }
 
 impl DeviceFunction for GateUpTile {
@@ -121,8 +131,23 @@ impl DeviceFunction for GateUpTile {
         let features = self.features;
         let factor = |place: ResultPlace<'k>| table.weight(place.column / features, place.row);
         let out = call.stored(offset_of!(GateUpFields, out), self.out, Generation::Output);
+        let bias_of = |number: usize| {
+            let field = offset_of!(GateUpFields, biases) + number * size_of::<u32>();
+            let bias = self.biases[number].map(|bias| call.plain(field, bias));
+            bias.map(|bias| {
+                move |place: ResultPlace<'k>| {
+                    let expert = table.expert(place.column / features);
+                    bias.load(expert * features + place.column % features)
+                }
+            })
+        };
+        let [gate_bias, up_bias] = [0, 1].map(bias_of);
         let epilogue = LinearEpilogue {
             gated: true,
+            bias: [
+                gate_bias.as_ref().map(|bias| Bias::OfPlace(bias)),
+                up_bias.as_ref().map(|bias| Bias::OfPlace(bias)),
+            ],
             functions: ResultFunctions { activation: Some(self.activation), soft_cap: None },
             factor: Some(&factor),
             ..LinearEpilogue::to(Some(out.into()), self.routes.slots() * features)

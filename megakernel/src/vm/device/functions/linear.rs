@@ -250,7 +250,7 @@ impl LinearTile {
                 LinearEpilogue { residual, scaled, ..to(stored(out).into()) }
             }
             OutputCode::Gated { activation, up_bias, out, scaled } => {
-                let up_bias = up_bias.map(|bias| call.plain(offset_of!(GatedFields, up_bias), bias));
+                let up_bias = up_bias.map(|bias| call.plain(offset_of!(GatedFields, up_bias), bias).into());
                 let scaled = scaled.map(|code| call.scaled_output(offset_of!(GatedFields, scaled), code));
                 let functions = ResultFunctions { activation: Some(activation), soft_cap: None };
                 let out = scaled.is_none().then(|| stored(out).into());
@@ -298,7 +298,7 @@ impl DeviceFunction for LinearTile {
         let epilogue = self.epilogue(call);
         let first = call.value(offset_of!(TileFields, first));
         let end = call.value(offset_of!(TileFields, end));
-        let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
+        let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias).into());
         let epilogue = LinearEpilogue { bias: [bias, epilogue.bias[1]], ..epilogue };
         let TileCode { input, product: ProductPlan { strip, packing, a_operand, .. } } = self.tile;
         let rows = packing.rows();

@@ -92,7 +92,12 @@ impl<'k> Call<'k, '_> {
 
     /// An operand among the weights that are read as they are.
     pub fn plain(self, field: usize, float: Float) -> Array<'k> {
-        Array::new(self.task.operand(self.context.memory.plain, field), float)
+        Array::new(self.plain_at(field), float)
+    }
+
+    /// The address of an operand among weights as the checkpoint has them.
+    pub fn plain_at(self, field: usize) -> Ptr<'k, Global, u8> {
+        self.task.operand(self.context.memory.plain, field)
     }
 
     /// The task's packed weights.

@@ -4,6 +4,7 @@
 use std::f32::consts::LOG2_E;
 
 use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_kernels::attention::ScoreVariant;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
 use tilewright_kernels::kv::{CpAsync, KvFamily, PoolType, Tma, WidenPages, is_swizzled};
@@ -46,7 +47,7 @@ impl LaunchOp for Attention {
             self.decode(plan, [rows, heads, depth], [kv_heads, pages, page_tokens])?;
         }
         let kv = Kv::Paged { page_tokens, swizzled: true };
-        let scores = self.modifier().variant();
+        let scores = self.variant();
         let prefill = Prefill { depth, group, causal: true, queries: QueryLayout::Ragged, kv, scores };
         let by_maps = plan.arch == Arch::Sm90a;
         let arch = plan.arch;
@@ -91,7 +92,7 @@ impl LaunchOp for Attention {
         args.extend(starts.map(LaunchArg::Pointer));
         let sharing = (SHARE_L2 * group).min(heads);
         args.extend([width, plane, tiles, heads, sharing].map(LaunchArg::Number));
-        args.extend(self.score_args());
+        args.extend(self.score_args(plan)?);
         args.push(LaunchArg::Pointer(out));
         plan.launch(kernel, LaunchGrid::PerSequence(tiles * heads), args);
         Ok(())
@@ -100,10 +101,16 @@ impl LaunchOp for Attention {
 
 impl Attention {
     /// The parameters of a launch from the scale to the last modifier.
-    fn score_args(&self) -> Vec<LaunchArg> {
+    fn score_args(&self, plan: &mut GraphPlanner) -> Result<Vec<LaunchArg>, Unsupported> {
         let scale = LaunchArg::Factor(self.scale * LOG2_E);
         let cap = self.soft_cap.map(LaunchArg::Factor);
-        [scale].into_iter().chain(cap).chain(self.window.map(LaunchArg::Number)).collect()
+        let sinks = self.sinks.map(|sinks| plan.plain(sinks)).transpose()?;
+        let sinks = sinks.map(|(memory, _)| LaunchArg::Pointer(memory));
+        Ok([scale].into_iter().chain(cap).chain(self.window.map(LaunchArg::Number)).chain(sinks).collect())
+    }
+
+    fn variant(&self) -> ScoreVariant {
+        ScoreVariant { sinks: self.sinks.is_some(), ..self.modifier().variant() }
     }
 
     /// Rows at the beginning of the step that are sequences of their own: blocks share the tokens
@@ -124,7 +131,7 @@ impl Attention {
         let staying = if by_maps { staying } else { 0 };
         let tile = if by_maps { tile } else { DECODE_TILE };
         let layout = Layout::Paged { page_tokens, swizzled: true };
-        let decode = Decode { depth, group, layout, tile, scores: self.modifier().variant() };
+        let decode = Decode { depth, group, layout, tile, scores: self.variant() };
         let kernel = plan.kernel(format!("{decode:?}"), || match (by_maps, stages) {
             (false, _) => recorded::<CpAsync<2>>(decode, arch, staying > 0),
             (true, 3) => recorded::<Tma<3>>(decode, arch, staying > 0),
@@ -149,7 +156,7 @@ impl Attention {
         let [_, width] = plan.extents(self.at.page_table)?;
         args.extend([LaunchMemory::Lengths, LaunchMemory::Cell(self.at.page_table)].map(LaunchArg::Pointer));
         args.extend([width, plane].map(LaunchArg::Number));
-        args.extend(self.score_args());
+        args.extend(self.score_args(plan)?);
         let room = [
             plan.scratch(Scratch::SplitSums, parts * u64::from(depth) * 4),
             plan.scratch(Scratch::SplitStats, parts * 8),

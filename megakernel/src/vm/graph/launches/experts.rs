@@ -16,7 +16,7 @@ impl LaunchOp for ExpertGateUp {
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         let a = activations(plan, &self.input)?;
         let size = ExpertProduct { experts: self.experts as u32, chosen: self.chosen as u32 };
-        plan.expert_gate_up(size, a, [self.gate, self.up], self.activation)
+        plan.expert_gate_up(size, a, [(self.gate, self.gate_bias), (self.up, self.up_bias)], self.activation)
     }
 }
 
@@ -27,6 +27,6 @@ impl LaunchOp for ExpertDown {
             ExpertOutput::Store { out, .. } => ExpertSums::Part { out },
             ExpertOutput::Add { residual, out } => ExpertSums::Residual { residual, out },
         };
-        plan.expert_down(size, self.weight, sums)
+        plan.expert_down(size, (self.weight, self.bias), sums)
     }
 }
