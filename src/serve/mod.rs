@@ -21,6 +21,7 @@
 mod answer;
 mod app;
 mod body;
+mod channels;
 mod chat;
 mod completions;
 mod connection;

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | Qwen 3, Hermes | `<think>..</think>` | `<tool_call>{"name": .., "arguments": {..}}</tool_call>` |
 //! | Llama 3 | | `<\|python_tag\|>{"name": .., "parameters": {..}}`, or the object alone; several by `;` |
+//! | gpt-oss | the channel `analysis` | a message to a function ([`channels`](super::channels)) |
 //! | Mistral | | `[TOOL_CALLS][{"name": .., "arguments": {..}}, ..]`, or `[TOOL_CALLS]name[ARGS]{..}` |
 //!
 //! A format is known by the names that the checkpoint's own template mentions. The parts do not
@@ -11,6 +12,7 @@
 
 use serde::Deserialize;
 
+use super::channels::{self, ChannelParser};
 use crate::checkpoint::{ChatTemplate, ChatValue, Tokenizer};
 use crate::engine::StopTexts;
 
@@ -19,6 +21,8 @@ use crate::engine::StopTexts;
 pub struct ReplyFormat {
     /// Whether reasoning is between `<think>` and `</think>`.
     pub thinks: bool,
+    /// Whether parts are messages in channels.
+    pub channels: bool,
     /// How calls are written; none: the template has no tools, or in an unknown way.
     pub calls: Option<CallFormat>,
 }
@@ -32,6 +36,8 @@ pub enum CallFormat {
     PythonTag,
     /// As Mistral.
     ToolCalls,
+    /// As gpt-oss: messages to functions.
+    Messages,
 }
 
 /// A part of a reply.
@@ -64,6 +70,7 @@ impl CallFormat {
             CallFormat::Tagged => "<tool_call>",
             CallFormat::PythonTag => "<|python_tag|>",
             CallFormat::ToolCalls => "[TOOL_CALLS]",
+            CallFormat::Messages => "<|channel|>commentary to=functions.",
         }
     }
 
@@ -71,7 +78,7 @@ impl CallFormat {
     fn end(self) -> Option<&'static str> {
         match self {
             CallFormat::Tagged => Some("</tool_call>"),
-            CallFormat::PythonTag | CallFormat::ToolCalls => None,
+            CallFormat::PythonTag | CallFormat::ToolCalls | CallFormat::Messages => None,
         }
     }
 }
@@ -81,7 +88,10 @@ impl ReplyFormat {
     pub fn of(template: &ChatTemplate) -> ReplyFormat {
         let mentions = |texts: &[&str]| texts.iter().all(|text| template.mentions(text));
         // Qwen 3 Coder writes calls as XML between the same tags.
-        let calls = if mentions(&["<tool_call>"]) && !mentions(&["<function="]) {
+        let channels = mentions(&["<|channel|>"]);
+        let calls = if channels {
+            Some(CallFormat::Messages)
+        } else if mentions(&["<tool_call>"]) && !mentions(&["<function="]) {
             Some(CallFormat::Tagged)
         } else if mentions(&["[TOOL_CALLS]"]) {
             Some(CallFormat::ToolCalls)
@@ -90,19 +100,59 @@ impl ReplyFormat {
         } else {
             None
         };
-        ReplyFormat { thinks: template.mentions(END_OF_THINKING), calls }
+        ReplyFormat { thinks: template.mentions(END_OF_THINKING), channels, calls }
     }
 
     /// The special tokens that mark parts: decoding would leave them out.
     pub fn marks(&self, tokenizer: &Tokenizer) -> Vec<u32> {
         let calls = self.calls.map(|format| [Some(format.begin()), format.end(), Some(ARGUMENTS)]);
         let names = [THINK, END_OF_THINKING].into_iter().chain(calls.into_iter().flatten().flatten());
-        names.filter_map(|name| tokenizer.special_id(name)).collect()
+        let of_channels = channels::MARKS.into_iter().filter(|_| self.channels);
+        names.chain(of_channels).filter_map(|name| tokenizer.special_id(name)).collect()
     }
 }
 
 /// Takes a reply apart as it arrives.
-pub struct ReplyParser {
+pub struct ReplyParser(Parser);
+
+/// The parser of a format.
+enum Parser {
+    Marked(MarkedReply),
+    Channels(ChannelParser),
+}
+
+impl ReplyParser {
+    /// A parser of a reply to a prompt that ends with that text.
+    pub fn new(format: ReplyFormat, prompt: &str) -> ReplyParser {
+        ReplyParser(match format.channels {
+            true => Parser::Channels(ChannelParser::new(format.calls.is_some())),
+            false => Parser::Marked(MarkedReply::new(format, prompt)),
+        })
+    }
+
+    /// Takes the next piece of the reply, and returns the parts that are now certain.
+    pub fn push(&mut self, piece: &str) -> Vec<ReplyPart> {
+        let mut parts = Parts::default();
+        piece.chars().for_each(|character| match &mut self.0 {
+            Parser::Marked(reply) => reply.take(character, &mut parts),
+            Parser::Channels(reply) => reply.take(character, &mut parts),
+        });
+        parts.0
+    }
+
+    /// Ends the reply, and returns what was held back.
+    pub fn finish(&mut self) -> Vec<ReplyPart> {
+        let mut parts = Parts::default();
+        match &mut self.0 {
+            Parser::Marked(reply) => reply.finish(&mut parts),
+            Parser::Channels(reply) => reply.finish(&mut parts),
+        }
+        parts.0
+    }
+}
+
+/// Takes a reply with marks around reasoning and calls apart.
+struct MarkedReply {
     format: ReplyFormat,
     section: Section,
     /// Finds the text that ends the section.
@@ -128,10 +178,9 @@ enum Section {
     },
 }
 
-impl ReplyParser {
-    /// A parser of a reply to a prompt that ends with that text.
-    pub fn new(format: ReplyFormat, prompt: &str) -> ReplyParser {
-        let mut parser = ReplyParser {
+impl MarkedReply {
+    fn new(format: ReplyFormat, prompt: &str) -> MarkedReply {
+        let mut parser = MarkedReply {
             format,
             section: Section::Start,
             mark: search(None),
@@ -145,28 +194,18 @@ impl ReplyParser {
         parser
     }
 
-    /// Takes the next piece of the reply, and returns the parts that are now certain.
-    pub fn push(&mut self, piece: &str) -> Vec<ReplyPart> {
-        let mut parts = Parts::default();
-        piece.chars().for_each(|character| self.take(character, &mut parts));
-        parts.0
-    }
-
-    /// Ends the reply, and returns what was held back.
-    pub fn finish(&mut self) -> Vec<ReplyPart> {
-        let mut parts = Parts::default();
+    fn finish(&mut self, parts: &mut Parts) {
         match self.section {
             Section::Start => parts.content(&std::mem::take(&mut self.held)),
             Section::Reasoning | Section::Content => {
                 let rest = self.mark.finish();
-                self.text(&rest, &mut parts);
+                self.text(&rest, parts);
                 if self.section == Section::Content {
                     parts.content(&std::mem::take(&mut self.space));
                 }
             }
-            Section::Call { marked } => self.end_call(marked, "", &mut parts),
+            Section::Call { marked } => self.end_call(marked, "", parts),
         }
-        parts.0
     }
 
     fn take(&mut self, character: char, parts: &mut Parts) {
@@ -270,10 +309,10 @@ fn search(text: Option<&str>) -> StopTexts {
 
 /// Parts, where text joins the text before it.
 #[derive(Default)]
-struct Parts(Vec<ReplyPart>);
+pub(super) struct Parts(pub Vec<ReplyPart>);
 
 impl Parts {
-    fn content(&mut self, text: &str) {
+    pub fn content(&mut self, text: &str) {
         match self.0.last_mut() {
             _ if text.is_empty() => {}
             Some(ReplyPart::Content(last)) => last.push_str(text),
@@ -281,8 +320,9 @@ impl Parts {
         }
     }
 
-    fn reasoning(&mut self, text: &str) {
+    pub fn reasoning(&mut self, text: &str) {
         match self.0.last_mut() {
+            _ if text.is_empty() => {}
             Some(ReplyPart::Reasoning(last)) => last.push_str(text),
             _ => self.0.push(ReplyPart::Reasoning(text.to_owned())),
         }
@@ -324,6 +364,8 @@ fn calls(format: CallFormat, text: &str) -> Option<Vec<FunctionCall>> {
             }
             rest.trim().is_empty().then_some(calls)
         }
+        // Messages have parsers of their own.
+        CallFormat::Messages => None,
         CallFormat::ToolCalls if text.starts_with('[') => {
             let written: Vec<WrittenCall> = serde_json::from_str(text).ok()?;
             written.into_iter().map(WrittenCall::call).collect::<Option<Vec<_>>>().filter(|calls| !calls.is_empty())
@@ -347,9 +389,10 @@ mod tests {
 
     use super::*;
 
-    const QWEN: ReplyFormat = ReplyFormat { thinks: true, calls: Some(CallFormat::Tagged) };
-    const LLAMA: ReplyFormat = ReplyFormat { thinks: false, calls: Some(CallFormat::PythonTag) };
-    const MISTRAL: ReplyFormat = ReplyFormat { thinks: false, calls: Some(CallFormat::ToolCalls) };
+    const QWEN: ReplyFormat = ReplyFormat { thinks: true, channels: false, calls: Some(CallFormat::Tagged) };
+    const LLAMA: ReplyFormat = ReplyFormat { thinks: false, channels: false, calls: Some(CallFormat::PythonTag) };
+    const MISTRAL: ReplyFormat = ReplyFormat { thinks: false, channels: false, calls: Some(CallFormat::ToolCalls) };
+    const GPT_OSS: ReplyFormat = ReplyFormat { thinks: false, channels: true, calls: Some(CallFormat::Messages) };
 
     /// The parts of a reply in pieces, where neighbours of one kind are one.
     fn parts(format: ReplyFormat, prompt: &str, pieces: &[&str]) -> Vec<ReplyPart> {
@@ -425,14 +468,49 @@ mod tests {
         assert_eq!(parts(MISTRAL, "", &["[TOOL"]), [content("[TOOL")]);
     }
 
+    #[test]
+    fn gpt_oss_answers_in_channels() {
+        let text = "<|channel|>analysis<|message|>Hm <b>.<|end|><|start|>assistant<|channel|>final<|message|>Yes.";
+        assert_eq!(parts(GPT_OSS, "", &[text]), [reasoning("Hm <b>."), content("Yes.")]);
+        assert_eq!(parts(GPT_OSS, "", &[text, "<|return|>"]), [reasoning("Hm <b>."), content("Yes.")]);
+        // The first message has no channel, the second is cut short in its header.
+        assert_eq!(parts(GPT_OSS, "", &["<|message|>Yes<|end|><|start|>assi"]), [content("Yes")]);
+        for plain in ["Yes", " to", "<|chan", ""] {
+            let expected: Vec<ReplyPart> = Some(content(plain)).filter(|_| !plain.is_empty()).into_iter().collect();
+            assert_eq!(parts(GPT_OSS, "", &[plain]), expected);
+        }
+    }
+
+    #[test]
+    fn gpt_oss_calls_by_messages_to_functions() {
+        let expected = [reasoning("Hm"), call("time", r#"{"zone":"UTC"}"#)];
+        let think = "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant";
+        for header in [
+            "<|channel|>commentary to=functions.time <|constrain|>json<|message|>",
+            " to=functions.time<|channel|>commentary json<|message|>",
+        ] {
+            for end in ["", "<|call|>"] {
+                let text = format!("{think}{header}{{\"zone\": \"UTC\"}}{end}");
+                assert_eq!(parts(GPT_OSS, "", &[&text]), expected, "{text}");
+            }
+            let first = format!("{header}{{}}<|call|>");
+            assert_eq!(parts(GPT_OSS, "", &[&first]), [call("time", "{}")], "{first}");
+            let broken = format!("{header}{{\"zone\": ");
+            assert_eq!(parts(GPT_OSS, "", &[&broken]), [content("{\"zone\": ")]);
+            let without_tools = ReplyFormat { calls: None, ..GPT_OSS };
+            assert_eq!(parts(without_tools, "", &[&first]), [content("{}")]);
+        }
+    }
+
     proptest! {
         #[test]
         fn parts_do_not_depend_on_how_the_text_is_cut(
             words in prop::collection::vec(prop::sample::select(vec![
                 "<think>", "</think>", "<tool_call>", "</tool_call>", "{\"name\": \"é\", \"arguments\": {}}", "<|python_tag|>",
-                "[TOOL_CALLS]", "[ARGS]", "time", "{}", " ", "\n", "é", "<", ";", "[", "]",
+                "[TOOL_CALLS]", "[ARGS]", "time", "{}", " ", "\n", "é", "<", ";", "[", "]", "<|channel|>", "<|message|>", "<|end|>",
+                "analysis", "to=functions.f",
             ]), 0..9),
-            format in prop::sample::select(vec![QWEN, LLAMA, MISTRAL, ReplyFormat::default()]),
+            format in prop::sample::select(vec![QWEN, LLAMA, MISTRAL, GPT_OSS, ReplyFormat::default()]),
             cuts in prop::collection::vec(0usize..80, 0..6),
         ) {
             let text = words.concat();
