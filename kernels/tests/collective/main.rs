@@ -1,0 +1,7 @@
+//! Collectives against plain loops on the simulator, whose race detector is always on: random
+//! numbers with ties, NaN and infinities, ragged counts; and planted bugs, which must be found.
+
+mod group;
+mod laws;
+mod planted;
+mod shared;
