@@ -5,7 +5,7 @@ use core::panic::Location;
 use tilewright_codegen::build::{Atomic, Builder, IntoVal, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::item::Item;
+use super::item::{Item, LaneSource};
 use super::network::{Step, steps};
 use super::rank::{Ranked, ranked_key, unranked};
 use super::warp::{Warp, keep, segmented};
@@ -46,6 +46,7 @@ impl<'k> Block<'k> {
     /// All threads of the block, whole warps; other blocks are an error of `verify`.
     #[track_caller]
     pub fn new(k: &'k Builder) -> Block<'k> {
+        // Refuses a block that is not of whole warps.
         Warp::new(k);
         Block { k, warps: (k.threads() / 32).max(1), consumers: None, again: false }
     }
@@ -240,7 +241,7 @@ impl<'k> Block<'k> {
                         exchanges += 1;
                         self.partner(item, step, arrays[exchanges % 2])
                     }
-                    _ => item.shuffle(super::item::LaneSource::Xor(step.xor)),
+                    _ => item.shuffle(LaneSource::Xor(step.xor)),
                 };
                 keep(self.k.tid(), [item, other], step, Some(valid), &less)
             })

@@ -5,7 +5,7 @@ use core::f32::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E};
 use tilewright_codegen::build::Val;
 use tilewright_codegen::ir::attr::Round;
 
-use super::{nearest, polynomial};
+use super::evaluate::{nearest, polynomial};
 
 /// ln 2 beyond [`LN_2`].
 const LN_2_LOW: f32 = -1.904_654_2e-9;

@@ -6,7 +6,8 @@ use core::f32::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E};
 
 use tilewright_codegen::build::{IntoVal, Val};
 
-use super::{MathFloat, copysign, polynomial};
+use super::MathFloat;
+use super::evaluate::{copysign, polynomial};
 use crate::activation::Activation;
 
 macro_rules! of_one {

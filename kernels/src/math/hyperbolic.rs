@@ -2,8 +2,8 @@
 
 use tilewright_codegen::build::Val;
 
+use super::evaluate::{copysign, polynomial};
 use super::exponential::exp;
-use super::{copysign, polynomial};
 
 /// The magnitude up to which [`tanh`] is a polynomial.
 const TANH_SMALL: f32 = 0.55;

@@ -27,6 +27,7 @@
 //! Kernels that ship use [`activation`](crate::activation), whose functions are between the two.
 
 mod activations;
+mod evaluate;
 mod exponential;
 pub mod fast;
 mod hyperbolic;
@@ -109,30 +110,4 @@ of_one! {
 pub fn pow<'k, T: MathFloat>(x: Val<'k, T>, y: impl IntoVal<'k, T>) -> Val<'k, T> {
     let y = y.val(x.builder());
     exponential::pow(x.cast::<f32>(), y.cast::<f32>()).cast()
-}
-
-/// A polynomial by Horner's rule; coefficients from the constant one on.
-#[track_caller]
-fn polynomial<'k>(x: Val<'k, f32>, coefficients: &[f32]) -> Val<'k, f32> {
-    let mut rest = coefficients.iter().rev().copied();
-    let highest = x.builder().lit(rest.next().unwrap_or_default());
-    rest.fold(highest, |sum, coefficient| sum.fma(x, coefficient))
-}
-
-/// The magnitude of a number with the sign of another.
-#[track_caller]
-fn copysign<'k>(magnitude: Val<'k, f32>, sign: Val<'k, f32>) -> Val<'k, f32> {
-    let sign = sign.bits::<u32>() & (1u32 << 31);
-    ((magnitude.bits::<u32>() & (u32::MAX >> 1)) | sign).bits()
-}
-
-/// 1.5 · 2²³: added to a number below 2²² in magnitude, it leaves the nearest integer in the low
-/// bits.
-const ROUNDER: f32 = 12_582_912.0;
-
-/// The nearest integer of `x · factor`, as a float and as an integer; `|x · factor|` is below 2²².
-#[track_caller]
-fn nearest<'k>(x: Val<'k, f32>, factor: f32) -> (Val<'k, f32>, Val<'k, i32>) {
-    let shifted = x.fma(factor, ROUNDER);
-    (shifted - ROUNDER, shifted.bits::<i32>() - ROUNDER.to_bits() as i32)
 }

@@ -4,7 +4,7 @@ use core::f32::consts::{FRAC_2_PI, FRAC_PI_2};
 
 use tilewright_codegen::build::Val;
 
-use super::{nearest, polynomial};
+use super::evaluate::{nearest, polynomial};
 
 /// π/2 beyond [`FRAC_PI_2`], in two parts.
 const FRAC_PI_2_LOW: [f32; 2] = [-4.371_139e-8, -1.715_124_5e-15];

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use proptest::test_runner::TestCaseError;
 use tilewright_codegen::build::{Builder, Val, block, record};
-use tilewright_codegen::device::sim;
+use tilewright_codegen::device::{self, Device, sim};
 use tilewright_codegen::ir::{Arch, Kernel, LaunchBounds};
 use tilewright_codegen::trial::{Bound, Draw, Expected, Trial, TrialElement, TrialOutcome};
 use tilewright_codegen::verify::verify;
@@ -26,7 +26,7 @@ impl Group {
         }
     }
 
-    /// Its size in a block of so many threads.
+    /// Its size in a block of that number of threads.
     pub fn size(self, threads: u32) -> u32 {
         match self {
             Group::Warp(lanes) => lanes,
@@ -100,6 +100,12 @@ impl Number for i32 {
     }
 }
 
+/// The device that `TILEWRIGHT_DEVICE` names, or a simulator under this seed.
+pub fn device(seed: u64) -> Device {
+    let Ok(name) = std::env::var("TILEWRIGHT_DEVICE") else { return sim::open(seed) };
+    device::open(&name).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
 /// Inputs of a case: one number and one flag a thread, and how many threads of a group have one.
 #[derive(Debug)]
 pub struct Case<T> {
@@ -137,7 +143,7 @@ impl<T: Number> Case<T> {
     ) -> Result<(), TestCaseError> {
         let expected: Vec<U> = self.groups().flat_map(|(numbers, flags)| expected(numbers, flags)).collect();
         let trial = self.trial(self.kernel(collective), &expected);
-        let outcome = trial.run(&sim::open(self.seed)).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let outcome = trial.run(&device(self.seed)).map_err(|error| TestCaseError::fail(error.to_string()))?;
         right(&outcome)
     }
 

@@ -2,7 +2,6 @@
 
 use proptest::prelude::*;
 use tilewright_codegen::build::{block, record};
-use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::attr::AtomOp;
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::{Draw, Expected, Trial};
@@ -10,7 +9,7 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::collective::{Block, Cluster, Ranked, ranked_key, unranked};
 use tilewright_kernels::warps::ConsumerWarps;
 
-use crate::group::right;
+use crate::group::{device, right};
 
 /// Counts, sums and maxima of `n` items by bin.
 fn histograms(warps: u32, bins: u32) -> Kernel {
@@ -126,7 +125,7 @@ pub fn cluster_trial(warps: u32, blocks: u32, count: u32, seed: u64) -> Trial {
 }
 
 fn run(trial: &Trial, seed: u64) -> Result<(), TestCaseError> {
-    right(&trial.run(&sim::open(seed)).map_err(|error| TestCaseError::fail(error.to_string()))?)
+    right(&trial.run(&device(seed)).map_err(|error| TestCaseError::fail(error.to_string()))?)
 }
 
 proptest! {
