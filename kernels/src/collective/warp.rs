@@ -223,10 +223,13 @@ impl<'k> Warp<'k> {
     }
 }
 
-/// The operator of a segmented scan over pairs of a head flag and an item.
+/// Whether an item begins a segment, as 0 or 1, and the item.
+type Headed<'k, I> = (Val<'k, u32>, I);
+
+/// The operator of a segmented scan.
 pub(super) fn segmented<'k, I: Item<'k>>(
     op: &impl Fn(I, I) -> I,
-) -> impl Fn((Val<'k, u32>, I), (Val<'k, u32>, I)) -> (Val<'k, u32>, I) {
+) -> impl Fn(Headed<'k, I>, Headed<'k, I>) -> Headed<'k, I> {
     move |below, here| (below.0 | here.0, I::select(here.0.ne(0), here.1, op(below.1, here.1)))
 }
 

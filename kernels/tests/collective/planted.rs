@@ -16,6 +16,9 @@ const THREADS: u32 = 32 * WARPS;
 /// A collective of a block's numbers, executed once for each of a number of rows.
 type RowCollective = for<'k> fn(&'k Builder, Block<'k>, Val<'k, u32>) -> Val<'k, u32>;
 
+/// The loop of such a collective: from a row to what its threads get.
+type RowLoop = fn(&[u32]) -> Vec<u32>;
+
 fn looped(again: bool, collective: RowCollective) -> Kernel {
     record("looped", Arch::Sm90a, block(THREADS), |k| {
         let group = if again { Block::new(k).in_loop() } else { Block::new(k) };
@@ -27,7 +30,7 @@ fn looped(again: bool, collective: RowCollective) -> Kernel {
     })
 }
 
-fn looped_trial(again: bool, (collective, expected): (RowCollective, fn(&[u32]) -> Vec<u32>)) -> Trial {
+fn looped_trial(again: bool, (collective, expected): (RowCollective, RowLoop)) -> Trial {
     let mut draw = Draw::new(7);
     let rows = 3;
     let x: Vec<u32> = (0..rows * THREADS).map(|_| draw.between(0..=50)).collect();
@@ -38,7 +41,7 @@ fn looped_trial(again: bool, (collective, expected): (RowCollective, fn(&[u32]) 
 }
 
 /// Each collective of a block, and its loop.
-const LOOPED: [(RowCollective, fn(&[u32]) -> Vec<u32>); 5] = [
+const LOOPED: [(RowCollective, RowLoop); 5] = [
     (|_, group, x| group.reduce(x, |a, b| a + b), |row| vec![row.iter().sum(); row.len()]),
     (
         |_, group, x| group.inclusive_scan(x, |a, b| a + b),
