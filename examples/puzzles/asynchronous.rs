@@ -65,8 +65,8 @@ fn check_two_stages(draw: &mut Draw) -> Result<Case, VerifyErrors> {
     Ok(Case::new("two_stages", block(128), 1, two_stages)?.number(n).input("x", &x).output("y", &y))
 }
 
-/// `y[i] = 2 · x[i]` for 1024 numbers: one thread starts one bulk copy, which counts its bytes at an
-/// mbarrier; all wait there.
+/// `y[i] = 2 · x[i]` for 1024 numbers: one thread starts one bulk copy, which counts its bytes at
+/// an mbarrier; all wait there.
 fn bulk_copy(k: &Builder) {
     let [x, y] = ["x", "y"].map(|name| k.global::<f32>(name));
     let tile = k.shared_aligned::<f32>("tile", 1024, 128);
@@ -88,9 +88,9 @@ fn check_bulk_copy(draw: &mut Draw) -> Result<Case, VerifyErrors> {
     Ok(Case::new("bulk_copy", block(128), 1, bulk_copy)?.input("x", &x).output("y", &y))
 }
 
-/// `out[j, i] = x[row + i, column + j]`, a box of 16 × 32 numbers of a matrix of 40 × 64: the tensor
-/// map states matrix and box, and what is past the edge is zero. The column is a multiple of 4, for
-/// 16 bytes.
+/// `out[j, i] = x[row + i, column + j]`, a box of 16 × 32 numbers of a matrix of 40 × 64: the
+/// tensor map states matrix and box, and what is past the edge is zero. The column is a multiple of
+/// 4, for 16 bytes.
 fn tensor_copy(k: &Builder) {
     let x = k.tensor_map("x");
     let [row, column] = ["row", "column"].map(|name| k.param::<i32>(name));

@@ -67,9 +67,9 @@ impl Launched {
     /// The contents of a buffer of the trial.
     ///
     /// # Errors
-    /// [`DeviceError::Range`] for a buffer of another trial; for elements of another size, the error
-    /// of [`Buffer::cast`]; on the simulator, [`DeviceError::Unwritten`] where the kernel left bytes
-    /// unwritten.
+    /// [`DeviceError::Range`] for a buffer of another trial; for elements of another size, the
+    /// error of [`Buffer::cast`]; on the simulator, [`DeviceError::Unwritten`] where the kernel
+    /// left bytes unwritten.
     pub fn read<T: TrialElement>(&self, buffer: BufferId) -> Result<Vec<T>, DeviceError> {
         self.stream.read(&of(&self.buffers, buffer)?.cast::<T>()?)
     }

@@ -212,8 +212,8 @@ impl<'k> Block<'k> {
         self.sort_valid(item, self.k.lit(self.threads()), less)
     }
 
-    /// Sorts the items of the threads below `valid`, as [`Block::sort`] does; the other threads keep
-    /// theirs.
+    /// Sorts the items of the threads below `valid`, as [`Block::sort`] does; the other threads
+    /// keep theirs.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -275,8 +275,8 @@ impl<'k> Block<'k> {
         self.histogram_by(AtomOp::Add, bins, 0u32, |put| items(&|bin| put(bin, k.lit(1))))
     }
 
-    /// Combines values by bin: each bin starts with `initial`, and atomic operations `op` combine it
-    /// with the values that `items` passes for it. Of f32, the order of sums is not fixed.
+    /// Combines values by bin: each bin starts with `initial`, and atomic operations `op` combine
+    /// it with the values that `items` passes for it. Of f32, the order of sums is not fixed.
     #[track_caller]
     pub fn histogram_by<T: Atomic + IntoVal<'k, T>>(
         self,

@@ -10,8 +10,8 @@
 //! | `sort`, `sort_valid` | yes | yes | |
 //! | `histogram`, `histogram_by` | | yes | |
 //!
-//! The operator is a closure. The type is any [`Item`]: a number, or a pair, a triple or an array of
-//! items. Every thread of the group calls a collective, with one item each.
+//! The operator is a closure. The type is any [`Item`]: a number, or a pair, a triple or an array
+//! of items. Every thread of the group calls a collective, with one item each.
 //!
 //! ```
 //! use tilewright_codegen::build::{block, record};

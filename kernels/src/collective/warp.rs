@@ -135,9 +135,9 @@ impl<'k> Warp<'k> {
     /// The `count` largest of all lanes' keys, from the largest on: lane j has the j-th. Lanes from
     /// `count` on, and those for which there is no key, get 0.
     ///
-    /// [`ranked_key`] makes the keys, and [`unranked`] gives value and index back. Keys other than 0
-    /// differ; a key of 0 stands for no value. `count` is at most the number of lanes; a greater one
-    /// is an error of `verify`. Takes `count` reductions.
+    /// [`ranked_key`] makes the keys, and [`unranked`] gives value and index back. Keys other than
+    /// 0 differ; a key of 0 stands for no value. `count` is at most the number of lanes; a greater
+    /// one is an error of `verify`. Takes `count` reductions.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -174,7 +174,8 @@ impl<'k> Warp<'k> {
         })
     }
 
-    /// Sorts the lanes' items: lane j gets the j-th, the least first. `less` is a strict weak order.
+    /// Sorts the lanes' items: lane j gets the j-th, the least first. `less` is a strict weak
+    /// order.
     ///
     /// Not stable: for a stable sort, make the lane a part of the item and let it decide between
     /// equals. Floats that may be NaN compare by [`Ranked::rank`].

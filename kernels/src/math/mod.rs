@@ -2,9 +2,9 @@
 //!
 //! Functions of this module use no approximate instruction: only sums, products, fused
 //! multiply-adds, correctly rounded quotients and bits. A GPU therefore computes the bits that the
-//! simulator computes. Functions of [`fast`] use the approximate instructions. The simulator computes
-//! those in f64 and rounds to nearest, so that a GPU is less exact than the simulator; the bounds
-//! hold for both, and contain the error that the PTX ISA documents for each instruction.
+//! simulator computes. Functions of [`fast`] use the approximate instructions. The simulator
+//! computes those in f64 and rounds to nearest, so that a GPU is less exact than the simulator; the
+//! bounds hold for both, and contain the error that the PTX ISA documents for each instruction.
 //!
 //! | function | accurate, in ulp | fast |
 //! |---|---|---|

@@ -161,7 +161,8 @@ proptest! {
                 on!(case.group, k, |g| g.inclusive_scan(item, |a, b| (a.0 * b.0, a.1.mad(b.0, b.1)))).1
             },
             |numbers, _| {
-                (1..=numbers.len()).map(|end| numbers[..end].iter().map(|&n| item(n)).reduce(compose).unwrap().1).collect()
+                let through = |end: usize| numbers[..end].iter().map(|&n| item(n)).reduce(compose).unwrap().1;
+                (1..=numbers.len()).map(through).collect()
             },
         )?;
         case.check(

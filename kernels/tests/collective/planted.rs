@@ -1,8 +1,10 @@
 //! Bugs that are planted, and what finds each.
 
+use tilewright_codegen::assemble::Ptxas;
 use tilewright_codegen::build::{Builder, Val, block, record};
 use tilewright_codegen::device::{DeviceError, sim};
 use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_codegen::ptx;
 use tilewright_codegen::trial::{Draw, Expected, Trial, survey};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::collective::{Block, Item, LaneSource, Warp, ranked_key, unranked};
@@ -75,6 +77,17 @@ fn every_barrier_is_needed() {
     let surveyed = |trial: Trial| survey(&[trial], 0..10, &[]).unwrap().expect_no_holes();
     LOOPED.into_iter().for_each(|law| surveyed(looped_trial(true, law)));
     surveyed(cluster_trial(2, 2, 1, 1));
+}
+
+/// The assembler takes each collective, without spills or local memory.
+#[test]
+fn collectives_assemble_without_spills() {
+    let Some(ptxas) = Ptxas::find().unwrap() else { return };
+    let looped = LOOPED.into_iter().map(|law| looped_trial(true, law));
+    for trial in looped.chain([cluster_trial(2, 2, 1, 1)]) {
+        let assembled = ptxas.assemble(Arch::Sm90a, &ptx::emit(trial.kernel())).unwrap();
+        assert!(assembled.flaws().is_empty(), "{:?}", assembled.flaws());
+    }
 }
 
 /// A block's collective in a loop, without the barrier that `in_loop` adds, is a race.

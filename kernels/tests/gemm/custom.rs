@@ -88,7 +88,8 @@ fn combined(
     Ok(())
 }
 
-/// The launches of a product with an epilogue, of either kind of kernel; `None` where none takes it.
+/// The launches of a product with an epilogue, of either kind of kernel; `None` where none takes
+/// it.
 fn steps(custom: CustomProblem<'_>, shape: HopperShape, splits: u32, warps: bool) -> Option<Vec<PlannedLaunch>> {
     let splits = shares(&custom.problem, 64, splits);
     if warps {

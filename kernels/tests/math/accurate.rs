@@ -115,3 +115,8 @@ fn all_f16_and_bf16() {
         function.narrow::<bf16>(function.bf16, &[0.5, -2.0, 3.0, 1.25, -0.75, 17.0].map(bf16::from_f32));
     }
 }
+
+#[test]
+fn functions_assemble_without_spills() {
+    functions().iter().for_each(|function| table::assembles(function.name, function.f32));
+}

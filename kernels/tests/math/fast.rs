@@ -109,3 +109,8 @@ fn all_f16_and_bf16() {
         }
     }
 }
+
+#[test]
+fn functions_assemble_without_spills() {
+    functions().iter().for_each(|function| table::assembles(function.name, function.f32));
+}

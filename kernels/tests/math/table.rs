@@ -1,12 +1,14 @@
 //! What the tests share: arguments, functions of a device as tables, exact values.
 
 use half::{bf16, f16};
+use tilewright_codegen::assemble::Ptxas;
 use tilewright_codegen::build::{Val, block, record};
 use tilewright_codegen::device::{self, Device, sim};
 use tilewright_codegen::ir::Arch;
+use tilewright_codegen::ptx;
 use tilewright_codegen::sample::Sample;
 use tilewright_codegen::trial::{Draw, TrialElement};
-use tilewright_codegen::verify::verify;
+use tilewright_codegen::verify::{Verified, verify};
 use tilewright_kernels::math::MathFloat;
 
 /// A function of a device.
@@ -17,15 +19,28 @@ fn device() -> Device {
     named.map_or_else(|| sim::open(0), |name| device::open(&name).unwrap_or_else(|error| panic!("{name}: {error}")))
 }
 
-/// A function's results at arguments of `T`.
-pub fn results<T: Argument>(function: Function<T>, x: &[T], y: &[T]) -> Vec<T> {
-    let kernel = record("function", Arch::Sm80, block(256), |k| {
+/// The kernel of a function: `n`, `x`, `y`, `out`.
+fn kernel<T: Argument>(function: Function<T>) -> Verified {
+    let kernel = record("function", Arch::Sm90a, block(256), |k| {
         let n = k.param::<u32>("n");
         let [x, y, out] = ["x", "y", "out"].map(|name| k.global::<T>(name));
         let at = k.block_id() * 256 + k.tid();
         k.when(at.lt(n), || out.at(at).store(function(x.at(at).load(), y.at(at).load())));
     });
-    let kernel = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
+    verify(kernel).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// Assembles a function, where there is an assembler: without spills or local memory.
+pub fn assembles(name: &str, function: Function<f32>) {
+    let Some(ptxas) = Ptxas::find().unwrap_or_else(|error| panic!("{error}")) else { return };
+    let assembled = ptxas.assemble(Arch::Sm90a, &ptx::emit(&kernel(function)));
+    let assembled = assembled.unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(assembled.flaws().is_empty(), "{name}: {:?}", assembled.flaws());
+}
+
+/// A function's results at arguments of `T`.
+pub fn results<T: Argument>(function: Function<T>, x: &[T], y: &[T]) -> Vec<T> {
+    let kernel = kernel(function);
     let device = device();
     let stream = device.stream().unwrap();
     let [x, y] = [x, y].map(|values| stream.buffer(values).unwrap());
