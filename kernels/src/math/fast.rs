@@ -25,12 +25,12 @@ of_one! {
     /// eˣ by `ex2.approx`: relative error at most 2⁻²¹·⁹ + |x| · 2⁻²³·⁶.
     exp: |x| (x * LOG2_E).ex2();
     /// The natural logarithm by `lg2.approx`: absolute error at most 2⁻²² for 0.5 < x < 2, relative
-    /// error at most 2⁻²¹·⁵ elsewhere.
+    /// error at most 2⁻²¹·⁴ elsewhere.
     log: |x| x.lg2() * LN_2;
     /// The instruction `tanh.approx`: relative error at most 2⁻¹¹.
     tanh: |x| x.tanh();
     /// The error function by a rational approximation of Hastings (Abramowitz and Stegun, 7.1.26)
-    /// with `ex2.approx` and `rcp.approx`: absolute error at most 2⁻²⁰.
+    /// with `ex2.approx` and `rcp.approx`: absolute error at most 2⁻¹⁹·⁵.
     erf: |x| erf_of(x);
     /// The instruction `sin.approx`: absolute error at most 2⁻²⁰·⁵ for |x| ≤ 2π.
     sin: |x| x.sin();
@@ -50,7 +50,7 @@ of_one! {
 }
 
 /// xʸ by `lg2.approx` and `ex2.approx`, for x ≥ 0: relative error at most
-/// 2⁻²¹·⁹ + 2⁻²² · |y| · max(1, |log₂ x|). NaN below zero, and of 0⁰.
+/// 2⁻²¹·⁹ · (1 + |y| · max(1, |log₂ x|)). NaN below zero, and of 0⁰.
 #[track_caller]
 pub fn pow<'k, T: MathFloat>(x: Val<'k, T>, y: impl IntoVal<'k, T>) -> Val<'k, T> {
     let y = y.val(x.builder());

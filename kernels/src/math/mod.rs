@@ -9,11 +9,11 @@
 //! | function | accurate, in ulp | fast |
 //! |---|---|---|
 //! | [`exp`] | 1 | relative 2⁻²¹·⁹ + \|x\| · 2⁻²³·⁶ |
-//! | [`log`] | 1 | absolute 2⁻²² for 0.5 < x < 2, relative 2⁻²¹·⁵ elsewhere |
+//! | [`log`] | 1 | absolute 2⁻²² for 0.5 < x < 2, relative 2⁻²¹·⁴ elsewhere |
 //! | [`tanh`] | 2 | relative 2⁻¹¹ |
-//! | [`erf`] | 1.5 | absolute 2⁻²⁰ |
+//! | [`erf`] | 1.5 | absolute 2⁻¹⁹·⁵ |
 //! | [`sin`], [`cos`] | 2, any x | absolute 2⁻²⁰·⁴ for \|x\| ≤ 2π |
-//! | [`pow`] | 2 | relative 2⁻²¹·⁹ + 2⁻²² · \|y\| · max(1, \|log₂ x\|), x ≥ 0 |
+//! | [`pow`] | 2 | relative 2⁻²¹·⁹ · (1 + \|y\| · max(1, \|log₂ x\|)), x ≥ 0 |
 //! | [`rsqrt`] | 1.5 | relative 2⁻²²·⁹ |
 //! | [`sigmoid`] | 2.5 | relative 2⁻²¹ + \|x\| · 2⁻²³·⁶ |
 //! | [`silu`] | 3 | [`Activation::error`](crate::activation::Activation::error) |

@@ -120,3 +120,13 @@ fn all_f16_and_bf16() {
 fn functions_assemble_without_spills() {
     functions().iter().for_each(|function| table::assembles(function.name, function.f32));
 }
+
+/// What the simulator computes is what a GPU computes.
+#[test]
+fn no_instruction_is_approximate() {
+    for function in functions() {
+        let text = table::text(function.f32);
+        assert!(text.contains("fma.rn") || text.contains("sqrt.rn"), "{}", function.name);
+        assert!(!text.contains("approx"), "{} has an approximate instruction", function.name);
+    }
+}

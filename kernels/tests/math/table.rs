@@ -30,10 +30,15 @@ fn kernel<T: Argument>(function: Function<T>) -> Verified {
     verify(kernel).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
+/// The PTX of a function.
+pub fn text(function: Function<f32>) -> String {
+    ptx::emit(&kernel(function))
+}
+
 /// Assembles a function, where there is an assembler: without spills or local memory.
 pub fn assembles(name: &str, function: Function<f32>) {
     let Some(ptxas) = Ptxas::find().unwrap_or_else(|error| panic!("{error}")) else { return };
-    let assembled = ptxas.assemble(Arch::Sm90a, &ptx::emit(&kernel(function)));
+    let assembled = ptxas.assemble(Arch::Sm90a, &text(function));
     let assembled = assembled.unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(assembled.flaws().is_empty(), "{name}: {:?}", assembled.flaws());
 }
