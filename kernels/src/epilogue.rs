@@ -6,6 +6,7 @@
 //! | [`ResultFunctions::apply`] | `activation(y)·u`, where gated with `u = s·(A·B₂) + bias₂`; a soft cap; `+ residual` | a number per result |
 //!
 //! | [`CustomEpilogue`] | a function of one's own, of a result and its place | its own parameters |
+//! | [`linear_combination`] | such a function: `alpha·y + beta·source` | its own parameters |
 //!
 //! An [`Epilogue`] says on the host which steps there are. On the device a product calls the two
 //! functions for a run of neighbouring results, from wherever its sums lie, and gives the operands
@@ -28,7 +29,7 @@
 use core::array::from_fn;
 use core::fmt;
 
-use tilewright_codegen::build::{Builder, Val};
+use tilewright_codegen::build::{Builder, Numeric, Val};
 
 use crate::activation::{Activation, SoftCap};
 use crate::naive;
@@ -131,6 +132,44 @@ pub struct CustomEpilogue<'f>(pub &'f CustomFunction);
 
 /// The closure of a [`CustomEpilogue`]: from the builder and the result's rows and columns.
 pub type CustomFunction = dyn for<'k> Fn(&'k Builder, [Val<'k, u32>; 2]) -> ResultFunction<'k>;
+
+/// The epilogue of BLAS's gemm and of CUTLASS's `LinearCombination`: `alpha · y + beta · source`,
+/// where y is the result of the steps before.
+///
+/// Its parameters: `alpha` and `beta`, an f32 each in device memory, and `source`, `[m, n]` without
+/// gaps between its rows. Where beta is 0 the source is not read, so that it may hold NaN. The
+/// source must not be the memory of the result.
+///
+/// ```
+/// use half::bf16;
+/// use tilewright_codegen::ir::Arch;
+/// use tilewright_kernels::epilogue::linear_combination;
+/// use tilewright_kernels::gemm::{GemmDevice, GemmProblem, plan};
+///
+/// let problem = GemmProblem::new(512, 4096, 4096).custom(linear_combination::<bf16>());
+/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
+/// let steps = plan::<bf16, bf16>(problem, target)?;
+/// let names: Vec<_> = steps[0].kernel.params.iter().map(|param| param.name.as_str()).collect();
+/// assert_eq!(names[names.len() - 3..], ["alpha", "beta", "source"]);
+/// # Ok::<(), tilewright_kernels::gemm::GemmRefusal>(())
+/// ```
+pub fn linear_combination<T: Numeric>() -> CustomEpilogue<'static> {
+    CustomEpilogue(&combine::<T>)
+}
+
+fn combine<'k, T: Numeric>(k: &'k Builder, [_, columns]: [Val<'k, u32>; 2]) -> ResultFunction<'k> {
+    let [alpha, beta] = ["alpha", "beta"].map(|name| k.global::<f32>(name));
+    let source = k.global::<T>("source");
+    Box::new(move |at, result| {
+        let beta = beta.load();
+        let sum = k.var(result * alpha.load());
+        k.when(beta.ne(0.0), || {
+            let term = source.at(at.row.mul_wide(columns)).at(at.column).load();
+            sum.set(beta.fma(term.cast::<f32>(), sum.get()));
+        });
+        sum.get()
+    })
+}
 
 impl fmt::Debug for CustomEpilogue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

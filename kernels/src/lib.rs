@@ -57,6 +57,8 @@
 //! | [`gemm`] | matrix products: kernels, tiles, choices, plans |
 //! | [`gemv`] | matrix times few vectors at the speed of the memory; linear layers as tasks |
 //! | [`epilogue`] | what becomes of the sums of every linear product |
+//! | [`collective`] | reductions, scans, sorts, histograms of a warp, a block, a cluster |
+//! | [`math`] | `exp` to `gelu`, accurate and fast, with stated bounds |
 //! | [`activation`] | functions of one number: the activations of gates, `tanh`, the soft cap |
 //! | [`norm`], [`rope`], [`elementwise`], [`embed`] | small kernels, each a device function and a launch |
 //! | [`route`] | experts: the choice, choices sorted by expert, the weighted sum |
@@ -75,6 +77,7 @@
 
 pub mod activation;
 pub mod attention;
+pub mod collective;
 pub mod elementwise;
 pub mod embed;
 pub mod epilogue;
@@ -85,6 +88,7 @@ pub mod gemm;
 pub mod gemv;
 pub mod host;
 pub mod kv;
+pub mod math;
 pub mod mma;
 pub mod naive;
 pub mod norm;

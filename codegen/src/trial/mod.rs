@@ -47,7 +47,7 @@ pub use case::{BufferId, Trial, TrialArg};
 pub use draw::Draw;
 pub use element::TrialElement;
 pub use expect::{Bound, Compared, Expected, Mismatch};
-pub use run::TrialOutcome;
+pub use run::{Launched, TrialOutcome};
 pub use shipped::Shipped;
 pub use survey::survey;
 

@@ -1,6 +1,7 @@
 //! A trial on a device.
 
 use super::case::{BufferId, Trial, TrialArg, TrialBuffer};
+use super::element::TrialElement;
 use super::expect::Compared;
 use crate::device::{Arg, Buffer, Device, DeviceError, Kernel, Stream, TensorMap, takes};
 use std::fmt;
@@ -46,6 +47,31 @@ impl fmt::Display for TrialOutcome {
             Some(wrong) => write!(f, ": {wrong}"),
             None => write!(f, ": right, max error {:.1e}", self.max_error()),
         }
+    }
+}
+
+/// The buffers of a trial after its launch, and the time that it took.
+#[derive(Clone, Debug)]
+pub struct Launched {
+    stream: Stream,
+    buffers: Vec<Buffer<u8>>,
+    time: Duration,
+}
+
+impl Launched {
+    /// Time of the launch, by the device's events. A first launch on a GPU also warms up.
+    pub fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// The contents of a buffer of the trial.
+    ///
+    /// # Errors
+    /// [`DeviceError::Range`] for a buffer of another trial; for elements of another size, the
+    /// error of [`Buffer::cast`]; on the simulator, [`DeviceError::Unwritten`] where the kernel
+    /// left bytes unwritten.
+    pub fn read<T: TrialElement>(&self, buffer: BufferId) -> Result<Vec<T>, DeviceError> {
+        self.stream.read(&of(&self.buffers, buffer)?.cast::<T>()?)
     }
 }
 
@@ -98,6 +124,39 @@ impl Trial {
     /// # Errors
     /// As [`Trial::run`].
     pub fn run_loaded(&self, kernel: &Kernel, stream: &Stream) -> Result<TrialOutcome, DeviceError> {
+        let Launched { buffers, time, .. } = self.launch_loaded(kernel, stream)?;
+        let judged = self.buffers.iter().zip(&buffers).filter(|(memory, _)| memory.after.is_judged());
+        let compared = judged.map(|(memory, buffer)| compare(stream, memory, buffer)).collect::<Result<_, _>>()?;
+        Ok(TrialOutcome { kernel: self.kernel.kernel().name.clone(), note: self.note.clone(), compared, time })
+    }
+
+    /// Uploads the inputs, launches once, and waits: a launch in one call, whose results are read
+    /// instead of compared. Outputs without an expectation are [`scratch`](Trial::scratch).
+    ///
+    /// ```
+    /// use tilewright_codegen::build::{block, record};
+    /// use tilewright_codegen::{device, ir::Arch, trial::Trial, verify::verify};
+    ///
+    /// let kernel = verify(record("double", Arch::Sm80, block(4), |k| {
+    ///     let [x, y] = ["x", "y"].map(|name| k.global::<f32>(name).at(k.tid()));
+    ///     y.store(x.load() * 2.0);
+    /// }))?;
+    /// let mut launcher = Trial::new(kernel, 1);
+    /// let x = launcher.input("x", &[1.0f32, 2.0, 3.0, 4.0]);
+    /// let y = launcher.scratch::<f32>("y", 4);
+    /// let launched = launcher.pass(x).pass(y).launch(&device::open("sim")?)?; // or "cuda:0"
+    /// assert_eq!(launched.read::<f32>(y)?, [2.0, 4.0, 6.0, 8.0]);
+    /// println!("{:?}", launched.time());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Trial::run`].
+    pub fn launch(&self, device: &Device) -> Result<Launched, DeviceError> {
+        self.launch_loaded(&device.load(&*self.kernel)?, &device.stream()?)
+    }
+
+    fn launch_loaded(&self, kernel: &Kernel, stream: &Stream) -> Result<Launched, DeviceError> {
         self.check_names()?;
         let device = stream.device();
         let buffers = self.buffers.iter().map(|memory| place(stream, memory)).collect::<Result<Vec<_>, _>>()?;
@@ -106,9 +165,7 @@ impl Trial {
         let start = stream.record()?;
         kernel.launch(stream, self.grid, &args)?;
         let time = stream.record()?.since(&start)?;
-        let judged = self.buffers.iter().zip(&buffers).filter(|(memory, _)| memory.after.is_judged());
-        let compared = judged.map(|(memory, buffer)| compare(stream, memory, buffer)).collect::<Result<_, _>>()?;
-        Ok(TrialOutcome { kernel: self.kernel.kernel().name.clone(), note: self.note.clone(), compared, time })
+        Ok(Launched { stream: stream.clone(), buffers, time })
     }
 }
 
@@ -159,5 +216,38 @@ fn compare(stream: &Stream, memory: &TrialBuffer, buffer: &Buffer<u8>) -> Result
         Ok(found) => Ok(memory.after.judge(&memory.name, &found)),
         Err(DeviceError::Unwritten { offset, .. }) => Ok(memory.after.unwritten(&memory.name, offset as usize)),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::{block, record};
+    use crate::device::sim;
+    use crate::ir::Arch;
+    use crate::verify::verify;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_launch_gives_its_buffers_and_refuses_others() {
+        let kernel = record("first", Arch::Sm80, block(4), |k| {
+            let [x, y] = ["x", "y"].map(|name| k.global::<u16>(name).at(k.tid()));
+            k.when(k.tid().lt(3), || y.store(x.load() + 1));
+        });
+        let kernel = Arc::new(verify(kernel).unwrap());
+        let launcher = |elements: usize| {
+            let mut trial = Trial::new(kernel.clone(), 1);
+            let [x, y] = [trial.input("x", &[7u16; 5]), trial.scratch::<u16>("y", elements)];
+            (trial.pass(x).pass(y), [x, y])
+        };
+        let (trial, [x, y]) = launcher(3);
+        let launched = trial.launch(&sim::open(0)).unwrap();
+        assert_eq!(launched.read::<u16>(y).unwrap(), [8; 3]);
+        assert_eq!(launched.read::<u16>(x).unwrap(), [7; 5]);
+        assert!(matches!(launched.read::<u32>(x), Err(DeviceError::Length { .. })));
+        assert!(matches!(launched.read::<u16>(BufferId(2)), Err(DeviceError::Range { .. })));
+        let (trial, [_, y]) = launcher(4);
+        let unwritten = trial.launch(&sim::open(0)).unwrap().read::<u16>(y);
+        assert!(matches!(unwritten, Err(DeviceError::Unwritten { offset: 6, .. })), "{unwritten:?}");
     }
 }

@@ -7,6 +7,7 @@
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val, Var, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
+use crate::collective::Warp;
 use crate::pdl::trigger_and_wait;
 
 /// The place of a choice that is for none of the experts.
@@ -188,8 +189,5 @@ fn place_experts<'k>(
 
 /// The sum of the lanes up to this one.
 fn inclusive_sum<'k>(k: &'k Builder, mine: Val<'k, u32>) -> Val<'k, u32> {
-    [1u32, 2, 4, 8, 16].into_iter().fold(mine, |sum, distance| {
-        let below = sum.shfl_up(distance);
-        k.lane().ge(distance).select(sum + below, sum)
-    })
+    Warp::new(k).inclusive_scan(mine, |below, sum| sum + below)
 }

@@ -3,6 +3,7 @@
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::source::{Token, TokenSource, token, visit};
+use crate::collective::Warp;
 use crate::warps::ConsumerWarps;
 
 /// Nowhere.
@@ -156,6 +157,5 @@ fn warp_scan<'k>(consumers: ConsumerWarps<'k>, mine: Val<'k, u64>) -> Val<'k, u6
 
 /// The value in a lane.
 fn from_lane<'k>(consumers: ConsumerWarps<'k>, value: Val<'k, u64>, lane: Val<'k, u32>) -> Val<'k, u64> {
-    let (low, high) = value.split();
-    consumers.k.join(low.shfl_idx(lane), high.shfl_idx(lane))
+    Warp::new(consumers.k).broadcast(value, lane)
 }

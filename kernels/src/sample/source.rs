@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
-use super::key::key;
+use crate::collective::ranked_key;
 
 /// Loads of a thread that are in flight together.
 pub(super) const TOGETHER: u32 = 8;
@@ -77,7 +77,7 @@ impl<'k> TokenSource<'k> for Shortlist<'k> {
 /// The token at a place.
 pub(super) fn token<'k>(source: impl TokenSource<'k>, at: Val<'k, u32>) -> Token<'k> {
     let logit = source.logit(at);
-    Token { at, logit, key: key(logit, source.token(at)) }
+    Token { at, logit, key: ranked_key(logit, source.token(at)) }
 }
 
 /// Visits the places `begin + lane`, `begin + lane + step`, ... below `end`; `begin` and `end` are

@@ -3,8 +3,9 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 
-use super::key::{NO_TOKEN, chosen, key, largest, unkey};
+use super::key::{NO_TOKEN, chosen, largest};
 use super::{Logits, Request, SampleScratch, sample as draw};
+use crate::collective::{ranked_key, unranked};
 use crate::warps::ConsumerWarps;
 
 /// The largest logit of every tile of some rows, and its index.
@@ -21,7 +22,7 @@ pub struct TileBests<'k> {
 impl<'k> TileBests<'k> {
     /// Stores a tile's best of a row, by one thread.
     pub(crate) fn store(self, row: Val<'k, u32>, tile: Val<'k, u32>, best: Val<'k, u64>) {
-        let (value, index) = unkey(best);
+        let (value, index) = unranked(best);
         let at = row * self.tiles + tile;
         self.value.at(at).store(value);
         self.index.at(at).store(index.cast::<i32>());
@@ -38,7 +39,7 @@ impl<'k> TileBests<'k> {
                 let at = row * self.tiles + tile;
                 let value = self.value.at(at).load();
                 let index = self.index.at(at).load().cast::<u32>();
-                best.set(best.get().max(key(value, index)));
+                best.set(best.get().max(ranked_key(value, index)));
             });
         }
         chosen(largest(best.get(), 32))

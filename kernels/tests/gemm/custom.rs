@@ -6,7 +6,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 use tilewright_codegen::trial::Draw;
 use tilewright_kernels::activation::Activation;
-use tilewright_kernels::epilogue::CustomEpilogue;
+use tilewright_kernels::epilogue::{CustomEpilogue, linear_combination};
 use tilewright_kernels::gemm::{
     CustomProblem, Data, GemmProblem, GemmRefusal, HopperChoice, HopperConfig, HopperShape, PlannedLaunch, WarpChoice,
     WarpShape, hopper_steps, reduce_step, warp_step,
@@ -59,6 +59,55 @@ fn check(problem: &GemmProblem, steps: Vec<PlannedLaunch>, seed: u64) -> Result<
     Ok(())
 }
 
+/// Runs the launches of a linear combination with these factors, and compares the result.
+fn combined(
+    problem: &GemmProblem,
+    steps: Vec<PlannedLaunch>,
+    [alpha, beta]: [f32; 2],
+    seed: u64,
+) -> Result<(), TestCaseError> {
+    let draw = &mut Draw::new(seed);
+    let data = Data::<bf16, f32>::draw(problem, draw);
+    let [rows, columns] = [problem.m as usize, problem.n as usize];
+    // A factor of 0 drops even a NaN.
+    let source = if beta == 0.0 { vec![f32::NAN; rows * columns] } else { draw.floats(rows * columns, |v| v as f32) };
+    let own = [vec![alpha], vec![beta], source];
+    let ran = run_custom(&device(seed), problem, &verified(steps), &data, &own);
+    let (found, own) = ran.map_err(|error| TestCaseError::fail(error.to_string()))?;
+    for (i, (value, bound)) in data.expected(problem).into_iter().enumerate() {
+        let (row, column) = (i / columns, i % columns);
+        let term = if beta == 0.0 { 0.0 } else { f64::from(beta * own[2][i]) };
+        let expected = f64::from(alpha) * value + term;
+        let bound = bound * f64::from(alpha.abs()) + 1e-6 * (1.0 + expected.abs() + term.abs());
+        let result = f64::from(found[row * problem.c_stride as usize + column]);
+        prop_assert!(
+            (result - expected).abs() <= bound,
+            "({row}, {column}) is {result}, not {expected} within {bound}"
+        );
+    }
+    Ok(())
+}
+
+/// The launches of a product with an epilogue, of either kind of kernel; `None` where none takes
+/// it.
+fn steps(custom: CustomProblem<'_>, shape: HopperShape, splits: u32, warps: bool) -> Option<Vec<PlannedLaunch>> {
+    let splits = shares(&custom.problem, 64, splits);
+    if warps {
+        let shape = WarpShape::M64N64;
+        let choice =
+            WarpChoice { shape, stages: 3, group: 2, splits, arch: Arch::Sm80, aligned: [8; 2], two_level: false };
+        let step = warp_step::<bf16, f32>(custom, choice).unwrap();
+        let rest = (!step.custom).then(|| reduce_step::<bf16, f32>(custom, splits, Arch::Sm80).unwrap());
+        return Some([step].into_iter().chain(rest).collect());
+    }
+    let config = HopperConfig { stages: 3, cluster: 1, along: Along::Rows, group: 2, two_level: false };
+    match hopper_steps::<bf16, f32>(custom, HopperChoice { shape, config, splits }, 3) {
+        Ok(steps) => Some(steps),
+        Err(GemmRefusal::GatedOrder | GemmRefusal::GatedShape { .. }) => None,
+        Err(refusal) => panic!("{:?}: {refusal}", custom.problem),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
@@ -70,23 +119,22 @@ proptest! {
         warps in any::<bool>(),
         seed in any::<u64>(),
     ) {
-        let custom: CustomProblem = problem.custom(CUSTOM);
-        let splits = shares(&problem, 64, splits);
-        let steps = if warps {
-            let shape = WarpShape::M64N64;
-            let choice = WarpChoice { shape, stages: 3, group: 2, splits, arch: Arch::Sm80, aligned: [8; 2], two_level: false };
-            let step = warp_step::<bf16, f32>(custom, choice).unwrap();
-            let rest = (!step.custom).then(|| reduce_step::<bf16, f32>(custom, splits, Arch::Sm80).unwrap());
-            [step].into_iter().chain(rest).collect()
-        } else {
-            let config = HopperConfig { stages: 3, cluster: 1, along: Along::Rows, group: 2, two_level: false };
-            match hopper_steps::<bf16, f32>(custom, HopperChoice { shape, config, splits }, 3) {
-                Ok(steps) => steps,
-                Err(GemmRefusal::GatedOrder | GemmRefusal::GatedShape { .. }) => return Ok(()),
-                Err(refusal) => panic!("{problem:?}: {refusal}"),
-            }
-        };
+        let Some(steps) = steps(problem.custom(CUSTOM), shape, splits, warps) else { return Ok(()) };
         prop_assert_eq!(steps.iter().filter(|step| step.custom).count(), 1);
         check(&problem, steps, seed)?;
+    }
+
+    #[test]
+    fn a_linear_combination_scales_and_adds(
+        problem in problem(8),
+        shape in prop::sample::select(HopperShape::ALL),
+        splits in 1..=3u32,
+        warps in any::<bool>(),
+        factors in prop::sample::select(vec![[1.0f32, 1.0], [0.5, -2.0], [2.0, 0.0], [0.0, 1.0]]),
+        seed in any::<u64>(),
+    ) {
+        let custom = problem.custom(linear_combination::<f32>());
+        let Some(steps) = steps(custom, shape, splits, warps) else { return Ok(()) };
+        combined(&problem, steps, factors, seed)?;
     }
 }

@@ -4,8 +4,9 @@
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
 use super::tiles::HopperPlan;
+use crate::collective::ranked_key;
 use crate::epilogue::{GateSums, LoadedOperands, ResultFunctions, ResultOperands};
-use crate::sample::key::{key, largest};
+use crate::sample::key::largest;
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
@@ -75,6 +76,6 @@ impl<'k> Bests<'k> {
             if plan.is_whole() && start + 32 <= runs { look() } else { k.when(is_row(), look) }
         }
         let has_rows = mine.lt(plan.rows()) & (from + mine).lt(plan.n);
-        has_rows.select(key(value.get(), number.get()), k.lit(0u64))
+        has_rows.select(ranked_key(value.get(), number.get()), k.lit(0u64))
     }
 }

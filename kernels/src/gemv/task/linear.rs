@@ -5,13 +5,14 @@ use tilewright_codegen::build::{Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::operands::VarOperands;
+use crate::collective::ranked_key;
 use crate::epilogue::{GateSums, ResultFunctions, ResultOperands, ResultPlace};
 use crate::gemv::activations::{AOperand, Prologue, ScaledOutput};
 use crate::gemv::announce::Announce;
 use crate::gemv::linear::{OutputCell, PassWork, SharedSums, StripPass, TilePhase, in_last_phase};
 use crate::gemv::scratch::LinearScratch;
 use crate::gemv::slots::SlotPhases;
-use crate::sample::key::{key, largest};
+use crate::sample::key::largest;
 use crate::sample::tiles::TileBests;
 use crate::tile::{Array, Copies};
 use crate::warps::ConsumerWarps;
@@ -165,7 +166,7 @@ impl<'k> LinearTask<'_, 'k> {
             k.when(inside, || {
                 result.set(tile.finish(consumers, scratch, CellSums { sums, cell, prepared }, phase));
                 if let Some(best) = bests.get(cell.number % bests.len().max(1)) {
-                    let keep = || best.set(best.get().max(key(result.get(), tile.epilogue.index(n))));
+                    let keep = || best.set(best.get().max(ranked_key(result.get(), tile.epilogue.index(n))));
                     phase.map_or_else(keep, |phase| k.when(phase.last, keep));
                 }
             });
