@@ -10,7 +10,7 @@ use tilewright_graph::picture::Svg;
 
 use super::Failure;
 use super::output::CommandOutput;
-use crate::checkpoint;
+use crate::checkpoint::{self, folder_of};
 
 /// Graphs of models.
 #[derive(Subcommand)]
@@ -24,8 +24,8 @@ pub enum GraphCommand {
 /// The model, and the output format.
 #[derive(Args)]
 pub struct ShowArgs {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL", value_parser = folder_of)]
     model: PathBuf,
     /// Write an SVG image to this file instead
     #[arg(long, value_name = "FILE")]

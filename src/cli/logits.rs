@@ -14,6 +14,7 @@ use super::load::{LoadOptions, load_as, load_as_needed};
 use super::output::CommandOutput;
 use super::prompt::parse_context;
 use super::world::WorldArgs;
+use crate::checkpoint::folder_of;
 
 /// Compute the logits after every token of a prompt (teacher-forced)
 ///
@@ -22,8 +23,8 @@ use super::world::WorldArgs;
 #[command(after_help = "Examples:
   tilewright logits --model models/tiny-llama --prompt-ids 1,2,3 --out logits.safetensors")]
 pub struct LogitsArgs {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL", value_parser = folder_of)]
     model: PathBuf,
     /// Token ids, separated by commas
     #[arg(long, value_name = "IDS", value_parser = parse_ids, allow_hyphen_values = true)]

@@ -109,6 +109,7 @@ enum Command {
     Generate(Box<generate::GenerateArgs>),
     #[cfg(feature = "serve")]
     Serve(Box<serve::ServeArgs>),
+    Run(Box<chat::RunArgs>),
     Chat(Box<chat::ChatArgs>),
     Logits(logits::LogitsArgs),
     Worker(worker::WorkerArgs),
@@ -158,7 +159,7 @@ const GRAPH_EXAMPLES: &str = "Examples:
 
 /// The groups of commands in the help, in order. Every command is in one.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Run a model", &["generate", "chat", "serve", "logits", "worker"]),
+    ("Run a model", &["run", "generate", "chat", "serve", "logits", "worker"]),
     ("Prepare a model", &["plan", "quantize", "compile", "validate"]),
     ("Measure", &["bench", "tune", "accuracy", "timeline", "dashboard", "report"]),
     ("Kernels and layouts", &["ir", "ptx", "sim", "selftest", "layout", "flow", "graph"]),
@@ -213,6 +214,7 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => generate::run(&args),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::run(&args),
+        Command::Run(args) => chat::run_model(&args),
         Command::Chat(args) => chat::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Worker(args) => worker::run(&args),

@@ -12,7 +12,7 @@ use super::Failure;
 use super::interrupt::Interrupt;
 use super::number;
 use super::progress::LoadBar;
-use crate::checkpoint::{Progress, QuantizeError, Scheme, quantize};
+use crate::checkpoint::{Progress, QuantizeError, Scheme, folder_of, quantize};
 
 /// Quantise a checkpoint: compressed-tensors, rounded to nearest
 ///
@@ -23,8 +23,8 @@ use crate::checkpoint::{Progress, QuantizeError, Scheme, quantize};
 #[command(after_help = "Examples:
   tilewright quantize --model models/tiny-llama --out tiny-w4a16 --scheme w4a16 --group 64")]
 pub struct QuantizeArgs {
-    /// Folder of a Hugging Face checkpoint with dense weights
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache with dense weights
+    #[arg(long, value_name = "MODEL", value_parser = folder_of)]
     model: PathBuf,
     /// Folder to create
     #[arg(long, value_name = "DIR")]

@@ -20,7 +20,7 @@ use super::number;
 use super::paint::{self, OutputLevel, Word};
 use super::prompt::parse_context;
 use super::quantize::parse_scheme;
-use crate::checkpoint::Scheme;
+use crate::checkpoint::{Scheme, folder_of, hub_name};
 use crate::engine::{BatchOptions, Engine, Exchange, KvType};
 use crate::serve::{ApiKeys, HttpServer, ServeLimits, ServeOptions, ServerEnd};
 
@@ -36,10 +36,10 @@ use crate::serve::{ApiKeys, HttpServer, ServeLimits, ServeOptions, ServerEnd};
   tilewright serve --model DIR --device cuda:0 --listen 0.0.0.0:8000 --api-key-file keys.txt
   curl 127.0.0.1:8000/v1/completions -d '{\"prompt\": \"In the beginning\", \"max_tokens\": 20}'")]
 pub struct ServeArgs {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL", value_parser = folder_of)]
     model: PathBuf,
-    /// Name of the model in requests and answers [default: the folder's name]
+    /// Name of the model in requests and answers [default: ORG/MODEL or the folder's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Address to listen at, HOST:PORT; port 0 chooses a free port and prints it
@@ -163,7 +163,7 @@ impl ServeArgs {
     /// The name of the model.
     fn name(&self) -> String {
         let folder = || fs::canonicalize(&self.model).ok()?.file_name()?.to_str().map(str::to_owned);
-        self.name.clone().or_else(folder).unwrap_or_else(|| "model".to_owned())
+        self.name.clone().or_else(|| hub_name(&self.model)).or_else(folder).unwrap_or_else(|| "model".to_owned())
     }
 }
 

@@ -9,6 +9,7 @@ use tilewright_flow::program::FlowSettings;
 use tilewright_flow::{ModelShape, Parameters};
 
 use super::activations::{Layer, activations};
+use crate::checkpoint::folder_of;
 use crate::cli::Failure;
 use crate::cli::load::load;
 use crate::cli::output::CommandOutput;
@@ -20,8 +21,8 @@ use crate::engine::{Device, EngineError, flow_parameters_file};
 pub struct CalibrateArgs {
     /// Name of the flow
     name: String,
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL", value_parser = folder_of)]
     model: PathBuf,
     #[command(flatten)]
     prompt: PromptArgs,

@@ -7,7 +7,7 @@ use clap::Args;
 use thiserror::Error;
 
 use super::number;
-use crate::checkpoint::{GenerationSettings, Scheme};
+use crate::checkpoint::{GenerationSettings, Scheme, folder_of};
 use crate::cli::generate::{DeviceArgs, FlowArgs};
 use crate::cli::prompt::{PromptArgs, parse_context};
 use crate::cli::quantize::parse_scheme;
@@ -26,8 +26,8 @@ use crate::engine::{Exchange, KvType, Penalties};
   tilewright generate --model DIR --chat --prompt \"Why is the sky blue?\" --temperature 0.7 --top-p 0.9
   tilewright generate --model DIR --prompt-file prompts.txt --each-line --device cuda:0 --prompt-chunk 512")]
 pub struct GenerateArgs {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL", value_parser = folder_of)]
     pub(super) model: PathBuf,
     #[command(flatten)]
     pub(super) prompt: PromptArgs,
