@@ -10,7 +10,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -133,13 +133,15 @@ pub fn hub_name(folder: &Path) -> Option<String> {
     snapshots.ends_with("snapshots").then(|| format!("{org}/{model}"))
 }
 
-/// The folder that a command's text means: an existing path is itself, `ORG/MODEL` a snapshot in
-/// the cache. Other paths stay as they are; opening the checkpoint reports them.
+/// The folder of a command's model: an existing path is itself, `ORG/MODEL` a snapshot in the
+/// cache. Other paths stay as they are; opening the checkpoint reports them.
 #[cfg(feature = "cli")]
-pub(crate) fn folder_of(text: &str) -> Result<PathBuf, HubError> {
-    let path = Path::new(text);
-    let is_name = matches!(path.components().next(), Some(Component::Normal(_))) && text.contains('/');
-    if is_name && !path.exists() { HubCache::of_environment().find(text) } else { Ok(path.to_owned()) }
+pub(crate) fn model_folder(model: &Path) -> Result<PathBuf, HubError> {
+    let is_relative = matches!(model.components().next(), Some(std::path::Component::Normal(_)));
+    match model.to_str().filter(|text| is_relative && text.contains('/') && !model.exists()) {
+        Some(name) => HubCache::of_environment().find(name),
+        None => Ok(model.to_owned()),
+    }
 }
 
 /// Whether a text is one part of a name: no separator, and nothing that means another folder.

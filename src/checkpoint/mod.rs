@@ -54,7 +54,7 @@ pub use guard::panic_is_handled;
 pub use header::HeaderError;
 pub use hint::{Hint, UnsupportedFormat};
 #[cfg(feature = "cli")]
-pub(crate) use hub::folder_of;
+pub(crate) use hub::model_folder;
 pub use hub::{HubCache, HubError, hub_name};
 pub use quant::{PartFault, QuantPlan, StoredModule};
 pub use quantize::{QuantizeError, QuantizeReport, Scheme, quantize};

@@ -20,7 +20,7 @@ use super::load::open;
 use super::number;
 use super::output::CommandOutput;
 use super::paint::{self, OutputLevel};
-use crate::checkpoint::{Checkpoint, ModelConfig, folder_of};
+use crate::checkpoint::{Checkpoint, ModelConfig};
 
 /// Compile a model to the program of one decode step
 ///
@@ -31,7 +31,7 @@ use crate::checkpoint::{Checkpoint, ModelConfig, folder_of};
   tilewright compile --model models/tiny-llama --target h100 --out program.json")]
 pub struct CompileArgs {
     /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
-    #[arg(long, value_name = "MODEL", value_parser = folder_of, required_unless_present = "config", conflicts_with = "config")]
+    #[arg(long, value_name = "MODEL", required_unless_present = "config", conflicts_with = "config")]
     model: Option<PathBuf>,
     /// A config.json alone: the architecture without weights, quantised as it says
     #[arg(long, value_name = "FILE")]

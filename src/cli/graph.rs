@@ -10,7 +10,7 @@ use tilewright_graph::picture::Svg;
 
 use super::Failure;
 use super::output::CommandOutput;
-use crate::checkpoint::{self, folder_of};
+use crate::checkpoint;
 
 /// Graphs of models.
 #[derive(Subcommand)]
@@ -25,7 +25,7 @@ pub enum GraphCommand {
 #[derive(Args)]
 pub struct ShowArgs {
     /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
-    #[arg(long, value_name = "MODEL", value_parser = folder_of)]
+    #[arg(long, value_name = "MODEL")]
     model: PathBuf,
     /// Write an SVG image to this file instead
     #[arg(long, value_name = "FILE")]
@@ -36,7 +36,7 @@ pub struct ShowArgs {
 pub fn run(command: &GraphCommand) -> Result<ExitCode, Failure> {
     let GraphCommand::Show(args) = command;
     let svg = args.svg.as_deref().map(CommandOutput::create).transpose()?;
-    let graph = models::graph(&checkpoint::value_of_folder(&args.model)?)?;
+    let graph = models::graph(&checkpoint::value_of_folder(&checkpoint::model_folder(&args.model)?)?)?;
     match svg {
         Some(svg) => svg.write(|writer| write!(writer, "{}", Svg(&graph)))?,
         None => write!(io::stdout().lock(), "{graph}")?,

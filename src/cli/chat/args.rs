@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::checkpoint::{ChatValue, folder_of};
+use crate::checkpoint::ChatValue;
 use crate::cli::device::DeviceArgs;
 use crate::cli::number;
 use crate::cli::prompt::parse_variable;
@@ -21,7 +21,7 @@ use crate::cli::prompt::parse_variable;
   tilewright chat --url http://127.0.0.1:8000")]
 pub struct ChatArgs {
     /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
-    #[arg(long, value_name = "MODEL", value_parser = folder_of, required_unless_present = "url", conflicts_with = "url")]
+    #[arg(long, value_name = "MODEL", required_unless_present = "url", conflicts_with = "url")]
     pub(super) model: Option<PathBuf>,
     /// Server with OpenAI's endpoints, such as `tilewright serve`: http://HOST:PORT
     #[arg(long, value_name = "URL")]
@@ -43,11 +43,11 @@ pub struct ChatArgs {
 /// downloaded.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  hf download Qwen/Qwen3-0.6B && tilewright run Qwen/Qwen3-0.6B
+  tilewright run Qwen/Qwen3-0.6B
   tilewright run DIR --system \"Answer in verse.\"")]
 pub struct RunArgs {
     /// ORG/MODEL in the local cache, or the folder of a Hugging Face checkpoint
-    #[arg(value_name = "MODEL", value_parser = folder_of)]
+    #[arg(value_name = "MODEL")]
     pub(super) model: PathBuf,
     #[command(flatten)]
     pub(super) talk: TalkArgs,

@@ -9,7 +9,6 @@ use tilewright_flow::program::FlowSettings;
 use tilewright_flow::{ModelShape, Parameters};
 
 use super::activations::{Layer, activations};
-use crate::checkpoint::folder_of;
 use crate::cli::Failure;
 use crate::cli::load::load;
 use crate::cli::output::CommandOutput;
@@ -22,7 +21,7 @@ pub struct CalibrateArgs {
     /// Name of the flow
     name: String,
     /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
-    #[arg(long, value_name = "MODEL", value_parser = folder_of)]
+    #[arg(long, value_name = "MODEL")]
     model: PathBuf,
     #[command(flatten)]
     prompt: PromptArgs,

@@ -11,7 +11,6 @@ use tilewright_flow::run::{FlowExecutor as _, Interpreter, KeptAttention, LayerA
 use tilewright_flow::{ModelShape, Parameters, RunError, Traced, algorithms};
 
 use super::activations::{Layer, activations};
-use crate::checkpoint::folder_of;
 use crate::cli::Failure;
 use crate::cli::load::load;
 use crate::engine::{Device, Engine, Request, Sampling};
@@ -20,7 +19,7 @@ use crate::engine::{Device, Engine, Request, Sampling};
 #[derive(Args)]
 pub struct KeepsArgs {
     /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
-    #[arg(long, value_name = "MODEL", value_parser = folder_of)]
+    #[arg(long, value_name = "MODEL")]
     model: PathBuf,
     /// Measure this flow alone; may be given several times
     #[arg(long, value_name = "NAME")]
