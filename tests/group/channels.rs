@@ -19,6 +19,8 @@ pub struct Channels {
     sent: Mutex<BTreeMap<LinkId, Arc<AtomicU64>>>,
     /// The link whose receiver fails after that many messages.
     fault: Mutex<Option<(LinkId, u64)>>,
+    /// The rank that cannot open its links.
+    unopened: Mutex<Option<usize>>,
 }
 
 /// The ends that no rank has opened yet.
@@ -55,6 +57,11 @@ impl Channels {
     pub fn fail(&self, rank: usize, after: u64) {
         *self.fault.lock().unwrap() = Some((link_from(rank), after));
     }
+
+    /// Makes a rank fail to open its links.
+    pub fn fail_to_open(&self, rank: usize) {
+        *self.unopened.lock().unwrap() = Some(rank);
+    }
 }
 
 impl Network for Channels {
@@ -68,6 +75,9 @@ impl Network for Channels {
     }
 
     fn open(&self, ring: &RingLinks, limits: &WaitLimits) -> Result<RingEnds, LinkError> {
+        if *self.unopened.lock().unwrap() == Some(ring.rank) {
+            return Err(LinkError::Closed);
+        }
         let mut links = self.links.lock().unwrap();
         let channel = links.get_mut(&ring.from).and_then(|ends| ends.1.take()).expect("one rank receives");
         let fault = self.fault.lock().unwrap().filter(|(id, _)| *id == ring.from);

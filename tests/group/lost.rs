@@ -161,3 +161,28 @@ fn an_abort_of_rank_0_ends_the_group() {
         },
     );
 }
+
+#[test]
+fn a_rank_that_cannot_open_its_links_is_named_by_all() {
+    for failing in 0..3 {
+        let launch = Launch::new(3);
+        launch.network.fail_to_open(failing);
+        thread::scope(|scope| {
+            let stages: Vec<_> = (1..3)
+                .map(|rank| {
+                    let launch = &launch;
+                    scope.spawn(move || launch.stage(rank, engine("tiny-llama"))?.run())
+                })
+                .collect();
+            let first = launch.driver(engine("tiny-llama")).and_then(|driver| long_text(&driver, || ()));
+            let others = stages.into_iter().map(|stage| stage.join().expect("no panic"));
+            for (rank, result) in [first].into_iter().chain(others).enumerate() {
+                let error = result.expect_err("no links, no text").to_string();
+                match rank == failing {
+                    true => assert_eq!(error, "NCCL cannot connect the ranks"),
+                    false => assert!(error.starts_with(&format!("rank {failing} failed: NCCL cannot")), "{error}"),
+                }
+            }
+        });
+    }
+}

@@ -113,24 +113,30 @@ impl GroupDriver {
             layers,
             sessions: AtomicU64::new(0),
             threads: Vec::new(),
-            received: Some(sender.clone()),
+            // No other sender outlives the receiving threads, so that the judge ends with them.
+            received: Some(sender),
             ring: Mutex::new(None),
         };
         for (rank, control) in (1..).zip(controls.clone()) {
-            let sender = sender.clone();
+            let Some(sender) = driver.received.clone() else { continue };
             driver.start(move || receive(rank, &control, |received| sender.send(received).is_ok()))?;
         }
         let (judged, judge_limits, judge_shared) = (controls.clone(), limits, Arc::clone(&shared));
         driver.start(move || judge(&received, &judged, &judge_limits, &judge_shared))?;
         driver.start(move || send_heartbeats(&controls, &|| shared.is_over.load(Ordering::Relaxed)))?;
-        let ends = network.open(links, &driver.limits).map_err(|error| match error {
-            LinkError::Aborted => EngineError::Aborted,
-            // A rank that is lost meanwhile is the cause.
-            error => driver.verdict().map_or_else(|| PipelineError::Network(error).into(), EngineError::OfPipeline),
-        })?;
+        let ends = network.open(links, &driver.limits).map_err(|error| driver.unopened(error))?;
         let last = Neighbour { rank: driver.controls.len(), link: ends.from };
         *locked(&driver.ring) = Some(Ring { last, next: Neighbour { rank: 1, link: ends.to } });
         Ok(driver)
+    }
+
+    /// Why the links of rank 0 are not open. If another rank is lost, that is the cause.
+    fn unopened(&self, error: LinkError) -> EngineError {
+        match (error, self.verdict()) {
+            (LinkError::Aborted, _) => EngineError::Aborted,
+            (_, Some(verdict)) => EngineError::OfPipeline(verdict),
+            (error, None) => self.judged(PipelineError::Network(error).into()),
+        }
     }
 
     fn start(&mut self, work: impl FnOnce() + Send + 'static) -> Result<(), PipelineError> {
@@ -195,6 +201,8 @@ impl GroupDriver {
                 // The other ranks wait for data that will not come.
                 let what = Ok(Message::Failed { rank: 0, why: chain(&other) });
                 let _ = self.received.as_ref().map(|received| received.send(Received { rank: 0, what }));
+                // The judge has told them once there is a verdict.
+                let _ = self.verdict();
                 other
             }
         }
