@@ -24,6 +24,7 @@ mod generation;
 mod guard;
 mod header;
 mod hint;
+mod hub;
 mod json;
 mod quant;
 mod quantize;
@@ -45,7 +46,6 @@ use tilewright_megakernel::weights::{WeightTensor, Weights};
 pub use chat::{ChatError, ChatMessage, ChatTemplate, ChatValue, Conversation, ConversationError};
 pub use config::ModelConfig;
 #[cfg(feature = "cli")]
-#[cfg(feature = "cli")]
 pub(crate) use config::value_of_folder;
 pub use error::{CheckpointError, Faults, IndexFault, TensorFault, TokenMismatch, TokenizerError};
 pub use fault::{ConfigError, ConfigFault};
@@ -54,6 +54,9 @@ pub(crate) use guard::catching;
 pub use guard::panic_is_handled;
 pub use header::HeaderError;
 pub use hint::{Hint, UnsupportedFormat};
+#[cfg(feature = "cli")]
+pub(crate) use hub::model_folder;
+pub use hub::{HubCache, HubError, hub_name};
 pub use quant::{PartFault, QuantPlan, StoredModule};
 pub use quantize::{QuantizeError, QuantizeReport, Scheme, quantize};
 pub use stream::TextStream;

@@ -30,8 +30,8 @@ use crate::checkpoint::{Checkpoint, ModelConfig};
 #[command(after_help = "Examples:
   tilewright compile --model models/tiny-llama --target h100 --out program.json")]
 pub struct CompileArgs {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR", required_unless_present = "config", conflicts_with = "config")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL", required_unless_present = "config", conflicts_with = "config")]
     model: Option<PathBuf>,
     /// A config.json alone: the architecture without weights, quantised as it says
     #[arg(long, value_name = "FILE")]

@@ -33,6 +33,11 @@ pub struct NoGpu {
 }
 
 impl DeviceArgs {
+    /// The device that was given.
+    pub fn given(&self) -> Option<Device> {
+        self.device
+    }
+
     /// The device that was given, or the default. The default is a line on standard error if a
     /// person reads along.
     pub fn get(&self) -> Device {

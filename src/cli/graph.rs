@@ -24,8 +24,8 @@ pub enum GraphCommand {
 /// The model, and the output format.
 #[derive(Args)]
 pub struct ShowArgs {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL")]
     model: PathBuf,
     /// Write an SVG image to this file instead
     #[arg(long, value_name = "FILE")]
@@ -36,7 +36,7 @@ pub struct ShowArgs {
 pub fn run(command: &GraphCommand) -> Result<ExitCode, Failure> {
     let GraphCommand::Show(args) = command;
     let svg = args.svg.as_deref().map(CommandOutput::create).transpose()?;
-    let graph = models::graph(&checkpoint::value_of_folder(&args.model)?)?;
+    let graph = models::graph(&checkpoint::value_of_folder(&checkpoint::model_folder(&args.model)?)?)?;
     match svg {
         Some(svg) => svg.write(|writer| write!(writer, "{}", Svg(&graph)))?,
         None => write!(io::stdout().lock(), "{graph}")?,

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Failure;
 use super::paint::{self, Word};
 use super::progress::LoadBar;
-use crate::checkpoint::{Checkpoint, Scheme};
+use crate::checkpoint::{Checkpoint, Scheme, model_folder};
 use crate::engine::{Device, Engine};
 
 /// Options for opening a checkpoint.
@@ -20,12 +20,12 @@ pub struct LoadOptions {
 
 /// Opens a checkpoint: its files are mapped and checked, not read.
 pub fn open(dir: &Path) -> Result<Checkpoint, Failure> {
-    Ok(Checkpoint::open(dir, &mut |_| ())?)
+    Ok(Checkpoint::open(&model_folder(dir)?, &mut |_| ())?)
 }
 
 /// Opens a checkpoint in that form.
 pub fn open_as(dir: &Path, form: LoadOptions) -> Result<Checkpoint, Failure> {
-    let checkpoint = Checkpoint::open_within(dir, form.max_context, &mut |_| ())?;
+    let checkpoint = Checkpoint::open_within(&model_folder(dir)?, form.max_context, &mut |_| ())?;
     match form.scheme {
         Some(scheme) => Ok(checkpoint.quantised(scheme, None)?),
         None => Ok(checkpoint),
@@ -53,7 +53,11 @@ pub fn load(dir: &Path, device: Device) -> Result<Engine, Failure> {
         drop(bar);
         Engine::new(checkpoint, device, Box::new(|_| ()))?
     } else {
-        Engine::load_with(dir, device, Box::new(move |progress| bar.show(progress.done, progress.total)))?
+        Engine::load_with(
+            &model_folder(dir)?,
+            device,
+            Box::new(move |progress| bar.show(progress.done, progress.total)),
+        )?
     };
     say(&engine);
     Ok(engine)

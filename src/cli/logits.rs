@@ -10,20 +10,21 @@ use thiserror::Error;
 
 use super::Failure;
 use super::device::DeviceArgs;
-use super::load::{LoadOptions, load_as, load_as_needed};
+use super::group::{self, Role};
+use super::load::LoadOptions;
 use super::output::CommandOutput;
 use super::prompt::parse_context;
-use super::world::WorldArgs;
 
 /// Compute the logits after every token of a prompt (teacher-forced)
 ///
-/// Writes a safetensors file with one tensor: f32 `logits` [tokens, vocabulary].
+/// Writes a safetensors file with one tensor: f32 `logits` [tokens, vocabulary]. In a process group
+/// rank 0 writes it.
 #[derive(Args)]
 #[command(after_help = "Examples:
   tilewright logits --model models/tiny-llama --prompt-ids 1,2,3 --out logits.safetensors")]
 pub struct LogitsArgs {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL")]
     model: PathBuf,
     /// Token ids, separated by commas
     #[arg(long, value_name = "IDS", value_parser = parse_ids, allow_hyphen_values = true)]
@@ -37,8 +38,6 @@ pub struct LogitsArgs {
     /// tokens
     #[arg(long, value_name = "N", value_parser = parse_context)]
     max_context: Option<usize>,
-    #[command(flatten)]
-    world: WorldArgs,
 }
 
 /// The ids of one argument; a type of its own, since clap takes a `Vec` for a repeated argument.
@@ -61,13 +60,13 @@ fn parse_ids(text: &str) -> Result<Ids, IdError> {
 
 /// Runs the subcommand.
 pub fn run(args: &LogitsArgs) -> Result<ExitCode, Failure> {
-    let output = CommandOutput::create(&args.out)?;
     let form = LoadOptions { scheme: None, max_context: args.max_context };
-    let device = args.device.get();
-    let engine = match args.world.is_shared() {
-        true => args.world.apply(load_as_needed(&args.model, device, form)?)?,
-        false => load_as(&args.model, device, form)?,
+    let group = match Role::of_environment()? {
+        Role::Stage(group) => return group::run_stage(&args.model, &args.device, form, &group),
+        Role::Driver(group) => group,
     };
+    let output = CommandOutput::create(&args.out)?;
+    let engine = group::drive(group::load(&args.model, &args.device, form, group.as_ref())?, group.as_ref())?;
     let ids = &args.prompt_ids.0;
     let logits = engine.logits(ids)?;
     let bytes: Vec<u8> = logits.iter().flat_map(|x| x.to_le_bytes()).collect();

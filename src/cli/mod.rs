@@ -25,6 +25,7 @@ mod flow_choice;
 mod forms;
 mod generate;
 mod graph;
+mod group;
 mod interrupt;
 mod ir;
 pub mod layout;
@@ -49,8 +50,6 @@ mod started;
 mod subject;
 mod timeline;
 mod validate;
-mod worker;
-mod world;
 
 use std::ffi::OsString;
 use std::io;
@@ -109,9 +108,9 @@ enum Command {
     Generate(Box<generate::GenerateArgs>),
     #[cfg(feature = "serve")]
     Serve(Box<serve::ServeArgs>),
+    Run(Box<chat::RunArgs>),
     Chat(Box<chat::ChatArgs>),
     Logits(logits::LogitsArgs),
-    Worker(worker::WorkerArgs),
     Plan(plan::PlanArgs),
     Quantize(quantize::QuantizeArgs),
     Compile(compile::CompileArgs),
@@ -158,7 +157,7 @@ const GRAPH_EXAMPLES: &str = "Examples:
 
 /// The groups of commands in the help, in order. Every command is in one.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Run a model", &["generate", "chat", "serve", "logits", "worker"]),
+    ("Run a model", &["run", "generate", "chat", "serve", "logits"]),
     ("Prepare a model", &["plan", "quantize", "compile", "validate"]),
     ("Measure", &["bench", "tune", "accuracy", "timeline", "dashboard", "report"]),
     ("Kernels and layouts", &["ir", "ptx", "sim", "selftest", "layout", "flow", "graph"]),
@@ -213,9 +212,9 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => generate::run(&args),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::run(&args),
+        Command::Run(args) => chat::run_model(&args),
         Command::Chat(args) => chat::run(&args),
         Command::Logits(args) => logits::run(&args),
-        Command::Worker(args) => worker::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Quantize(args) => quantize::run(&args),
         Command::Compile(args) => compile::run(args),

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::Failure;
 use super::input::{self, InputError};
-use crate::checkpoint::{ChatMessage, ChatValue, Conversation, ConversationError, ModelConfig};
+use crate::checkpoint::{ChatMessage, ChatValue, Conversation, ConversationError, ModelConfig, model_folder};
 use crate::engine::{Engine, EngineError, prompt_bytes};
 
 /// The prompt.
@@ -104,8 +104,11 @@ impl PromptArgs {
         if !(self.template_var.is_empty() || self.chat || self.messages.is_some()) {
             return Err(PromptError::NoTemplate.into());
         }
-        let limit =
-            || Ok::<u64, Failure>(prompt_bytes(ModelConfig::of_folder_within(model, max_context)?.spec.max_positions));
+        let limit = || {
+            Ok::<u64, Failure>(prompt_bytes(
+                ModelConfig::of_folder_within(&model_folder(model)?, max_context)?.spec.max_positions,
+            ))
+        };
         if let Some(path) = &self.messages {
             let text = read(path, limit()?.saturating_add(JSON_BYTES))?;
             let conversation = Conversation::from_json(&text)

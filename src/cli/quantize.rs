@@ -12,7 +12,7 @@ use super::Failure;
 use super::interrupt::Interrupt;
 use super::number;
 use super::progress::LoadBar;
-use crate::checkpoint::{Progress, QuantizeError, Scheme, quantize};
+use crate::checkpoint::{Progress, QuantizeError, Scheme, model_folder, quantize};
 
 /// Quantise a checkpoint: compressed-tensors, rounded to nearest
 ///
@@ -23,8 +23,8 @@ use crate::checkpoint::{Progress, QuantizeError, Scheme, quantize};
 #[command(after_help = "Examples:
   tilewright quantize --model models/tiny-llama --out tiny-w4a16 --scheme w4a16 --group 64")]
 pub struct QuantizeArgs {
-    /// Folder of a Hugging Face checkpoint with dense weights
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache with dense weights
+    #[arg(long, value_name = "MODEL")]
     model: PathBuf,
     /// Folder to create
     #[arg(long, value_name = "DIR")]
@@ -59,7 +59,7 @@ pub fn run(args: &QuantizeArgs) -> Result<ExitCode, Failure> {
         bar.show(progress.done, progress.total);
         if interrupt.came() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let written = quantize(&args.model, &args.out, args.scheme, args.group, &mut progress);
+    let written = quantize(&model_folder(&args.model)?, &args.out, args.scheme, args.group, &mut progress);
     drop(bar);
     if let Err(QuantizeError::Stopped) = written {
         return Ok(interrupt.exit_code());

@@ -23,7 +23,7 @@ This page is generated from the definition of the command line; do not edit it.
 * Results go to standard output or to a file; errors, notes and progress go to standard error.
 * An output file is complete or unchanged, also after a crash. A device or a FIFO is written through.
 * An input FIFO without a writer is refused after 2 seconds.
-* Without `--device` a command runs on `cuda:0` if there is one, else on `cpu`. On a terminal it prints which.
+* Without `--device` a command runs on `cuda:0` if there is one, else on `cpu`; in a process group on the GPU of its rank on the host. On a terminal it prints which.
 ";
 
 /// The text of `docs/cli.md`.

@@ -13,14 +13,15 @@ use tracing_subscriber::filter::LevelFilter;
 
 use super::Failure;
 use super::device::DeviceArgs;
+use super::group::{self, Role};
 use super::input::{self, InputError};
 use super::interrupt;
-use super::load::{LoadOptions, load_as};
+use super::load::LoadOptions;
 use super::number;
 use super::paint::{self, OutputLevel, Word};
 use super::prompt::parse_context;
 use super::quantize::parse_scheme;
-use crate::checkpoint::Scheme;
+use crate::checkpoint::{Scheme, hub_name, model_folder};
 use crate::engine::{BatchOptions, Engine, Exchange, KvType};
 use crate::serve::{ApiKeys, HttpServer, ServeLimits, ServeOptions, ServerEnd};
 
@@ -29,17 +30,18 @@ use crate::serve::{ApiKeys, HttpServer, ServeLimits, ServeOptions, ServerEnd};
 /// Endpoints are /v1/completions, /v1/chat/completions, /v1/models, /tokenize, /detokenize, /health
 /// and /metrics; docs/serve.md describes their parameters. SIGTERM and Ctrl-C let running requests
 /// end. Listens on this machine alone unless --listen says otherwise: anyone who reaches the
-/// address can use the model, so give --api-key-file then, and put TLS in front.
+/// address can use the model, so give --api-key-file then, and put TLS in front. The processes of
+/// torchrun, srun, mpirun or a LeaderWorkerSet share the model's layers over NCCL; rank 0 serves.
 #[derive(Args)]
 #[command(after_help = "Examples:
   tilewright serve --model models/tiny-llama
   tilewright serve --model DIR --device cuda:0 --listen 0.0.0.0:8000 --api-key-file keys.txt
   curl 127.0.0.1:8000/v1/completions -d '{\"prompt\": \"In the beginning\", \"max_tokens\": 20}'")]
 pub struct ServeArgs {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL")]
     model: PathBuf,
-    /// Name of the model in requests and answers [default: the folder's name]
+    /// Name of the model in requests and answers [default: ORG/MODEL or the folder's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Address to listen at, HOST:PORT; port 0 chooses a free port and prints it
@@ -139,7 +141,13 @@ const MOST_KV_TOKENS: usize = 128 << 10;
 pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let keys = args.api_key_file.as_deref().map(keys).transpose()?.unwrap_or_default();
     log();
-    let engine = args.engine.load(&args.model, &args.device)?;
+    let form = LoadOptions { scheme: args.engine.weights, max_context: args.engine.max_context };
+    let group = match Role::of_environment()? {
+        Role::Stage(group) => return group::run_stage(&args.model, &args.device, form, &group),
+        Role::Driver(group) => group,
+    };
+    let engine = args.engine.apply(group::load(&args.model, &args.device, form, group.as_ref())?)?;
+    let engine = group::drive(engine, group.as_ref())?;
     let options = ServeOptions {
         listen: args.listen,
         keys,
@@ -162,15 +170,14 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
 impl ServeArgs {
     /// The name of the model.
     fn name(&self) -> String {
-        let folder = || fs::canonicalize(&self.model).ok()?.file_name()?.to_str().map(str::to_owned);
-        self.name.clone().or_else(folder).unwrap_or_else(|| "model".to_owned())
+        let folder = model_folder(&self.model).unwrap_or_else(|_| self.model.clone());
+        let of_folder = || fs::canonicalize(&folder).ok()?.file_name()?.to_str().map(str::to_owned);
+        self.name.clone().or_else(|| hub_name(&folder)).or_else(of_folder).unwrap_or_else(|| "model".to_owned())
     }
 }
 
 impl EngineArgs {
-    fn load(&self, model: &Path, device: &DeviceArgs) -> Result<Engine, Failure> {
-        let form = LoadOptions { scheme: self.weights, max_context: self.max_context };
-        let mut engine = load_as(model, device.get(), form)?;
+    fn apply(&self, mut engine: Engine) -> Result<Engine, Failure> {
         if let Some(kv) = self.kv {
             engine = engine.with_kv(kv);
         }

@@ -23,7 +23,7 @@ use super::load::{LoadOptions, open_as};
 use super::progress::LoadBar;
 use super::quantize::parse_scheme;
 use super::{Failure, number};
-use crate::checkpoint::{ModelConfig, Scheme};
+use crate::checkpoint::{ModelConfig, Scheme, model_folder};
 use crate::engine::{self, KvType, Opened, SharedWeights};
 
 /// Seed of random weights.
@@ -32,8 +32,8 @@ pub const SEED: u64 = 7;
 /// A model, with the weights of a checkpoint or random ones.
 #[derive(Args)]
 pub struct ModelSource {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL", conflicts_with = "config")]
     model: Option<PathBuf>,
     /// A config.json alone: its architecture with random weights, bf16 or quantised as it states
     #[arg(long, value_name = "FILE")]
@@ -133,7 +133,9 @@ impl ModelSource {
         let (spec, quantization) = match (&self.model, &self.config, self.known.and_then(ModelSpec::named)) {
             (None, None, None) => return Err("give a model: --model DIR, or --config FILE for random weights".into()),
             (None, None, Some(spec)) => (spec, None),
-            (Some(dir), ..) => ModelConfig::of_folder(dir).map(|config| (config.spec, config.quantization))?,
+            (Some(dir), ..) => {
+                ModelConfig::of_folder(&model_folder(dir)?).map(|config| (config.spec, config.quantization))?
+            }
             (None, Some(file), _) => ModelConfig::read(file).map(|config| (config.spec, config.quantization))?,
         };
         let forms = Forms::of(&spec, quantization, self.weights)?;

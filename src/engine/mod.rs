@@ -68,7 +68,7 @@ pub use kv::{KvType, NoKvType};
 use model::Model;
 #[cfg(feature = "cli")]
 pub(crate) use model::SharedWeights;
-pub use pipeline::{Identity, Meeting, PipelineError, Rows, Seat};
+pub use pipeline::{GroupError, Identity, Member, PipelineError, ProcessGroup, Stage};
 pub use place::{Abort, OnProgress};
 #[cfg(feature = "cli")]
 pub(crate) use place::{Opened, device_options, open};
@@ -167,8 +167,6 @@ pub struct Engine {
     flow: Option<Arc<FlowSettings>>,
     /// The callback that gets the flow's choices.
     observer: Option<OnChosen>,
-    /// The transport of rows between ranks.
-    rows: Rows,
 }
 
 impl Engine {
@@ -217,7 +215,7 @@ impl Engine {
         let kv = None;
         let flow = None;
         let observer = None;
-        Engine { checkpoint, model, device, place, abort, prompt_chunk, kv, flow, observer, rows: Rows::Tcp }
+        Engine { checkpoint, model, device, place, abort, prompt_chunk, kv, flow, observer }
     }
 
     /// Prefills prompts in chunks of `rows` tokens, by a [graph of
@@ -229,7 +227,7 @@ impl Engine {
     /// # Errors
     /// If `rows` is out of the range that a graph has, or the engine runs on the CPU.
     pub fn with_prompt_chunk(self, rows: usize) -> Result<Engine, EngineError> {
-        if self.place.world().is_some() && !self.place.has_graphs_of_stages() {
+        if self.place.group().is_some() && !self.place.has_graphs_of_stages() {
             return Err(PipelineError::Chunk.into());
         }
         let on_device = matches!(&*self.place, Place::Gpu(_));

@@ -13,7 +13,7 @@ use tilewright_megakernel::vm::{AbortHandle, MAX_STEPS};
 use super::device::Device;
 use super::error::EngineError;
 use super::model::{Model, SharedWeights};
-use super::pipeline::{PipelineError, World};
+use super::pipeline::{GroupDriver, PipelineError};
 use super::settings;
 use crate::checkpoint::Progress;
 use crate::engine::limits::MOST_ROWS;
@@ -30,7 +30,7 @@ pub(super) enum Place {
         /// Worker threads.
         workers: usize,
         /// The process group, as in [`Gpu`].
-        world: OnceLock<Arc<World>>,
+        group: OnceLock<Arc<GroupDriver>>,
     },
     /// The device machine.
     Gpu(Box<Gpu>),
@@ -53,7 +53,7 @@ pub(super) struct Gpu {
     simulated: bool,
     abort: Abort,
     /// The ranks that have the other layers, where this is the driver of some.
-    world: OnceLock<Arc<World>>,
+    group: OnceLock<Arc<GroupDriver>>,
     /// The weights row by row, for programs of many rows; sent when the first of them is requested.
     graphs: Mutex<PeerWeights>,
     on_progress: OnProgress,
@@ -85,20 +85,20 @@ impl Place {
     }
 
     /// The ranks that have the other layers, where this is the driver of some.
-    pub fn world(&self) -> Option<&Arc<World>> {
-        self.world_lock().get()
+    pub fn group(&self) -> Option<&Arc<GroupDriver>> {
+        self.group_lock().get()
     }
 
     /// Shares the model with those ranks from now on; once.
-    pub fn share(&self, world: World) {
-        // A second world has no layers to take: it ends where it began.
-        let _ = self.world_lock().set(Arc::new(world));
+    pub fn share(&self, group: GroupDriver) {
+        // A second group has no layers to take: it ends at once.
+        let _ = self.group_lock().set(Arc::new(group));
     }
 
-    fn world_lock(&self) -> &OnceLock<Arc<World>> {
+    fn group_lock(&self) -> &OnceLock<Arc<GroupDriver>> {
         match self {
-            Place::Host { world, .. } => world,
-            Place::Gpu(gpu) => &gpu.world,
+            Place::Host { group, .. } => group,
+            Place::Gpu(gpu) => &gpu.group,
         }
     }
 
@@ -106,7 +106,7 @@ impl Place {
     /// launches takes them.
     pub fn check_rows(&self, has_flow: bool, found: usize) -> Result<(), EngineError> {
         let most = MOST_ROWS;
-        match self.world() {
+        match self.group() {
             _ if has_flow => Err(EngineError::FlowRows { found, most }),
             Some(_) if !self.has_graphs_of_stages() => Err(PipelineError::Width { found, most }.into()),
             Some(_) | None => Ok(()),
@@ -121,10 +121,10 @@ impl Place {
         }
     }
 
-    /// The device from which rows go to another one: a GPU that has a stage to itself.
-    pub fn row_device(&self) -> Option<device::Device> {
+    /// The device whose links connect this rank to others: the first GPU of its stage.
+    pub fn link_device(&self) -> Option<device::Device> {
         match self {
-            Place::Gpu(gpu) if gpu.devices == 1 && !gpu.simulated => Some(gpu.weights().device().clone()),
+            Place::Gpu(gpu) if !gpu.simulated => Some(gpu.weights().device().clone()),
             Place::Gpu(_) | Place::Host { .. } => None,
         }
     }
@@ -156,7 +156,7 @@ impl Unloaded {
     /// Opens the place for a checkpoint. Weights are sent when they are first needed.
     pub fn with(self, weights: &SharedWeights, on_progress: OnProgress) -> Place {
         match self {
-            Unloaded::Host { workers } => Place::Host { workers, world: OnceLock::new() },
+            Unloaded::Host { workers } => Place::Host { workers, group: OnceLock::new() },
             Unloaded::Gpu(opened, tuned) => {
                 let Opened { devices, target, options, launch_steps, abort, .. } = *opened;
                 let count = devices.len();
@@ -176,7 +176,7 @@ impl Unloaded {
                     kernels,
                     simulated,
                     abort,
-                    world: OnceLock::new(),
+                    group: OnceLock::new(),
                     graphs,
                     on_progress,
                 };

@@ -122,9 +122,9 @@ pub(super) fn machines(
     let options = options.clone();
     let abort = abort.clone();
     let lowering = Lowering { model: model.clone(), options, widths, flow, phase: Phase::Decode, requests: Vec::new() };
-    if let Some(world) = place.world() {
+    if let Some(driver) = place.group() {
         let Lowering { model, options, widths, .. } = lowering;
-        return Box::new(Piped::new(world, place, PipedSetup { model, options, widths }, &abort));
+        return Box::new(Piped::new(driver, place, PipedSetup { model, options, widths }, &abort));
     }
     match **place {
         Place::Host { workers, .. } => {

@@ -27,7 +27,7 @@ impl Engine {
     /// # Errors
     /// If the flow does not fit the model, or its blocks the pages of the KV pools.
     pub fn with_flow(self, flow: FlowSettings) -> Result<Engine, EngineError> {
-        if self.place().world().is_some() {
+        if self.place().group().is_some() {
             return Err(PipelineError::Flow.into());
         }
         flow.check(self.spec(), lowering_options(self.place(), 1, false).page_tokens)?;

@@ -8,6 +8,7 @@ mod config;
 mod folder;
 mod fuzz;
 mod hints;
+mod hub;
 #[path = "../measure/mod.rs"]
 mod measure;
 mod messages;

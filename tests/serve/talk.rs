@@ -1,6 +1,8 @@
-//! `tilewright chat`, with a server and with a checkpoint.
+//! `tilewright chat` and `run`, with a server, a checkpoint and a model of the Hugging Face cache.
 
+use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::process::{Command, Output, Stdio};
 
 use super::TestServer;
@@ -19,7 +21,12 @@ const EXPECTED: &str = "It is noon.\nnoon.\nIt is noon.\n";
 
 fn chat(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
-    command.arg("chat").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.arg("chat").args(args);
+    answer(command)
+}
+
+fn answer(mut command: Command) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
     // A program that fails before it reads closes the pipe.
     let _ = child.stdin.take().expect("a pipe").write_all(INPUT.as_bytes());
@@ -27,7 +34,10 @@ fn chat(args: &[&str]) -> Output {
 }
 
 fn talks(args: &[&str]) {
-    let output = chat(args);
+    talked(chat(args));
+}
+
+fn talked(output: Output) {
     let log = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(String::from_utf8(output.stdout).expect("UTF-8"), EXPECTED, "{log}");
     assert!(output.status.success() && log.contains("/what is not a command"), "{log}");
@@ -48,4 +58,27 @@ fn a_conversation_with_a_checkpoint_or_a_server() {
     assert!(line.contains("status 404: the model \"other\" is not served here") && line.lines().count() == 1, "{line}");
     let nowhere = chat(&["--url", "http://127.0.0.1:1"]);
     assert!(String::from_utf8_lossy(&nowhere.stderr).contains("127.0.0.1:1 cannot be reached"));
+}
+
+#[test]
+fn a_name_is_looked_for_in_the_hugging_face_cache() {
+    let folder = NOON.folder();
+    let cache = tempfile::tempdir().expect("a folder");
+    let repository = cache.path().join("hub/models--org--noon");
+    fs::create_dir_all(repository.join("refs")).expect("a folder");
+    fs::create_dir_all(repository.join("snapshots")).expect("a folder");
+    fs::write(repository.join("refs/main"), "0a1b").expect("writes");
+    symlink(folder.path(), repository.join("snapshots/0a1b")).expect("links");
+    let command = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+        command.args(args).args(["--device", "cpu:1", "--temperature", "0"]);
+        command.env_remove("HF_HUB_CACHE").env("HF_HOME", cache.path());
+        answer(command)
+    };
+    talked(command(&["run", "org/noon"]));
+    talked(command(&["chat", "--model", "org/noon"]));
+    let absent = command(&["run", "org/other"]);
+    let line = String::from_utf8(absent.stderr).expect("UTF-8");
+    assert_eq!((absent.status.code(), line.lines().count()), (Some(2), 1), "{line}");
+    assert!(line.contains("`hf download org/other` downloads it") && line.contains("/hub;"), "{line}");
 }

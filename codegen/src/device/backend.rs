@@ -228,6 +228,15 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
         self.check_links()
     }
 
+    /// Checks that no error was found at this end of a link.
+    ///
+    /// # Errors
+    /// The error; [`DeviceError::GivenUp`].
+    fn check_link(&self, link: &Handle) -> Result<(), DeviceError> {
+        let _ = link;
+        Ok(())
+    }
+
     /// Makes what is under way at this end of a way end.
     fn abort_link(&self, link: &Handle) {
         let _ = link;

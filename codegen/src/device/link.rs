@@ -75,6 +75,14 @@ impl DeviceLink {
         device.backend().pass(&self.handle, self.stream.handle(), &buffer.span())
     }
 
+    /// Checks for errors that NCCL found since, such as a connection that the other end closed.
+    ///
+    /// # Errors
+    /// The error; [`DeviceError::GivenUp`].
+    pub fn check_state(&self) -> Result<(), DeviceError> {
+        self.stream.device().backend().check_link(&self.handle)
+    }
+
     /// Aborts the link: operations in flight at this end finish, with undefined bytes. The other
     /// end is not notified.
     pub fn abort(&self) {

@@ -20,8 +20,8 @@ use crate::cli::prompt::parse_variable;
   tilewright chat --model DIR --system \"Answer in verse.\"
   tilewright chat --url http://127.0.0.1:8000")]
 pub struct ChatArgs {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR", required_unless_present = "url", conflicts_with = "url")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL", required_unless_present = "url", conflicts_with = "url")]
     pub(super) model: Option<PathBuf>,
     /// Server with OpenAI's endpoints, such as `tilewright serve`: http://HOST:PORT
     #[arg(long, value_name = "URL")]
@@ -32,6 +32,30 @@ pub struct ChatArgs {
     /// With --url: file with an API key in its first line
     #[arg(long, value_name = "FILE", requires = "url")]
     pub(super) api_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) talk: TalkArgs,
+}
+
+/// Talk with a model of the local Hugging Face cache, message by message
+///
+/// `tilewright run ORG/MODEL` is `tilewright chat --model ORG/MODEL`. The cache is that of
+/// `hf download ORG/MODEL`: HF_HUB_CACHE, hub in HF_HOME, or ~/.cache/huggingface/hub. Nothing is
+/// downloaded.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright run Qwen/Qwen3-0.6B
+  tilewright run DIR --system \"Answer in verse.\"")]
+pub struct RunArgs {
+    /// ORG/MODEL in the local cache, or the folder of a Hugging Face checkpoint
+    #[arg(value_name = "MODEL")]
+    pub(super) model: PathBuf,
+    #[command(flatten)]
+    pub(super) talk: TalkArgs,
+}
+
+/// How a model answers.
+#[derive(Args)]
+pub(super) struct TalkArgs {
     /// System message before the conversation
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(super) system: Option<String>,

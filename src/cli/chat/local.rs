@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::args::ChatArgs;
+use super::args::TalkArgs;
 use super::talker::{Talker, Turn};
 use crate::checkpoint::{ChatMessage, ChatValue, Conversation};
 use crate::cli::Failure;
@@ -22,7 +22,7 @@ pub struct LocalModel {
 
 impl LocalModel {
     /// Loads a checkpoint.
-    pub fn load(model: &Path, args: &ChatArgs) -> Result<LocalModel, Failure> {
+    pub fn load(model: &Path, args: &TalkArgs) -> Result<LocalModel, Failure> {
         let sampling = Sampling::default().temperature(args.temperature).seed(args.seed);
         sampling.check().map_err(EngineError::from)?;
         let engine = load(model, args.device.get())?;

@@ -21,28 +21,38 @@ use std::process::ExitCode;
 
 use super::Failure;
 use super::paint::{self, Word};
+use args::TalkArgs;
 use console::{Console, Entry};
 use local::LocalModel;
 use remote::RemoteModel;
 use talker::{Talker, Turn};
 
-pub use args::ChatArgs;
+pub use args::{ChatArgs, RunArgs};
 
 const HELP: &str = "/reset begins a new conversation; /quit or the end of the input ends the program; a line that ends \
                     with \\ goes on in the next, and lines between two of \"\"\" are one message";
 
-/// Runs the subcommand.
+/// Runs the subcommand `chat`.
 pub fn run(args: &ChatArgs) -> Result<ExitCode, Failure> {
-    let mut model: Box<dyn Talker> = match &args.model {
-        Some(model) => Box::new(LocalModel::load(model, args)?),
-        None => Box::new(RemoteModel::at(args.url.as_deref().unwrap_or_default(), args)?),
-    };
+    match &args.model {
+        Some(model) => converse(&mut LocalModel::load(model, &args.talk)?, &args.talk),
+        None => converse(&mut RemoteModel::at(args.url.as_deref().unwrap_or_default(), args)?, &args.talk),
+    }
+}
+
+/// Runs the subcommand `run`.
+pub fn run_model(args: &RunArgs) -> Result<ExitCode, Failure> {
+    converse(&mut LocalModel::load(&args.model, &args.talk)?, &args.talk)
+}
+
+/// Answers the messages of standard input.
+fn converse(model: &mut dyn Talker, args: &TalkArgs) -> Result<ExitCode, Failure> {
     let is_watched = io::stdin().is_terminal() && paint::is_watched();
     if is_watched {
         paint::line(Word::Note, HELP);
     }
     let prompt = if is_watched { "> " } else { "" };
-    talk(&mut *model, args.system.as_deref(), &mut Console::new(io::stdin().lock(), prompt))?;
+    talk(model, args.system.as_deref(), &mut Console::new(io::stdin().lock(), prompt))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -44,14 +44,14 @@ impl RemoteModel {
         };
         let mut options = json!({
             "stream": true,
-            "temperature": args.temperature,
-            "seed": args.seed,
+            "temperature": args.talk.temperature,
+            "seed": args.talk.seed,
         });
-        if let Some(most) = args.max_new_tokens {
+        if let Some(most) = args.talk.max_new_tokens {
             options["max_tokens"] = most.into();
         }
-        if !args.template_var.is_empty() {
-            let variables = args.template_var.iter().map(|(name, value)| {
+        if !args.talk.template_var.is_empty() {
+            let variables = args.talk.template_var.iter().map(|(name, value)| {
                 let json = value.to_json()?;
                 Ok((name.clone(), serde_json::from_str(&json)?))
             });

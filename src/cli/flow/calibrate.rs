@@ -20,8 +20,8 @@ use crate::engine::{Device, EngineError, flow_parameters_file};
 pub struct CalibrateArgs {
     /// Name of the flow
     name: String,
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL")]
     model: PathBuf,
     #[command(flatten)]
     prompt: PromptArgs,

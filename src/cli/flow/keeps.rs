@@ -18,8 +18,8 @@ use crate::engine::{Device, Engine, Request, Sampling};
 /// The subject of the measurement.
 #[derive(Args)]
 pub struct KeepsArgs {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL")]
     model: PathBuf,
     /// Measure this flow alone; may be given several times
     #[arg(long, value_name = "NAME")]

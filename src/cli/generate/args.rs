@@ -11,7 +11,6 @@ use crate::checkpoint::{GenerationSettings, Scheme};
 use crate::cli::generate::{DeviceArgs, FlowArgs};
 use crate::cli::prompt::{PromptArgs, parse_context};
 use crate::cli::quantize::parse_scheme;
-use crate::cli::world::WorldArgs;
 use crate::engine::{Exchange, KvType, Penalties};
 
 /// Continue a prompt with a model
@@ -19,15 +18,16 @@ use crate::engine::{Exchange, KvType, Penalties};
 /// Greedy unless a temperature is given; stops at the model's end-of-sequence token, or before a
 /// text of --stop. The text streams to standard output. Ctrl-C ends it with what there is by then,
 /// and exit code 130. Several prompts are batched continuously; each of them is a line of JSON when
-/// it ends.
+/// it ends. The processes of torchrun, srun, mpirun or a LeaderWorkerSet share the model's layers
+/// over NCCL; rank 0 prints.
 #[derive(Args)]
 #[command(after_help = "Examples:
   tilewright generate --model models/tiny-llama --prompt \"In the beginning\"
   tilewright generate --model DIR --chat --prompt \"Why is the sky blue?\" --temperature 0.7 --top-p 0.9
   tilewright generate --model DIR --prompt-file prompts.txt --each-line --device cuda:0 --prompt-chunk 512")]
 pub struct GenerateArgs {
-    /// Folder of a Hugging Face checkpoint
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache
+    #[arg(long, value_name = "MODEL")]
     pub(super) model: PathBuf,
     #[command(flatten)]
     pub(super) prompt: PromptArgs,
@@ -77,8 +77,6 @@ pub struct GenerateArgs {
     pub(super) json: bool,
     #[command(flatten)]
     pub(super) batch: BatchArgs,
-    #[command(flatten)]
-    pub(super) world: WorldArgs,
 }
 
 /// A time that no step has.

@@ -13,8 +13,9 @@ use std::process::ExitCode;
 
 use self::flow::{Dump, FlowArgs};
 use super::device::DeviceArgs;
+use super::group::{self, Role};
 use super::interrupt::Interrupt;
-use super::load::{LoadOptions, load_as, load_as_needed};
+use super::load::LoadOptions;
 use super::{Failure, number};
 use crate::checkpoint::GenerationSettings;
 use crate::cli::generate::args::LogprobsUnseen;
@@ -29,16 +30,16 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     StopTexts::new(args.stop.clone())?;
     args.batch.penalties(&GenerationSettings::default()).check()?;
     args.batch.step_time()?;
+    let form = LoadOptions { scheme: args.weights, max_context: args.max_context };
+    let group = match Role::of_environment()? {
+        Role::Stage(group) => return group::run_stage(&args.model, &args.device, form, &group),
+        Role::Driver(group) => group,
+    };
     let prompts = args.prompt.read(&args.model, args.max_context)?;
     if args.batch.logprobs.is_some() && !args.json && prompts.len() == 1 {
         return Err(LogprobsUnseen.into());
     }
-    let form = LoadOptions { scheme: args.weights, max_context: args.max_context };
-    let device = args.device.get();
-    let mut engine = match args.world.is_shared() {
-        true => load_as_needed(&args.model, device, form)?,
-        false => load_as(&args.model, device, form)?,
-    };
+    let mut engine = group::load(&args.model, &args.device, form, group.as_ref())?;
     if let Some(kv) = args.kv {
         engine = engine.with_kv(kv);
     }
@@ -55,7 +56,7 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         requests.push(Request { prompt_ids, max_new_tokens: args.max_new_tokens });
     }
     // Errors of the prompts are reported before other ranks join.
-    let engine = args.world.apply(engine)?;
+    let engine = group::drive(engine, group.as_ref())?;
     let interrupt = Interrupt::aborts(engine.abort_handle())?;
     let work = GenerationJob { engine: &engine, requests, sampling, stop: &args.stop, interrupt, args };
     let done = match &work.requests[..] {

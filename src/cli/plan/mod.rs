@@ -31,7 +31,7 @@ use super::Failure;
 use super::forms::Forms;
 use super::number;
 use super::quantize::parse_scheme;
-use crate::checkpoint::{ModelConfig, Scheme};
+use crate::checkpoint::{ModelConfig, Scheme, model_folder};
 
 /// Say what a model needs of a GPU, and how fast it decodes there
 ///
@@ -42,8 +42,8 @@ use crate::checkpoint::{ModelConfig, Scheme};
 #[command(after_help = "Examples:
   tilewright plan --config models/shapes/llama-3.1-8b.json --target h200 --batch 8 --context 4096")]
 pub struct PlanArgs {
-    /// Folder of a Hugging Face checkpoint; only its configuration is read
-    #[arg(long, value_name = "DIR", required_unless_present = "config", conflicts_with = "config")]
+    /// Folder of a Hugging Face checkpoint, or ORG/MODEL in the local cache; only its configuration is read
+    #[arg(long, value_name = "MODEL", required_unless_present = "config", conflicts_with = "config")]
     model: Option<PathBuf>,
     /// A config.json alone
     #[arg(long, value_name = "FILE")]
@@ -115,7 +115,7 @@ impl ResidentBytes {
 pub fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
     let ModelConfig { spec, quantization, .. } = match (&args.config, &args.model) {
         (Some(config), _) => ModelConfig::read(config)?,
-        (None, Some(dir)) => ModelConfig::of_folder(dir)?,
+        (None, Some(dir)) => ModelConfig::of_folder(&model_folder(dir)?)?,
         (None, None) => unreachable!("clap requires --model or --config"),
     };
     let forms = Forms::of(&spec, quantization, args.weights)?;

@@ -10,12 +10,12 @@ use super::error::PipelineError;
 ///
 /// # Errors
 /// If there are more ranks than layers.
-pub(super) fn cut(spec: &ModelSpec, world: usize) -> Result<Vec<Span>, PipelineError> {
+pub(super) fn cut(spec: &ModelSpec, size: usize) -> Result<Vec<Span>, PipelineError> {
     let layers = spec.layers;
-    if world == 0 || world > layers {
-        return Err(PipelineError::Stages { world, layers });
+    if size == 0 || size > layers {
+        return Err(PipelineError::Stages { size, layers });
     }
-    if world == 1 {
+    if size == 1 {
         return Ok(vec![Span::all(layers)]);
     }
     let tensors = spec.tensors();
@@ -25,7 +25,7 @@ pub(super) fn cut(spec: &ModelSpec, world: usize) -> Result<Vec<Span>, PipelineE
     };
     let layer = weights("model.layers.0.");
     let head = spec.vocab.saturating_mul(spec.hidden);
-    let others = world - 1;
+    let others = size - 1;
     let longest = |last: usize| {
         let before = (layers - last).div_ceil(others).saturating_mul(layer);
         before.max(last.saturating_mul(layer).saturating_add(head))
@@ -57,23 +57,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stages_are_all_layers_in_order(layers in 1usize..90, vocab in 1usize..200_000, world in 1usize..12) {
-            match cut(&spec(layers, vocab), world) {
+        fn stages_are_all_layers_in_order(layers in 1usize..90, vocab in 1usize..200_000, size in 1usize..12) {
+            match cut(&spec(layers, vocab), size) {
                 Ok(stages) => {
-                    prop_assert_eq!(stages.len(), world);
-                    prop_assert_eq!((stages[0].lo, stages[world - 1].hi), (0, layers));
+                    prop_assert_eq!(stages.len(), size);
+                    prop_assert_eq!((stages[0].lo, stages[size - 1].hi), (0, layers));
                     prop_assert!(stages.iter().all(|stage| !stage.is_empty()));
                     prop_assert!(stages.windows(2).all(|pair| pair[0].hi == pair[1].lo));
                 }
-                Err(error) => prop_assert!(world > layers, "{}", error),
+                Err(error) => prop_assert!(size > layers, "{}", error),
             }
         }
     }
 
     #[test]
     fn a_large_head_takes_layers_from_the_last_stage() {
-        let sizes = |vocab, world| {
-            let stages = cut(&spec(16, vocab), world).expect("layers for all");
+        let sizes = |vocab, size| {
+            let stages = cut(&spec(16, vocab), size).expect("layers for all");
             stages.iter().map(|stage| stage.len()).collect::<Vec<_>>()
         };
         // A layer of this shape has 61 million weights, a head of 128,256 rows 263 million.

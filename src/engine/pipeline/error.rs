@@ -1,97 +1,77 @@
-//! Errors between the ranks of a pipeline.
+//! Errors between the ranks of a process group.
 
 use std::error::Error;
 use std::io;
-use std::net::SocketAddr;
+use std::time::Duration;
 
 use thiserror::Error as ThisError;
-use tilewright_codegen::device::DeviceError;
 
+use super::group::GroupError;
 use super::identity::OtherModel;
-use super::message::{MessageError, MessageHead};
+use super::message::{Message, MessageError};
 use super::transport::LinkError;
 
-/// Most processes of a world.
-pub const MOST_RANKS: usize = 64;
-
-/// Why a pipeline cannot work, or works no more. Rank 0 is the driver, the others are workers.
+/// Why a process group cannot work, or works no more. Rank 0 drives; the others compute stages.
 #[derive(Debug, ThisError)]
 #[allow(missing_docs, reason = "the message names every field")]
 #[non_exhaustive]
 pub enum PipelineError {
-    #[error("a world of {found} processes was asked for; a pipeline has 2 to {MOST_RANKS}")]
-    World { found: usize },
-    #[error("rank {rank} is no worker's in a world of {world} processes; workers have 1 to {}, the driver has 0", world - 1)]
-    Rank { rank: usize, world: usize },
-    #[error("a patience of {found} s makes no sense; give 0.1 to 3600")]
-    Patience { found: f64 },
-    #[error("`{found}` is no address to meet at; give HOST:PORT, such as 127.0.0.1:7171")]
-    Address {
-        found: String,
-        #[source]
-        source: io::Error,
-    },
-    #[error("cannot listen at {address}; choose an address of this host and a free port")]
-    Listen {
-        address: SocketAddr,
-        #[source]
-        source: io::Error,
-    },
-    #[error("the driver did not answer at {address} for {seconds} s; start rank 0 with --join {address}")]
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    #[error("rank 0 cannot listen at {address}; set MASTER_PORT or TILEWRIGHT_GROUP_PORT to a free port")]
+    Listen { address: String },
+    #[error("rank 0 did not answer at {address} for {seconds} s; check MASTER_ADDR, and that rank 0 runs")]
     NoDriver {
         address: String,
         seconds: f64,
         #[source]
         source: io::Error,
     },
-    #[error("{who} did not join within {seconds} s; start one worker for each rank")]
+    #[error("{who} did not join within {seconds} s; start every rank, or raise TILEWRIGHT_GROUP_TIMEOUT")]
     Absent { who: String, seconds: f64 },
-    #[error("{world} processes cannot share a model of {layers} layers; a stage has at least one, start fewer")]
-    Stages { world: usize, layers: usize },
-    #[error("{who} cannot take part: {why}")]
+    #[error("{size} processes cannot share a model of {layers} layers; a stage has at least one, start fewer")]
+    Stages { size: usize, layers: usize },
+    #[error("{who} cannot join: {why}")]
     Refusal {
         who: String,
         #[source]
         why: Refusal,
     },
-    #[error("the driver refuses rank {rank}: {why}")]
+    #[error("rank 0 refuses rank {rank}: {why}")]
     Refused { rank: usize, why: String },
-    #[error("rank {rank}{} is lost: {source}", role(*rank))]
+    #[error("rank {rank} is lost: {source}")]
     Lost {
         rank: usize,
         #[source]
         source: LinkError,
     },
-    #[error("rank {rank}{} failed: {why}", role(*rank))]
+    #[error("rank {rank} failed: {why}")]
     Failed { rank: usize, why: String },
-    #[error("more than {most} sessions were begun at a time; a worker has room for {most}, end one first")]
+    #[error("more than {most} sessions run at a time; end one first")]
     Sessions { most: usize },
-    #[error("a flow chooses blocks for layers of one process; use it without --world")]
+    #[error("a flow chooses blocks for all layers of one process; unset WORLD_SIZE to run it in one")]
     Flow,
     #[error(
-        "no graph of launches computes a stage that several devices share; use --prompt-chunk on one device a process"
+        "no graph of launches computes a stage that several devices share; use --prompt-chunk with one GPU a process"
     )]
     Chunk,
     #[error(
-        "rows go from device to device between NVIDIA GPUs, one a process; give --rows-by tcp, or a device such as cuda:0"
+        "NCCL carries activations between the ranks of a process group, so each needs a GPU; give --device cuda:N, or unset WORLD_SIZE"
     )]
     NoDevice,
-    #[error("rows cannot go from device to device")]
-    Rows {
-        #[source]
-        source: DeviceError,
-    },
-    #[error("the ways between devices were given up")]
-    GivenUp,
-    #[error("the engine is a world's driver already")]
+    #[error("NCCL cannot connect the ranks")]
+    Network(#[source] LinkError),
+    #[error("the process group has ended")]
+    Ended,
+    #[error("the engine is in a process group already")]
     Twice,
     #[error(
         "{found} requests are to run at a time; a stage that several devices share has rows for {most}, ask for fewer"
     )]
     Width { found: usize, most: usize },
-    #[error("a thread of the pipeline cannot be started")]
+    #[error("a thread of the process group cannot be started")]
     Thread(#[source] io::Error),
-    #[error("a socket cannot be made")]
+    #[error("a socket of the process group failed")]
     Socket(#[source] io::Error),
 }
 
@@ -99,38 +79,42 @@ pub enum PipelineError {
 #[derive(Debug, ThisError)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum Refusal {
-    #[error("it was told of a world of {found} processes, the driver of {expected}")]
-    World { found: usize, expected: usize },
-    #[error("workers have the ranks 1 to {}", world - 1)]
-    Rank { world: usize },
-    #[error("two workers have this rank")]
+    #[error("it was started in a group of {found} processes, rank 0 in one of {expected}")]
+    Size { found: usize, expected: usize },
+    #[error("ranks that join are 1 to {}", size - 1)]
+    Rank { size: usize },
+    #[error("two processes have this rank")]
     Twice,
-    #[error("{0}")]
+    #[error(transparent)]
     Model(#[from] OtherModel),
-    #[error("{0}")]
-    Message(#[from] MessageError),
-}
-
-/// The role of a rank, for messages; empty for workers.
-fn role(rank: usize) -> &'static str {
-    if rank == 0 { " (the driver)" } else { "" }
 }
 
 impl PipelineError {
     /// The message that reports this error to other ranks: the rank at fault, and the reason.
-    /// Errors of no other rank are attributed to the driver.
-    pub(super) fn report(&self) -> MessageHead {
+    /// Errors of no other rank are attributed to rank 0.
+    pub(super) fn report(&self) -> Message {
         let (rank, why) = match self {
             PipelineError::Lost { rank, source } => (*rank, chain(source)),
             PipelineError::Failed { rank, why } => (*rank, why.clone()),
             other => (0, chain(other)),
         };
-        MessageHead::Failed { rank, why }
+        Message::Failed { rank, why }
+    }
+
+    /// Ranks that did not join.
+    pub(super) fn absent(ranks: impl Iterator<Item = usize>, timeout: Duration) -> PipelineError {
+        let ranks: Vec<String> = ranks.map(|rank| format!("rank {rank}")).collect();
+        PipelineError::Absent { who: ranks.join(", "), seconds: timeout.as_secs_f64() }
     }
 
     /// A rank that is lost.
     pub(super) fn lost(rank: usize, source: impl Into<LinkError>) -> PipelineError {
         PipelineError::Lost { rank, source: source.into() }
+    }
+
+    /// A rank that sent what is invalid.
+    pub(super) fn invalid(rank: usize, error: MessageError) -> PipelineError {
+        PipelineError::lost(rank, error)
     }
 
     /// The failure of a rank as another rank reported it. The text is untrusted: it is shortened

@@ -1,51 +1,43 @@
 //! The identity of a rank's model and back end, by which ranks check that all have the same model.
 //!
-//! The architecture, and the name and shape of every tensor, go into one number; how they are
-//! stored is told in words; the values of all vectors (norms and biases, a few kilobytes a layer)
-//! go into another number. So another checkpoint of the same shape, such as a model that was
-//! trained on, is told from this one, unless its norms and biases have the same bits.
+//! The architecture with the name and shape of every tensor is one hash, how tensors are stored
+//! another, and the values of all vectors (norms and biases, a few kilobytes a layer) a third. A
+//! fine-tuned model of the same shape differs, unless its norms and biases have the same bits.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use bytemuck::{Pod, Zeroable};
 use thiserror::Error;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::row_transport::Rows;
 use crate::checkpoint::Checkpoint;
 
-/// A model as ranks compare it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A model as ranks compare it: hashes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Identity {
-    /// The back end: `cpu` or `gpu`; empty if there is none yet.
-    machine: String,
-    /// The transport of its rows.
-    rows: Rows,
-    /// The hash of the architecture, and of the names and shapes of tensors.
-    shape: String,
+    /// The back end's name, `cpu` or `gpu`, in zeros; zeros if there is none yet.
+    back_end: [u8; 8],
+    /// The architecture, and the names and shapes of tensors.
+    shape: [u8; 8],
     /// The number of tensors of each storage type.
-    stored: String,
-    /// The hash of the values of vectors.
-    values: String,
+    stored: [u8; 8],
+    /// The values of vectors.
+    values: [u8; 8],
 }
 
 /// The difference between two models.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the message names every field")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message says all")]
 pub enum OtherModel {
-    #[error("its device is a {found}, the driver's a {expected}; all ranks run on CPUs or all on GPUs")]
-    Machine { found: String, expected: String },
-    #[error("its rows go by {found}, the driver's by {expected}; give both --rows-by {expected}")]
-    Rows { found: Rows, expected: Rows },
-    #[error("its model is another one: config and tensors are {found} there and {expected} here")]
-    Shape { found: String, expected: String },
-    #[error("its weights are stored otherwise: {found} there and {expected} here")]
-    Stored { found: String, expected: String },
-    #[error(
-        "its weights have other values, in a model of the same shape: norms and biases are {found} there and {expected} here"
-    )]
-    Values { found: String, expected: String },
+    #[error("its back end is another one; all ranks run on CPUs or all on GPUs")]
+    BackEnd,
+    #[error("its model is another one: config.json, or names and shapes of tensors, differ from those of rank 0")]
+    Shape,
+    #[error("its weights are stored in other types than those of rank 0")]
+    Stored,
+    #[error("its norms and biases have other values than those of rank 0, in a model of the same shape")]
+    Values,
 }
 
 impl Identity {
@@ -80,48 +72,29 @@ impl Identity {
             shape.update(format!("\n{name} {:?}", [matrix.n(), matrix.k()]).as_bytes());
             *stored.entry(format!("{:?}", matrix.code())).or_default() += 1;
         }
-        let stored: Vec<String> = stored.into_iter().map(|(name, count)| format!("{count} {name}")).collect();
-        let hex = |hash: Xxh3| format!("{:016x}", hash.digest());
-        let machine = String::new();
-        let rows = Rows::Tcp;
-        Identity { machine, rows, shape: hex(shape), stored: stored.join(", "), values: hex(values) }
+        let stored = xxh3_64(format!("{stored:?}").as_bytes());
+        let [shape, stored, values] = [shape.digest(), stored, values.digest()].map(u64::to_le_bytes);
+        Identity { back_end: [0; 8], shape, stored, values }
     }
 
-    /// The identity of a rank whose machine and transport of rows are known.
+    /// The identity of a rank whose back end is known.
     #[must_use]
-    pub(super) fn on(self, machine: &str, rows: Rows) -> Identity {
-        Identity { machine: machine.to_owned(), rows, ..self }
-    }
-
-    /// The transport of its rows.
-    pub(super) fn rows(&self) -> Rows {
-        self.rows
+    pub(super) fn on(self, back_end: &str) -> Identity {
+        let bytes = back_end.as_bytes();
+        Identity { back_end: std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0)), ..self }
     }
 
     /// Refuses another model.
     ///
     /// # Errors
-    /// The difference between the models.
+    /// The first difference between the models.
     pub fn check(&self, found: &Identity) -> Result<(), OtherModel> {
-        let differ = |of: fn(&Identity) -> &String| {
-            let [found, expected] = [of(found), of(self)].map(|text| text.chars().take(100).collect::<String>());
-            (found != expected).then_some((found, expected))
-        };
-        if let Some((found, expected)) = differ(|model| &model.machine) {
-            return Err(OtherModel::Machine { found, expected });
-        }
-        if found.rows != self.rows {
-            return Err(OtherModel::Rows { found: found.rows, expected: self.rows });
-        }
-        if let Some((found, expected)) = differ(|model| &model.shape) {
-            return Err(OtherModel::Shape { found, expected });
-        }
-        if let Some((found, expected)) = differ(|model| &model.stored) {
-            return Err(OtherModel::Stored { found, expected });
-        }
-        match differ(|model| &model.values) {
-            Some((found, expected)) => Err(OtherModel::Values { found, expected }),
-            None => Ok(()),
-        }
+        let differences = [
+            (self.back_end != found.back_end, OtherModel::BackEnd),
+            (self.shape != found.shape, OtherModel::Shape),
+            (self.stored != found.stored, OtherModel::Stored),
+            (self.values != found.values, OtherModel::Values),
+        ];
+        differences.into_iter().find(|(differs, _)| *differs).map_or(Ok(()), |(_, difference)| Err(difference))
     }
 }

@@ -1,124 +1,49 @@
-//! Messages between the ranks of a pipeline.
+//! Control messages between rank 0 and the other ranks, as records of a fixed size.
 //!
-//! A message is a head, which says what it is, and words: cells, rows of the residual stream,
-//! logits. Heads are read strictly. The number of words follows from the head and the model; the
-//! receiver checks it.
+//! | bytes | what |
+//! |---|---|
+//! | 4 | the kind |
+//! | 4 | bytes of the text |
+//! | 48 | six numbers of 64 bits |
+//! | 200 | a text, UTF-8; zeros after it |
+//!
+//! All numbers are little-endian. Positions, page tables, activations and logits go by
+//! [`Transport`](super::Transport); the records say how many words come.
 
-use std::net::SocketAddr;
-
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, MAX_ROWS};
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::vm::StepCells;
 
-use super::frame::{Frame, FrameError};
-use super::identity::Identity;
-use super::row_transport::Rows;
+/// Bytes of a record.
+pub(super) const RECORD_BYTES: usize = 256;
+/// Numbers of a record.
+const NUMBERS: usize = 6;
+/// Most bytes of a record's text.
+const TEXT_BYTES: usize = RECORD_BYTES - 8 - 8 * NUMBERS;
 
-/// A message.
+/// A control message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Message {
-    /// The head.
-    pub head: MessageHead,
-    /// The words that follow the head.
-    pub words: Vec<u32>,
-}
-
-/// The head of a message: its type and fields.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum MessageHead {
-    /// A worker to the driver: its identity.
-    Hello {
-        /// Its rank.
-        rank: usize,
-        /// Ranks that it was told of.
-        world: usize,
-        /// Its model.
-        model: Identity,
-        /// The port at which the rank before it is to call.
-        port: u16,
-    },
-    /// The driver to a worker: what it does.
-    Welcome {
-        /// Its layers.
-        layers: Span,
-        /// The next rank's address, if there is one.
-        next: Option<SocketAddr>,
-        /// The token that neighbours of this process group share.
-        token: u64,
-        /// Milliseconds for which a rank may say nothing.
-        patience: u64,
-        /// Numbers of the ways from device to device: from the previous rank, and to the next one
-        /// if there is one. Empty where rows are words.
-        ways: Vec<Vec<u8>>,
-    },
-    /// The driver to a worker: it does not take part.
-    Refused {
-        /// Why.
-        why: String,
-    },
-    /// A worker to the next worker.
-    Neighbour {
-        /// Its rank.
-        rank: usize,
-        /// The token that the driver sent to both.
-        token: u64,
-    },
-    /// A worker to the driver: its neighbours are there.
-    Ready,
-    /// From rank to rank: a session begins.
-    Begin {
-        /// Its number.
-        session: u64,
-        /// The lowering of its programs.
-        shape: Shape,
-    },
-    /// From rank to rank: a step; words: [`StepWords`].
-    Step {
-        /// The session.
-        session: u64,
-        /// Its number.
-        step: u64,
-        /// Its rows.
-        rows: usize,
-        /// Rows whose logits are wanted.
-        asked: Vec<usize>,
-        /// The transport of the rows: words after the step inputs, or device to device.
-        by: Rows,
-    },
-    /// The last rank to the driver: a step is done; words: the logits of the rows that were asked
-    /// for, in their order.
-    Logits {
-        /// The session.
-        session: u64,
-        /// The number of the step.
-        step: u64,
-    },
-    /// From rank to rank: a session has ended.
-    End {
-        /// Its number.
-        session: u64,
-    },
+pub(super) enum Message {
+    /// Rank 0 to all: a session begins.
+    Begin { session: u64, shape: Shape },
+    /// Rank 0 to all: a step of `rows` rows comes from the previous rank, and the logits of
+    /// `asked` rows are needed.
+    Step { session: u64, rows: usize, asked: usize },
+    /// Rank 0 to all: a session has ended.
+    End { session: u64 },
     /// The sender is alive.
     Alive,
-    /// A rank failed: a worker tells the driver, and the driver all others.
-    Failed {
-        /// The rank.
-        rank: usize,
-        /// Why.
-        why: String,
-    },
-    /// The driver to all: the work is done.
+    /// A rank failed: the rank tells rank 0, and rank 0 all others.
+    Failed { rank: usize, why: String },
+    /// Rank 0 to all: the work is done.
     Bye,
 }
 
 /// The lowering options of a session, as far as ranks have to agree on them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Shape {
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Shape {
     context: usize,
     page_tokens: usize,
     pages: usize,
@@ -150,102 +75,150 @@ impl Shape {
     }
 }
 
-/// Why a message makes no sense.
+/// Why a message is invalid.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 #[non_exhaustive]
 pub enum MessageError {
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    #[error("a message of another build came; run the same build on all hosts")]
-    MessageHead(#[from] serde_json::Error),
-    #[error("a step of {found} rows came; a step has 1 to {MAX_ROWS}")]
+    #[error("it sent an unknown message ({found}); run the same build on all hosts")]
+    Unknown { found: u32 },
+    #[error("it sent a step of {found} rows; a step has 1 to {MAX_ROWS}")]
     Rows { found: usize },
-    #[error("a step asks for the logits of row {found}, it has {rows}")]
+    #[error("it sent a step that asks for the logits of row {found}; the step has {rows} rows")]
     Asked { found: usize, rows: usize },
-    #[error("{found} words came where {expected} make sense")]
-    Words { found: usize, expected: usize },
-    #[error("`{found}` came as the type of keys and values, which is none")]
+    #[error("it sent `{found}` as the type of keys and values; run the same build on all hosts")]
     Kv { found: String },
-    #[error("{found} ways from device to device were told, {expected} make sense")]
-    Ways { found: usize, expected: usize },
-    #[error("a message came out of turn: {found}")]
+    #[error("it sent a message out of turn: {found}")]
     Turn { found: String },
 }
 
-impl From<MessageHead> for Message {
-    fn from(head: MessageHead) -> Message {
-        Message { head, words: Vec::new() }
-    }
-}
-
 impl Message {
-    /// Encodes the message as a frame.
-    ///
-    /// # Errors
-    /// If the head cannot be written as JSON, which no head is.
-    pub fn frame(&self) -> Result<Frame, MessageError> {
-        Ok(Frame { head: serde_json::to_vec(&self.head)?, words: self.words.clone() })
+    /// The record of the message. A text that is too long is cut.
+    pub fn record(&self) -> [u8; RECORD_BYTES] {
+        let (kind, numbers, text): (u32, [u64; NUMBERS], &str) = match self {
+            Message::Alive => (0, [0; NUMBERS], ""),
+            Message::Begin { session, shape } => {
+                let Shape { context, page_tokens, pages, splits, ref kv } = *shape;
+                let [context, page_tokens, pages] = [context, page_tokens, pages].map(|number| number as u64);
+                let splits = splits.map_or(u64::MAX, |splits| splits as u64);
+                (1, [*session, context, page_tokens, pages, splits, 0], kv)
+            }
+            Message::Step { session, rows, asked } => (2, [*session, *rows as u64, *asked as u64, 0, 0, 0], ""),
+            Message::End { session } => (3, [*session, 0, 0, 0, 0, 0], ""),
+            Message::Failed { rank, why } => (4, [*rank as u64, 0, 0, 0, 0, 0], why),
+            Message::Bye => (5, [0; NUMBERS], ""),
+        };
+        let end = text.floor_char_boundary(TEXT_BYTES);
+        let mut record = [0; RECORD_BYTES];
+        record[..4].copy_from_slice(&kind.to_le_bytes());
+        record[4..8].copy_from_slice(&(end as u32).to_le_bytes());
+        for (at, number) in numbers.into_iter().enumerate() {
+            record[8 + 8 * at..][..8].copy_from_slice(&number.to_le_bytes());
+        }
+        record[RECORD_BYTES - TEXT_BYTES..][..end].copy_from_slice(&text.as_bytes()[..end]);
+        record
     }
 
-    /// Decodes a frame.
+    /// The message of a record.
     ///
     /// # Errors
-    /// If its head is invalid.
-    pub fn of(frame: Frame) -> Result<Message, MessageError> {
-        Ok(Message { head: serde_json::from_slice(&frame.head)?, words: frame.words })
+    /// If the record is of no known kind.
+    pub fn of(record: &[u8; RECORD_BYTES]) -> Result<Message, MessageError> {
+        let word = |at: usize| record[at..at + 4].iter().rev().fold(0, |word, &byte| (word << 8) | u32::from(byte));
+        let number = |at: usize| u64::from(word(12 + 8 * at)) << 32 | u64::from(word(8 + 8 * at));
+        let size = |at: usize| usize::try_from(number(at)).unwrap_or(usize::MAX);
+        let length = (word(4) as usize).min(TEXT_BYTES);
+        let text = || String::from_utf8_lossy(&record[RECORD_BYTES - TEXT_BYTES..][..length]).into_owned();
+        let session = number(0);
+        Ok(match word(0) {
+            0 => Message::Alive,
+            1 => {
+                let splits = (number(4) != u64::MAX).then(|| size(4));
+                let shape = Shape { context: size(1), page_tokens: size(2), pages: size(3), splits, kv: text() };
+                Message::Begin { session, shape }
+            }
+            2 => Message::Step { session, rows: size(1), asked: size(2) },
+            3 => Message::End { session },
+            4 => Message::Failed { rank: size(0), why: text() },
+            5 => Message::Bye,
+            found => return Err(MessageError::Unknown { found }),
+        })
     }
 
     /// The error for this message where another was expected.
     pub fn out_of_turn(&self) -> MessageError {
-        let mut found = format!("{:?}", self.head);
-        if let Some((end, _)) = found.char_indices().nth(80) {
-            found.truncate(end);
-        }
-        MessageError::Turn { found }
+        MessageError::Turn { found: format!("{self:?}").chars().take(80).collect() }
     }
 }
 
-/// The words of a step: positions, page tables, and the residual stream of all rows, where that
-/// does not go from device to device.
+/// The words of a step: positions, page tables, the rows whose logits are needed, and the residual
+/// stream, unless that goes from device to device.
 ///
 /// ```text
-/// positions [rows] i32 | page tables [rows, entries] i32 | residual stream [rows, hidden] f32
+/// positions [rows] | page tables [rows, entries] | asked [asked] | residual stream [rows, hidden]
 /// ```
 #[derive(Debug)]
-pub struct StepWords {
+pub(super) struct StepWords {
     positions: Vec<i32>,
     page_table: Vec<i32>,
+    asked: Vec<usize>,
     hidden: Vec<f32>,
 }
 
-impl StepWords {
-    /// The words of a message.
-    pub fn pack(cells: &StepCells, hidden: &[f32]) -> Vec<u32> {
-        let cells = cells.positions.iter().chain(cells.page_table).map(|&cell| cell as u32);
-        cells.chain(hidden.iter().map(|x| x.to_bits())).collect()
-    }
+/// The sizes of a step's words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepSizes {
+    /// Rows of the step.
+    pub rows: usize,
+    /// Rows whose logits are needed.
+    pub asked: usize,
+    /// Entries of a row's page table.
+    pub entries: usize,
+    /// Numbers of a row's residual stream, 0 if it goes from device to device.
+    pub hidden: usize,
+}
 
-    /// Reads the words of a step of `rows` rows, with `entries` entries of a page table and a
-    /// residual stream of `hidden` numbers a row.
+impl StepSizes {
+    /// The number of words.
     ///
     /// # Errors
-    /// If the step has no rows, too many or other words.
-    pub fn of(words: &[u32], rows: usize, [entries, hidden]: [usize; 2]) -> Result<StepWords, MessageError> {
+    /// If the step has no rows, too many, or asks for more than it has.
+    pub fn words(&self) -> Result<usize, MessageError> {
+        let StepSizes { rows, asked, entries, hidden } = *self;
         if !(1..=MAX_ROWS).contains(&rows) {
             return Err(MessageError::Rows { found: rows });
         }
-        let of_rows = |each: usize| rows.saturating_mul(each);
-        let expected = of_rows(entries.saturating_add(hidden).saturating_add(1));
-        if words.len() != expected {
-            return Err(MessageError::Words { found: words.len(), expected });
+        if asked > rows {
+            return Err(MessageError::Asked { found: asked, rows });
         }
-        let (positions, rest) = words.split_at(rows);
-        let (page_table, hidden) = rest.split_at(of_rows(entries));
+        Ok(rows.saturating_mul(entries.saturating_add(hidden).saturating_add(1)).saturating_add(asked))
+    }
+}
+
+impl StepWords {
+    /// The words without a residual stream.
+    pub fn pack(cells: &StepCells, asked: &[usize]) -> Vec<u32> {
+        let cells = cells.positions.iter().chain(cells.page_table).map(|&cell| cell as u32);
+        cells.chain(asked.iter().map(|&row| row as u32)).collect()
+    }
+
+    /// Reads the words of a step.
+    ///
+    /// # Errors
+    /// If a row that is asked for is beyond the step's.
+    pub fn of(words: &[u32], sizes: StepSizes) -> Result<StepWords, MessageError> {
+        let StepSizes { rows, asked, entries, .. } = sizes;
+        let (positions, rest) = words.split_at(rows.min(words.len()));
+        let (page_table, rest) = rest.split_at((rows * entries).min(rest.len()));
+        let (asked, hidden) = rest.split_at(asked.min(rest.len()));
+        if let Some(&found) = asked.iter().find(|&&row| row as usize >= rows) {
+            return Err(MessageError::Asked { found: found as usize, rows });
+        }
         let cells = |words: &[u32]| words.iter().map(|&word| word as i32).collect();
         Ok(StepWords {
             positions: cells(positions),
             page_table: cells(page_table),
+            asked: asked.iter().map(|&row| row as usize).collect(),
             hidden: hidden.iter().map(|&word| f32::from_bits(word)).collect(),
         })
     }
@@ -255,21 +228,14 @@ impl StepWords {
         StepCells { tokens: &[], positions: &self.positions, page_table: &self.page_table }
     }
 
+    /// The rows whose logits are needed.
+    pub fn asked(&self) -> &[usize] {
+        &self.asked
+    }
+
     /// The residual stream.
     pub fn hidden(&self) -> &[f32] {
         &self.hidden
-    }
-}
-
-/// Refuses rows that a step has not.
-///
-/// # Errors
-/// If one of them is beyond the step's, or there are more than it has.
-pub fn check_asked(asked: &[usize], rows: usize) -> Result<(), MessageError> {
-    match asked.iter().find(|&&row| row >= rows) {
-        Some(&found) => Err(MessageError::Asked { found, rows }),
-        None if asked.len() > rows => Err(MessageError::Words { found: asked.len(), expected: rows }),
-        None => Ok(()),
     }
 }
 
@@ -279,69 +245,72 @@ mod tests {
 
     use super::*;
 
-    fn heads() -> impl Strategy<Value = MessageHead> {
-        let shape = Shape::of(&LowerOptions::for_context(64));
-        let address = any::<[u8; 4]>().prop_map(|ip| SocketAddr::from((ip, 4711)));
-        let next = prop::option::of(address);
+    fn messages() -> impl Strategy<Value = Message> {
+        let numbers = any::<[usize; 3]>();
+        let splits = prop::option::of(0usize..1000);
+        let shape = (numbers, splits, "[a-z0-9]{0,8}").prop_map(|([context, page_tokens, pages], splits, kv)| Shape {
+            context,
+            page_tokens,
+            pages,
+            splits,
+            kv,
+        });
         prop_oneof![
-            (any::<[usize; 2]>(), any::<u16>()).prop_map(|([rank, world], port)| MessageHead::Hello {
-                rank,
-                world,
-                model: Identity::default(),
-                port
+            (any::<u64>(), shape).prop_map(|(session, shape)| Message::Begin { session, shape }),
+            (any::<u64>(), any::<[usize; 2]>()).prop_map(|(session, [rows, asked])| Message::Step {
+                session,
+                rows,
+                asked
             }),
-            (any::<[usize; 2]>(), next, any::<[u64; 2]>()).prop_map(|([lo, hi], next, [token, patience])| {
-                let ways = vec![vec![7; 128]; usize::from(next.is_some())];
-                MessageHead::Welcome { layers: Span { lo, hi }, next, token, patience, ways }
-            }),
-            ".{0,20}".prop_map(|why| MessageHead::Refused { why }),
-            any::<u64>().prop_map(move |session| MessageHead::Begin { session, shape: shape.clone() }),
-            (any::<[u64; 2]>(), any::<usize>(), prop::collection::vec(any::<usize>(), 0..9), any::<bool>()).prop_map(
-                |([session, step], rows, asked, words)| {
-                    let by = if words { Rows::Tcp } else { Rows::Nccl };
-                    MessageHead::Step { session, step, rows, asked, by }
-                }
-            ),
-            (any::<usize>(), ".{0,20}").prop_map(|(rank, why)| MessageHead::Failed { rank, why }),
-            prop::sample::select(vec![MessageHead::Ready, MessageHead::Alive, MessageHead::Bye]),
+            any::<u64>().prop_map(|session| Message::End { session }),
+            (any::<usize>(), ".{0,40}").prop_map(|(rank, why)| Message::Failed { rank, why }),
+            prop::sample::select(vec![Message::Alive, Message::Bye]),
         ]
     }
 
     proptest! {
         #[test]
-        fn a_message_comes_back(head in heads(), words in prop::collection::vec(any::<u32>(), 0..20)) {
-            let message = Message { head, words };
-            prop_assert_eq!(Message::of(message.frame().expect("JSON")).expect("a message"), message);
+        fn a_message_comes_back(message in messages()) {
+            prop_assert_eq!(Message::of(&message.record()).expect("a message"), message);
         }
 
-        /// Any head that is JSON or nearly so is a message or an error.
+        /// Any bytes are a message or an error.
         #[test]
-        fn heads_with_damage_are_answered(head in heads(), at: prop::sample::Index, byte: u8) {
-            let mut frame = Message::from(head).frame().expect("JSON");
-            let at = at.index(frame.head.len());
-            frame.head[at] = byte;
-            if let Ok(message) = Message::of(frame) {
-                prop_assert!(message.frame().is_ok());
-            }
+        fn any_record_is_answered(bytes in prop::collection::vec(any::<u8>(), RECORD_BYTES), kind in 0u8..8) {
+            let mut record: [u8; RECORD_BYTES] = bytes.try_into().expect("the size of a record");
+            record[..4].copy_from_slice(&[kind, 0, 0, 0]);
+            prop_assert_eq!(Message::of(&record).is_ok(), kind < 6);
         }
 
-        /// Whatever numbers a step claims: as many words as they mean, or an error.
         #[test]
-        fn steps_have_as_many_words_as_they_mean(
-            rows in prop_oneof![0usize..6, any::<usize>()],
-            sizes in prop_oneof![[0usize..5, 0usize..5], any::<[usize; 2]>()],
-            words in prop::collection::vec(any::<u32>(), 0..60),
+        fn a_long_reason_is_cut(why in ".{100,400}") {
+            let Ok(Message::Failed { why: found, .. }) = Message::of(&Message::Failed { rank: 1, why: why.clone() }.record())
+            else { panic!("a failure") };
+            prop_assert!(found.len() <= TEXT_BYTES && why.starts_with(&found));
+            prop_assert!(found == why || found.len() + 4 > TEXT_BYTES);
+        }
+
+        /// Whatever a step claims: as many words as that means, or an error.
+        #[test]
+        fn steps_have_the_words_that_they_claim(
+            sizes in prop_oneof![[0usize..6, 0usize..6, 0usize..5, 0usize..5], any::<[usize; 4]>()],
+            word in 0u32..8,
         ) {
-            if let Ok(step) = StepWords::of(&words, rows, sizes) {
-                prop_assert_eq!(step.cells().positions.len(), rows);
-                prop_assert_eq!(StepWords::pack(&step.cells(), step.hidden()), words);
+            let [rows, asked, entries, hidden] = sizes;
+            let sizes = StepSizes { rows, asked, entries, hidden };
+            if let Ok(count) = sizes.words() && count < 1000 {
+                match StepWords::of(&vec![word; count], sizes) {
+                    Ok(step) => {
+                        prop_assert_eq!(step.cells().positions.len(), rows);
+                        prop_assert_eq!(step.cells().page_table.len(), rows * entries);
+                        prop_assert_eq!((step.asked().len(), step.hidden().len()), (asked, rows * hidden));
+                        let mut packed = StepWords::pack(&step.cells(), step.asked());
+                        packed.extend(step.hidden().iter().map(|x| x.to_bits()));
+                        prop_assert_eq!(packed, vec![word; count]);
+                    }
+                    Err(error) => prop_assert!(asked > 0 && word as usize >= rows, "{}", error),
+                }
             }
         }
-    }
-
-    #[test]
-    fn what_is_out_of_turn_is_told_in_few_words() {
-        let long = Message::from(MessageHead::Refused { why: "é".repeat(1000) });
-        assert!(long.out_of_turn().to_string().chars().count() < 130);
     }
 }

@@ -13,9 +13,7 @@ use tilewright_megakernel::vm::reference::{KvState, Machine, StepOutput};
 use tilewright_megakernel::vm::resident::DeviceKv;
 use tilewright_megakernel::vm::{AbortHandle, LoadError, StepCells, Unsupported};
 
-use super::message::{Message, MessageHead, StepWords};
-use super::row_transport::Rows;
-use super::rows::RowLink;
+use super::ring::Neighbour;
 use crate::engine::EngineError;
 use crate::engine::limits::MOST_ROWS;
 use crate::engine::machines::{EachRow, Lowering, Widths};
@@ -50,7 +48,7 @@ pub(super) enum Inlet<'i> {
     /// The residual stream.
     Words(&'i [f32]),
     /// Rows that come from another device.
-    Link(&'i RowLink),
+    Link(&'i Neighbour),
 }
 
 impl Inlet<'_> {
@@ -64,9 +62,6 @@ impl Inlet<'_> {
     }
 }
 
-/// A function that sends a message.
-pub(super) type Tell<'t> = &'t dyn Fn(&Message) -> Result<(), EngineError>;
-
 /// Whether a device runs a step of `rows` rows as a graph of launches. Its rows then go directly to
 /// the next device if there is a link between the two.
 pub(super) fn is_wide(rows: usize) -> bool {
@@ -74,26 +69,17 @@ pub(super) fn is_wide(rows: usize) -> bool {
 }
 
 impl StageOutput<'_> {
-    /// Sends what the next stage takes: by the way between devices where there is one and the step
-    /// is a graph's, else as words. `tell` sends messages.
-    pub fn hand_on(
-        &self,
-        link: Option<&RowLink>,
-        cells: &StepCells,
-        head: impl FnOnce(Rows) -> MessageHead,
-        abort: &AbortHandle,
-        tell: Tell,
-    ) -> Result<(), EngineError> {
-        match (link, self) {
-            (Some(link), StageOutput::Graph(machine)) => {
-                let words = StepWords::pack(cells, &[]);
-                link.send(&machine.output(HIDDEN_OUT)?, abort, || tell(&Message { head: head(Rows::Nccl), words }))
-            }
-            (Some(_) | None, _) => {
-                let words = StepWords::pack(cells, &self.hidden()?);
-                tell(&Message { head: head(Rows::Tcp), words })
-            }
+    /// Sends what the next stage takes: words, and the residual stream after them, or from device
+    /// to device if the link does that and the step is a graph's.
+    pub fn hand_on(&self, next: &Neighbour, mut words: Vec<u32>) -> Result<(), EngineError> {
+        if let StageOutput::Graph(machine) = self
+            && next.link.carries_rows()
+        {
+            next.send(&words)?;
+            return next.send_rows(&machine.output(HIDDEN_OUT)?);
         }
+        words.extend(self.hidden()?.iter().map(|x| x.to_bits()));
+        next.send(&words)
     }
 
     /// The residual stream of all rows, of a stage that is not the last.
@@ -241,7 +227,7 @@ impl StageMachines {
             match inlet {
                 Inlet::Tokens => {}
                 Inlet::Words(hidden) => machine.set_input(HIDDEN_IN, hidden)?,
-                Inlet::Link(link) => link.receive(&machine.input(HIDDEN_IN)?, &self.abort)?,
+                Inlet::Link(previous) => previous.receive_rows(&machine.input(HIDDEN_IN)?)?,
             }
             machine.submit(cells)?;
             // The next step may be another machine's, on the same pools.

@@ -1,143 +1,158 @@
-//! Transport of messages between ranks.
-//!
-//! The ranks use [`Transport`] only, which [`Tcp`] implements. Module `rows` sends rows from device
-//! to device, separately from the words of a message.
+//! Links between neighbouring ranks: traits that NCCL implements, and tests in one process do.
 
-use std::io::BufReader;
-use std::net::{Shutdown, TcpStream};
-use std::sync::{Mutex, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
+use tilewright_codegen::device::{Buffer, DeviceError};
+use tilewright_megakernel::vm::AbortHandle;
 
-use super::frame::{Frame, FrameError};
-use super::message::{Message, MessageError, MessageHead};
+use super::message::MessageError;
 
-/// Why a message was not received or sent.
+/// Bytes of a link's id, which is an `ncclUniqueId`.
+pub const LINK_ID_BYTES: usize = 128;
+/// The id that both ends of a link share.
+pub type LinkId = [u8; LINK_ID_BYTES];
+
+/// Why a rank cannot be reached.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 #[non_exhaustive]
 pub enum LinkError {
-    #[error("it has said nothing for {seconds} s")]
+    #[error("it sent nothing for {seconds} s")]
     Silent { seconds: f64 },
+    #[error("it closed the connection")]
+    Closed,
+    #[error("the connection failed: {0}")]
+    Io(std::io::Error),
     #[error(transparent)]
     Message(#[from] MessageError),
+    #[error("the link to its device failed")]
+    Device(#[source] DeviceError),
+    #[error("the link was ended at this rank")]
+    Ended,
+    #[error("the work was aborted")]
+    Aborted,
 }
 
-impl From<FrameError> for LinkError {
-    fn from(error: FrameError) -> LinkError {
-        LinkError::Message(error.into())
+impl From<DeviceError> for LinkError {
+    fn from(error: DeviceError) -> LinkError {
+        match error {
+            DeviceError::GivenUp => LinkError::Ended,
+            source => LinkError::Device(source),
+        }
     }
 }
 
-/// A way to one other rank and back. Threads share it: one receives, others send.
-pub trait Transport: Send + Sync {
-    /// Sends a message.
+/// The limits of a wait for a neighbouring rank.
+#[derive(Clone, Debug)]
+pub struct WaitLimits {
+    ended: Arc<AtomicBool>,
+    abort: AbortHandle,
+    timeout: Duration,
+}
+
+impl WaitLimits {
+    /// Waits end after the timeout, by the abort handle, or by [`WaitLimits::end`].
+    pub(super) fn new(timeout: Duration, abort: AbortHandle) -> WaitLimits {
+        WaitLimits { ended: Arc::default(), abort, timeout }
+    }
+
+    /// Ends all waits: another rank is lost, or the work is done.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Refuses to wait longer.
     ///
     /// # Errors
-    /// If the other is gone, or takes nothing for as long as the patience is.
-    fn send(&self, message: &Message) -> Result<(), LinkError>;
+    /// [`LinkError::Ended`], [`LinkError::Aborted`], or [`LinkError::Silent`] if the wait that
+    /// began then has taken too long.
+    pub fn check(&self, begun: Instant) -> Result<(), LinkError> {
+        if self.ended.load(Ordering::Acquire) {
+            return Err(LinkError::Ended);
+        }
+        if self.abort.is_set() {
+            return Err(LinkError::Aborted);
+        }
+        if begun.elapsed() > self.timeout {
+            return Err(LinkError::Silent { seconds: self.timeout.as_secs_f64() });
+        }
+        Ok(())
+    }
+}
 
-    /// Sends a heartbeat, unless a message is in flight, which serves as one.
+/// One end of a link from a rank to the next one. What one end sends, the other receives in order;
+/// the number of words is known at both.
+pub trait Transport: Send + Sync {
+    /// Queues words to be sent. At most one message is in flight: waits until the last one is
+    /// received.
+    ///
+    /// # Errors
+    /// If the link fails, or the wait comes to its limits.
+    fn send(&self, words: &[u32]) -> Result<(), LinkError>;
+
+    /// Receives `count` words.
     ///
     /// # Errors
     /// As [`Transport::send`].
-    fn pulse(&self) -> Result<(), LinkError>;
+    fn receive(&self, count: usize) -> Result<Vec<u32>, LinkError>;
 
-    /// The next message.
-    ///
-    /// # Errors
-    /// If the other rank is gone, is silent for the timeout, or sends an invalid message.
-    fn receive(&self) -> Result<Message, LinkError>;
-
-    /// Closes the connection: a `receive` that waits at either end returns an error.
-    fn close(&self);
-}
-
-/// Messages as frames on a TCP connection.
-pub struct Tcp {
-    from: Mutex<BufReader<TcpStream>>,
-    to: Mutex<TcpStream>,
-    stream: TcpStream,
-    patience: Duration,
-}
-
-impl Tcp {
-    /// Wraps a connection; neither end waits for the other longer than `patience`.
-    ///
-    /// # Errors
-    /// If the connection has failed already.
-    ///
-    /// ```
-    /// use std::net::{TcpListener, TcpStream};
-    /// use std::time::Duration;
-    /// use tilewright::engine::pipeline::{MessageHead, Tcp, Transport};
-    /// let listener = TcpListener::bind("127.0.0.1:0")?;
-    /// let patience = Duration::from_secs(1);
-    /// let here = Tcp::new(TcpStream::connect(listener.local_addr()?)?, patience)?;
-    /// let there = Tcp::new(listener.accept()?.0, patience)?;
-    /// here.send(&MessageHead::Ready.into())?;
-    /// assert_eq!(there.receive()?.head, MessageHead::Ready);
-    /// here.close();
-    /// assert_eq!(there.receive().unwrap_err().to_string(), "it closed the connection");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn new(stream: TcpStream, patience: Duration) -> Result<Tcp, FrameError> {
-        let patience = patience.max(Duration::from_millis(1));
-        stream.set_nonblocking(false)?;
-        // A step's message is waited for: no packet is held back.
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
-        let [from, to] = [stream.try_clone()?, stream.try_clone()?];
-        Ok(Tcp { from: Mutex::new(BufReader::new(from)), to: Mutex::new(to), stream, patience })
+    /// Whether rows go from device to device, by [`Transport::send_rows`].
+    fn carries_rows(&self) -> bool {
+        false
     }
 
-    /// Sets how long the next message is waited for.
+    /// Queues rows of a device to be sent. They may be overwritten afterwards.
     ///
     /// # Errors
-    /// If the connection has failed.
-    pub fn with_patience(self, patience: Duration) -> Result<Tcp, FrameError> {
-        self.stream.set_read_timeout(Some(patience))?;
-        self.stream.set_write_timeout(Some(patience))?;
-        Ok(Tcp { patience, ..self })
+    /// As [`Transport::send`].
+    fn send_rows(&self, rows: &Buffer<f32>) -> Result<(), LinkError> {
+        let _ = rows;
+        Err(LinkError::Ended)
     }
 
-    /// The connection.
-    pub fn stream(&self) -> &TcpStream {
-        &self.stream
-    }
-
-    fn judge(&self, error: FrameError) -> LinkError {
-        if error.is_silence() {
-            return LinkError::Silent { seconds: self.patience.as_secs_f64() };
-        }
-        if error.is_end() { FrameError::Closed.into() } else { error.into() }
+    /// Receives rows into memory of a device.
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    fn receive_rows(&self, rows: &Buffer<f32>) -> Result<(), LinkError> {
+        let _ = rows;
+        Err(LinkError::Ended)
     }
 }
 
-impl Transport for Tcp {
-    fn send(&self, message: &Message) -> Result<(), LinkError> {
-        let frame = message.frame()?;
-        let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
-        frame.write(&mut *to).map_err(|error| self.judge(error))
-    }
+/// The two links of a rank in the ring of all ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct RingLinks {
+    /// The rank, and the number of ranks.
+    pub rank: usize,
+    /// The id of the link from the previous rank.
+    pub from: LinkId,
+    /// The id of the link to the next rank.
+    pub to: LinkId,
+}
 
-    fn pulse(&self) -> Result<(), LinkError> {
-        let frame = Message::from(MessageHead::Alive).frame()?;
-        match self.to.try_lock() {
-            Ok(mut to) => frame.write(&mut *to).map_err(|error| self.judge(error)),
-            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => Ok(()),
-        }
-    }
+/// The ends of a rank's two links: from the previous rank, and to the next.
+pub struct RingEnds {
+    /// The receiving end.
+    pub from: Arc<dyn Transport>,
+    /// The sending end.
+    pub to: Arc<dyn Transport>,
+}
 
-    fn receive(&self) -> Result<Message, LinkError> {
-        let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Message::of(Frame::read(&mut *from).map_err(|error| self.judge(error))?)?)
-    }
+/// A kind of transport between ranks.
+pub trait Network: Send + Sync {
+    /// Creates the id of a link.
+    ///
+    /// # Errors
+    /// If this process has no such transport.
+    fn id(&self) -> Result<LinkId, LinkError>;
 
-    fn close(&self) {
-        // It may be closed already.
-        let _ = self.stream.shutdown(Shutdown::Both);
-    }
+    /// Opens both links of a rank, once the neighbours do.
+    ///
+    /// # Errors
+    /// If a link fails, or the wait comes to its limits.
+    fn open(&self, links: &RingLinks, limits: &WaitLimits) -> Result<RingEnds, LinkError>;
 }

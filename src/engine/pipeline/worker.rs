@@ -1,286 +1,204 @@
-//! The loop of a worker: it receives steps from the previous rank and passes them to the next; the
-//! last rank answers the driver.
+//! The loop of a rank from 1 on: it receives steps from the previous rank and passes them to the
+//! next; the last rank sends logits to rank 0.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use tilewright_codegen::device::End;
+use tilewright_megakernel::program::Span;
 
-use super::error::{MOST_RANKS, PipelineError, chain};
-use super::join::Seat;
-use super::message::{Message, MessageError, MessageHead, Shape, StepWords, check_asked};
-use super::row_transport::Rows;
-use super::rows::{RowLink, RowLinks, Way};
-use super::stage::{Inlet, StageMachines, StageOutput, is_wide};
-use super::transport::Transport;
-use super::world::{Heard, hear, pulse, pulse_of};
+use super::control::Control;
+use super::driver::{Received, receive, send_heartbeats};
+use super::error::{PipelineError, chain};
+use super::group::MOST_RANKS;
+use super::message::{Message, MessageError, Shape, StepSizes, StepWords};
+use super::ring::Neighbour;
+use super::stage::{Inlet, StageMachines, is_wide};
+use super::transport::{LinkError, Network, RingEnds, RingLinks, WaitLimits};
 use crate::engine::{Engine, EngineError};
 
-/// Messages that can wait while a step runs; the sender of another one blocks. It is more than the
-/// driver keeps in flight, so that the report of a lost rank still fits.
+/// Messages that can wait while a step runs; rank 0 blocks after that many. It is more than the
+/// links hold, so that the report of a lost rank still fits.
 const WAITING: usize = 4 * MOST_RANKS;
 /// Most sessions at a time.
 const MOST_SESSIONS: usize = 16;
-/// The time that a worker waits for the driver's verdict after it failed or lost a neighbour.
+/// The time that a rank waits for rank 0's verdict after it failed or lost a neighbour.
 const VERDICT: Duration = Duration::from_secs(2);
-/// The interval at which a waiting worker checks for an interrupt.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval at which a waiting rank checks for an interrupt.
+const PAUSE: Duration = Duration::from_millis(20);
 
-impl Seat {
-    /// Computes this rank's layers on an engine's place until the driver ends the work.
+/// A rank from 1 on, which has joined its group.
+pub struct Stage {
+    pub(super) engine: Engine,
+    pub(super) size: usize,
+    pub(super) layers: Span,
+    pub(super) control: Arc<Control>,
+    pub(super) network: Arc<dyn Network>,
+    pub(super) links: RingLinks,
+    pub(super) limits: WaitLimits,
+}
+
+/// The loop's state.
+struct Work<'s> {
+    stage: &'s Stage,
+    previous: Neighbour,
+    next: Neighbour,
+    sessions: HashMap<u64, StageMachines>,
+}
+
+impl Stage {
+    /// The rank.
+    pub fn rank(&self) -> usize {
+        self.links.rank
+    }
+
+    /// Its layers of the model.
+    pub fn layers(&self) -> Span {
+        self.layers
+    }
+
+    /// The engine, whose abort handle ends the work.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Computes this rank's layers until rank 0 ends the work.
     ///
     /// # Errors
     /// If a step fails, another rank is lost, or the work is aborted; the other ranks are told.
-    pub fn serve(self, engine: &Engine) -> Result<(), EngineError> {
+    pub fn run(&self) -> Result<(), EngineError> {
         let is_over = AtomicBool::new(false);
-        let links = Arc::<RowLinks>::default();
-        let (sender, heard) = sync_channel(WAITING);
-        let others: Vec<Arc<dyn Transport>> =
-            [Some(&self.driver), self.next.as_ref()].into_iter().flatten().cloned().collect();
+        let (sender, received) = sync_channel(WAITING);
+        let controls = [Arc::clone(&self.control)];
         std::thread::scope(|scope| {
-            let listen = |rank: usize, link: Arc<dyn Transport>, sender: SyncSender<Heard>| {
-                let links = &links;
-                scope.spawn(move || {
-                    hear(rank, &*link, |heard| {
-                        // A stage that waits for rows receives no message: the rows will not
-                        // arrive.
-                        if is_end(&heard) {
-                            links.give_up();
-                        }
-                        sender.send(heard).is_ok()
-                    });
+            scope.spawn(|| {
+                receive(0, &self.control, |message| {
+                    // A stage that waits for a neighbour receives no message: data will not come.
+                    if matches!(message.what, Ok(Message::Failed { .. } | Message::Bye) | Err(_)) {
+                        self.limits.end();
+                    }
+                    sender.send(message).is_ok()
                 });
-            };
-            if let Some(previous) = &self.previous {
-                listen(self.rank - 1, Arc::clone(previous), sender.clone());
-            }
-            listen(0, Arc::clone(&self.driver), sender);
-            scope.spawn(|| pulse(&others, pulse_of(self.patience), &|| is_over.load(Ordering::Relaxed)));
-            let mut stage = WorkerStage { seat: &self, engine, sessions: HashMap::new(), rows: Vec::new() };
-            let result = stage.open_rows(&links).and_then(|()| stage.work(&heard));
-            let result = result.or_else(|error| match error {
-                EngineError::Pipeline(PipelineError::GivenUp) => given_up(error, &heard),
-                other => Err(other),
             });
-            let result = result.or_else(|error| self.verdict(error, &heard));
+            scope.spawn(|| send_heartbeats(&controls, &|| is_over.load(Ordering::Relaxed)));
+            // The links stay open until the verdict: neighbours would report their end first.
+            let mut ends = None;
+            let result = self.work(&received, &mut ends).or_else(|error| self.verdict(error, &received));
             is_over.store(true, Ordering::Relaxed);
-            links.give_up();
-            // Threads that still receive or send are to stop: their channel has no reader any more.
-            drop(heard);
-            [Some(&self.driver), self.previous.as_ref(), self.next.as_ref()]
-                .into_iter()
-                .flatten()
-                .for_each(|link| link.close());
+            self.limits.end();
+            self.control.close();
+            // The receiving thread stops: its channel has no reader any more.
+            drop(received);
             result
         })
     }
 
-    /// Reports a failure to the driver, and waits briefly for the driver's verdict: the driver
-    /// receives from all ranks.
-    fn verdict(&self, error: EngineError, heard: &Receiver<Heard>) -> Result<(), EngineError> {
-        let neighbour = match &error {
+    fn work(&self, received: &Receiver<Received>, ends: &mut Option<RingEnds>) -> Result<(), EngineError> {
+        let RingLinks { rank, .. } = self.links;
+        let opened = self.network.open(&self.links, &self.limits).map_err(|error| match error {
+            LinkError::Aborted => EngineError::Aborted,
+            LinkError::Ended => PipelineError::Ended.into(),
+            error => PipelineError::Network(error).into(),
+        })?;
+        let RingEnds { from, to } = ends.insert(opened);
+        let previous = Neighbour { rank: rank - 1, link: Arc::clone(from) };
+        let next = Neighbour { rank: (rank + 1) % self.size, link: Arc::clone(to) };
+        Work { stage: self, previous, next, sessions: HashMap::new() }.run(received)
+    }
+
+    /// Reports a failure to rank 0, and waits briefly for its verdict: rank 0 receives from all
+    /// ranks.
+    fn verdict(&self, error: EngineError, received: &Receiver<Received>) -> Result<(), EngineError> {
+        let (is_own, report) = match &error {
             EngineError::Pipeline(PipelineError::Failed { .. }) => return Err(error),
-            EngineError::Pipeline(lost @ PipelineError::Lost { rank: 1.., .. }) => Some(lost.report()),
-            _ => None,
+            EngineError::Pipeline(PipelineError::Ended) => (false, None),
+            EngineError::Pipeline(lost @ PipelineError::Lost { source, .. }) => {
+                (matches!(source, LinkError::Message(_)), Some(lost.report()))
+            }
+            _ => (true, Some(Message::Failed { rank: self.rank(), why: chain(&error) })),
         };
-        let is_neighbour = neighbour.is_some();
-        let own = || MessageHead::Failed { rank: self.rank, why: chain(&error) };
-        // If the report cannot be sent, the driver notices that this rank is gone, or is gone
-        // itself.
-        let _ = self.driver.send(&neighbour.unwrap_or_else(own).into());
+        if let Some(report) = report {
+            // If it cannot be sent, rank 0 notices that this rank is gone, or is gone itself.
+            let _ = self.control.send(&report);
+        }
         let deadline = Instant::now() + VERDICT;
         loop {
-            match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                // The work is done: a neighbour heard it first.
-                Ok(Heard { rank: 0, what: Ok(Message { head: MessageHead::Bye, .. }) }) if is_neighbour => {
-                    return Ok(());
-                }
-                Ok(Heard { rank: 0, what: Ok(Message { head: MessageHead::Failed { rank, why }, .. }) })
-                    if rank != self.rank =>
-                {
+            match received.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Received { what: Ok(Message::Failed { rank, why }), .. }) if rank != self.rank() => {
                     return Err(PipelineError::failed(rank, &why).into());
                 }
-                // A neighbour that is gone may have heard sooner that the driver is.
-                Ok(Heard { rank: 0, what: Err(source) }) if is_neighbour => {
+                // The work is done: a neighbour ended first.
+                Ok(Received { what: Ok(Message::Bye), .. }) if !is_own => return Ok(()),
+                Ok(Received { what: Err(source), .. }) if !is_own => {
                     return Err(PipelineError::Lost { rank: 0, source }.into());
                 }
-                Ok(Heard {
-                    rank: 0,
-                    what: Ok(Message { head: MessageHead::Failed { .. } | MessageHead::Bye, .. }) | Err(_),
-                }) => {
-                    break;
-                }
+                Ok(Received { what: Ok(Message::Failed { .. } | Message::Bye) | Err(_), .. })
+                | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Err(error),
                 Ok(_) => {}
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
-        Err(error)
     }
 }
 
-/// Whether nothing is computed after this message of a rank.
-fn is_end(heard: &Heard) -> bool {
-    match &heard.what {
-        Ok(message) => heard.rank == 0 && matches!(message.head, MessageHead::Failed { .. } | MessageHead::Bye),
-        Err(_) => true,
-    }
-}
-
-/// Why the ways between devices were given up: the first end that was heard.
-fn given_up(error: EngineError, heard: &Receiver<Heard>) -> Result<(), EngineError> {
-    let deadline = Instant::now() + VERDICT;
-    loop {
-        match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Heard { rank, what: Err(source) }) => return Err(PipelineError::Lost { rank, source }.into()),
-            Ok(Heard { rank: 0, what: Ok(Message { head: MessageHead::Failed { rank, why }, .. }) }) => {
-                return Err(PipelineError::failed(rank, &why).into());
-            }
-            Ok(Heard { rank: 0, what: Ok(Message { head: MessageHead::Bye, .. }) }) => return Ok(()),
-            Ok(_) => {}
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Err(error),
-        }
-    }
-}
-
-/// A rank at work.
-struct WorkerStage<'s> {
-    seat: &'s Seat,
-    engine: &'s Engine,
-    sessions: HashMap<u64, StageMachines>,
-    /// Ways from the previous rank's device, and to the next rank's.
-    rows: Vec<RowLink>,
-}
-
-impl WorkerStage<'_> {
-    /// Opens the ways that the driver told of.
-    fn open_rows(&mut self, links: &Arc<RowLinks>) -> Result<(), EngineError> {
-        let Some(device) = self.engine.row_device()? else { return Ok(()) };
-        let Seat { rank, patience, ref ways, .. } = *self.seat;
-        let ends = [(End::Takes, rank - 1), (End::Sends, rank + 1)];
-        let ways = ways.iter().zip(ends).map(|(id, (end, rank))| Way { id: id.clone(), end, rank }).collect();
-        self.rows = links.open(&device, ways, patience, &self.engine.abort)?;
-        Ok(())
-    }
-
-    fn work(&mut self, heard: &Receiver<Heard>) -> Result<(), EngineError> {
+impl Work<'_> {
+    fn run(&mut self, received: &Receiver<Received>) -> Result<(), EngineError> {
         loop {
-            if self.engine.abort.is_set() {
+            if self.stage.engine.abort.is_set() {
                 return Err(EngineError::Aborted);
             }
-            let Heard { rank: from, what } = match heard.recv_timeout(LOOK) {
-                Ok(heard) => heard,
+            let what = match received.recv_timeout(PAUSE) {
+                Ok(received) => received.what,
                 Err(RecvTimeoutError::Timeout) => continue,
-                // Each receiving thread reports its end before it ends.
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(self.lost(0, MessageError::Turn { found: "an end".into() }));
-                }
+                // The receiving thread reports its end before it ends.
+                Err(RecvTimeoutError::Disconnected) => return Err(PipelineError::Ended.into()),
             };
-            let message = what.map_err(|source| PipelineError::Lost { rank: from, source })?;
-            // Rows come from the previous rank, and all other messages from the driver.
-            let is_from_previous = from + 1 == self.seat.rank;
-            match message.head {
-                MessageHead::Begin { session, ref shape } if is_from_previous => {
-                    self.begin(session, shape)?;
-                    self.seat.hand_on(&message)?;
-                }
-                MessageHead::Step { session, step, rows, ref asked, by } if is_from_previous => {
-                    check_asked(asked, rows).map_err(|error| self.lost(from, error))?;
-                    if by == Rows::Nccl && (self.rows.is_empty() || !is_wide(rows)) {
-                        return Err(self.lost(from, message.out_of_turn()));
-                    }
-                    let received = ReceivedStep { session, step, rows, asked, by };
-                    self.step(&received, &message.words, from)?;
-                }
-                MessageHead::End { session } if is_from_previous => {
-                    self.sessions.remove(&session);
-                    self.seat.hand_on(&message)?;
-                }
-                MessageHead::Failed { rank, ref why } if from == 0 => {
-                    return Err(PipelineError::failed(rank, why).into());
-                }
-                MessageHead::Bye if from == 0 => return Ok(()),
-                MessageHead::Hello { .. }
-                | MessageHead::Welcome { .. }
-                | MessageHead::Refused { .. }
-                | MessageHead::Neighbour { .. }
-                | MessageHead::Ready
-                | MessageHead::Begin { .. }
-                | MessageHead::Step { .. }
-                | MessageHead::Logits { .. }
-                | MessageHead::End { .. }
-                | MessageHead::Alive
-                | MessageHead::Failed { .. }
-                | MessageHead::Bye => return Err(self.lost(from, message.out_of_turn())),
+            match what.map_err(|source| PipelineError::Lost { rank: 0, source })? {
+                Message::Begin { session, shape } => self.begin(session, &shape)?,
+                Message::Step { session, rows, asked } => self.step(session, rows, asked)?,
+                Message::End { session } => drop(self.sessions.remove(&session)),
+                Message::Failed { rank, why } => return Err(PipelineError::failed(rank, &why).into()),
+                Message::Bye => return Ok(()),
+                Message::Alive => {}
             }
         }
-    }
-
-    fn lost(&self, rank: usize, error: MessageError) -> EngineError {
-        PipelineError::lost(rank, error).into()
     }
 
     fn begin(&mut self, session: u64, shape: &Shape) -> Result<(), EngineError> {
         if self.sessions.len() >= MOST_SESSIONS {
             return Err(PipelineError::Sessions { most: MOST_SESSIONS }.into());
         }
-        let options = shape.options(self.seat.layers).map_err(|error| self.lost(self.seat.rank - 1, error))?;
-        let machines =
-            StageMachines::new(self.engine.place(), self.engine.model().clone(), options, &self.engine.abort);
+        let Stage { engine, layers, .. } = self.stage;
+        let options = shape.options(*layers).map_err(|error| PipelineError::invalid(0, error))?;
+        let machines = StageMachines::new(engine.place(), engine.model().clone(), options, &engine.abort);
         self.sessions.insert(session, machines);
         Ok(())
     }
 
-    fn step(&mut self, received: &ReceivedStep, words: &[u32], from: usize) -> Result<(), EngineError> {
-        let ReceivedStep { session, step, rows, asked, by } = *received;
+    fn step(&mut self, session: u64, rows: usize, asked: usize) -> Result<(), EngineError> {
         let Some(machines) = self.sessions.get_mut(&session) else {
             let found = format!("a step of session {session}, which has not begun");
-            return Err(self.lost(from, MessageError::Turn { found }));
+            return Err(PipelineError::invalid(0, MessageError::Turn { found }).into());
         };
         let [entries, hidden] = machines.sizes();
-        let link = self.rows.first().filter(|_| by == Rows::Nccl);
-        let sizes = [entries, if link.is_some() { 0 } else { hidden }];
-        let words = StepWords::of(words, rows, sizes).map_err(|error| PipelineError::lost(from, error))?;
+        // Both ends of a link choose alike: a wide step is a graph of launches on each.
+        let is_direct = self.previous.link.carries_rows() && is_wide(rows);
+        let sizes = StepSizes { rows, asked, entries, hidden: if is_direct { 0 } else { hidden } };
+        let count = sizes.words().map_err(|error| PipelineError::invalid(0, error))?;
+        let words = self.previous.receive(count)?;
+        let words = StepWords::of(&words, sizes).map_err(|error| PipelineError::invalid(self.previous.rank, error))?;
         let cells = words.cells();
-        let output = machines.step(rows, &cells, link.map_or(Inlet::Words(words.hidden()), Inlet::Link))?;
-        if self.seat.next.is_none() {
-            let message = Message { head: MessageHead::Logits { session, step }, words: logits(output, asked)? };
-            return self.seat.hand_on(&message);
+        let inlet = if is_direct { Inlet::Link(&self.previous) } else { Inlet::Words(words.hidden()) };
+        let output = machines.step(rows, &cells, inlet)?;
+        if self.next.rank != 0 {
+            return output.hand_on(&self.next, StepWords::pack(&cells, words.asked()));
         }
-        let head = |by| MessageHead::Step { session, step, rows, asked: asked.to_vec(), by };
-        output.hand_on(self.rows.get(1), &cells, head, &self.engine.abort, &|message| self.seat.hand_on(message))
+        if asked == 0 {
+            return Ok(());
+        }
+        let mut logits: Vec<u32> = Vec::new();
+        output.logits(words.asked(), &mut |_, row| logits.extend(row.iter().map(|x| x.to_bits())))?;
+        self.next.send(&logits)
     }
-}
-
-/// A step that the previous rank sent.
-struct ReceivedStep<'a> {
-    session: u64,
-    step: u64,
-    rows: usize,
-    /// Rows whose logits the driver asks for.
-    asked: &'a [usize],
-    /// The transport of the rows.
-    by: Rows,
-}
-
-impl Seat {
-    /// Sends a message to the next rank. The last rank sends to the driver, and logits only.
-    fn hand_on(&self, message: &Message) -> Result<(), EngineError> {
-        let Seat { rank, driver, next, .. } = self;
-        let sent = match (next, &message.head) {
-            (Some(next), _) => next.send(message).map_err(|source| PipelineError::lost(rank + 1, source)),
-            (None, MessageHead::Logits { .. }) => driver.send(message).map_err(|source| PipelineError::lost(0, source)),
-            (None, _) => Ok(()),
-        };
-        Ok(sent?)
-    }
-}
-
-/// The logits of rows, as words.
-fn logits(output: StageOutput, rows: &[usize]) -> Result<Vec<u32>, EngineError> {
-    let mut words = Vec::new();
-    output.logits(rows, &mut |_, logits| words.extend(logits.iter().map(|x| x.to_bits())))?;
-    Ok(words)
 }

@@ -185,6 +185,10 @@ impl Backend for CudaDevice {
         link.get::<Link>().ok_or_else(foreign)?.pass(self.stream_of(stream)?, span)
     }
 
+    fn check_link(&self, link: &Handle) -> Result<(), DeviceError> {
+        link.get::<Link>().map_or(Ok(()), Link::check)
+    }
+
     fn abort_link(&self, link: &Handle) {
         if let Some(link) = link.get::<Link>() {
             link.abort();

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// `ncclInt8`: bytes are moved as they are.
 const BYTES: c_int = 0;
+/// `ncclInProgress`: a call that has not failed.
+const IN_PROGRESS: c_int = 7;
 
 /// An end of a way.
 pub(super) struct Link {
@@ -80,6 +82,17 @@ impl Link {
             }
         };
         self.nccl.check(call, code)
+    }
+
+    /// The error that NCCL found in the background, if it did.
+    pub(super) fn check(&self) -> Result<(), DeviceError> {
+        let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        let raw = raw.ok_or(DeviceError::GivenUp)?;
+        let mut state = 0;
+        // SAFETY: the communicator is live, the lock is held, and the pointer is live.
+        let called = unsafe { (self.nccl.async_error)(raw, &raw mut state) };
+        self.nccl.check("ncclCommGetAsyncError", called)?;
+        if state == IN_PROGRESS { Ok(()) } else { self.nccl.check("NCCL", state) }
     }
 
     /// Makes what is under way end. A thread of its own waits until NCCL has let go: the caller may
