@@ -79,7 +79,7 @@ impl<'r> ResultEntry<'r> {
 
     /// The published model with the row's width and depth that is not a [`Llama`].
     fn other_model(&self) -> Option<&'static str> {
-        const OTHERS: [([u64; 2], &str); 8] = [
+        const OTHERS: [([u64; 2], &str); 11] = [
             ([2304, 26], "Gemma-2-2B"),
             ([2560, 34], "Gemma-3-4B"),
             ([3072, 32], "Phi-4-mini"),
@@ -88,6 +88,9 @@ impl<'r> ResultEntry<'r> {
             ([2048, 36], "SmolLM3-3B"),
             ([2048, 48], "Qwen3-30B-A3B"),
             ([2048, 12], "12 layers of Qwen3-30B-A3B"),
+            ([2048, 2], "2 layers of Qwen3-30B-A3B"),
+            ([2880, 24], "gpt-oss-20b"),
+            ([2880, 2], "2 layers of gpt-oss-20b"),
         ];
         let sizes = [self.extent("hidden")?, self.extent("layers")?];
         OTHERS.iter().find_map(|(known, name)| (*known == sizes).then_some(*name))
