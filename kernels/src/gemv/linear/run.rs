@@ -251,14 +251,21 @@ impl<'k> StripPass<'k> {
         let brought = if reloads {
             ActivationFragments::Reloaded(Box::new(source))
         } else if let Some(slots) = self.slots {
-            let of_slot = |(input, chosen): (Prologue<'k>, [Option<Val<'k, bool>>; 2])| {
-                let source = source_of(slots.part, input).of_rows(chosen);
+            let of_slot = |(input, chosen)| source_of(slots.part, input).of_rows(chosen);
+            let sources: Vec<_> = slots.inputs(input).map(of_slot).collect();
+            let columns = |source: &ActivationSource<'k>| {
                 let stages = (0..slots.part.stages()).map(|stage| consumers.k.lit(stage));
-                let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
-                source.check_overflow(scratch.overflow);
-                held
+                stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>()
             };
-            ActivationFragments::Registers(slots.inputs(input).flat_map(of_slot).collect())
+            // The loads of all slots are in flight together.
+            let asked: Vec<_> = sources.iter().map(|source| source.ask(&columns(source))).collect();
+            let made = |(source, asked): (&ActivationSource<'k>, Option<_>)| match asked {
+                Some(asked) => source.of_asked(asked),
+                None => source.fragments(&columns(source)),
+            };
+            let held = sources.iter().zip(asked).flat_map(made).collect();
+            sources.iter().for_each(|source| source.check_overflow(scratch.overflow));
+            ActivationFragments::Registers(held)
         } else {
             let stages = (0..strip.stages()).map(|stage| consumers.k.lit(stage));
             let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());

@@ -43,6 +43,9 @@ pub(super) struct ActivationSource<'k> {
     chosen: [Option<Val<'k, bool>>; 2],
 }
 
+/// Words that are on their way: of each half and tile.
+pub(super) struct AskedWords<'k>(Vec<Vec<[Val<'k, u32>; 4]>>);
+
 /// Four elements of a row from a column on; `inside`: whether there are any, where that is not
 /// known.
 #[derive(Clone, Copy)]
@@ -98,14 +101,41 @@ impl<'k> ActivationSource<'k> {
     /// The words of each tile that begins at one of these columns, for this lane. For a normalised
     /// input it adds up the squares.
     pub fn fragments(&self, columns: &[Val<'k, u32>]) -> Vec<Vec<Fragment<'k>>> {
-        let halves: Vec<Vec<Vec<[Val<u32>; 4]>>> =
-            self.halves.iter().map(|&(half, squares)| self.quads(half, squares, columns)).collect();
+        self.of_halves(self.halves.iter().map(|&(half, squares)| self.quads(half, squares, columns)).collect())
+    }
+
+    /// Fragments from the quads of each half and tile.
+    fn of_halves(&self, halves: Vec<Vec<Vec<[Val<'k, u32>; 4]>>>) -> Vec<Vec<Fragment<'k>>> {
         let tile = |at: usize| {
             let quads: Vec<[Val<u32>; 4]> = halves.iter().flat_map(|half| half[at].iter().copied()).collect();
             let fragments = self.packing.fragments(&quads);
             if self.has_pairs() { fragments.into_iter().map(Fragment::of_pairs).collect() } else { fragments }
         };
-        (0..columns.len()).map(tile).collect()
+        (0..halves.first().map_or(0, Vec::len)).map(tile).collect()
+    }
+
+    /// Asks for what [`ActivationSource::fragments`] loads, where that is words: so that what
+    /// several sources load is in flight together.
+    pub fn ask(&self, columns: &[Val<'k, u32>]) -> Option<AskedWords<'k>> {
+        let Prologue::Plain(x) = self.input else { return None };
+        let of_half = |&(half, _): &(Half, _)| self.by_eights(x, self.start(half), columns, self.is_chosen(half));
+        self.has_words(x).then(|| AskedWords(self.halves.iter().map(of_half).collect()))
+    }
+
+    /// The fragments of words that were asked for.
+    pub fn of_asked(&self, AskedWords(halves): AskedWords<'k>) -> Vec<Vec<Fragment<'k>>> {
+        let of_half = |half: Vec<[Val<'k, u32>; 4]>| half.into_iter().map(|quad| vec![self.lift_words(quad)]).collect();
+        self.of_halves(halves.into_iter().map(of_half).collect())
+    }
+
+    /// Whether eight elements of `x` are loaded as words.
+    fn has_words(&self, x: Array<'k>) -> bool {
+        x.is_words() && self.strip.k().is_multiple_of(8)
+    }
+
+    /// The first element of a half's row.
+    fn start(&self, half: Half) -> Val<'k, u32> {
+        (self.first + half.row(self.consumers)) * self.pitch
     }
 
     /// Resets the sums of squares to zero.
@@ -131,9 +161,9 @@ impl<'k> ActivationSource<'k> {
     /// The quads of each tile for this lane.
     fn quads(&self, half: Half, squares: Var<'k, f32>, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
         let k = self.consumers.k;
-        let start = (self.first + half.row(self.consumers)) * self.pitch;
+        let start = self.start(half);
         match self.input {
-            Prologue::Plain(x) if x.is_words() && self.strip.k().is_multiple_of(8) => self
+            Prologue::Plain(x) if self.has_words(x) => self
                 .by_eights(x, start, columns, self.is_chosen(half))
                 .into_iter()
                 .map(|quad| vec![self.lift_words(quad)])
@@ -172,7 +202,8 @@ impl<'k> ActivationSource<'k> {
     }
 
     /// The eight elements of each tile for this lane, words of the operand unchanged; zeros beyond
-    /// the row.
+    /// the row. Lanes whose row is not chosen all load the same words instead, of the first row: a
+    /// branch would wait for the loads of one slot before those of the next.
     fn by_eights(
         &self,
         x: Array<'k>,
@@ -185,12 +216,16 @@ impl<'k> ActivationSource<'k> {
         let inside = |&column: &Val<'k, u32>| (!self.is_whole()).then(|| (column + mine).lt(end));
         let place = |&column: &Val<'k, u32>| {
             let column = column + mine;
-            start + if self.is_whole() { column } else { column.min(end - 8) }
+            let place = start + if self.is_whole() { column } else { column.min(end - 8) };
+            chosen.map_or(place, |chosen| chosen.select(place, mine))
         };
-        let load = || x.eights(&columns.iter().map(place).collect::<Vec<_>>());
-        let loaded = chosen.map_or_else(load, |chosen| or_zeros(chosen, columns.len(), load));
+        let loaded = x.eights(&columns.iter().map(place).collect::<Vec<_>>());
         let or_zero = |(quad, inside): ([Val<'k, u32>; 4], Option<Val<'k, bool>>)| {
-            inside.map_or(quad, |inside| quad.map(|word| inside.select(word, 0u32)))
+            let counts = match (inside, chosen) {
+                (Some(inside), Some(chosen)) => Some(inside & chosen),
+                (inside, chosen) => inside.or(chosen),
+            };
+            counts.map_or(quad, |counts| quad.map(|word| counts.select(word, 0u32)))
         };
         loaded.into_iter().zip(columns.iter().map(inside)).map(or_zero).collect()
     }
