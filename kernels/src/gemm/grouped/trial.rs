@@ -115,7 +115,7 @@ fn trial<F: Drawn<Sum = f32>, D: Rounded>(asked: Asked, draw: &mut Draw) -> Resu
     let mut flag = || draw.between(0..=1) == 1;
     let [bias, gated, residual, capped, scaled, scatter] = [(); 6].map(|()| flag());
     let functions = ResultFunctions {
-        activation: gated.then_some(if total % 3 == 0 { Activation::GPT_OSS } else { Activation::Silu }),
+        activation: gated.then_some(if total.is_multiple_of(3) { Activation::GPT_OSS } else { Activation::Silu }),
         soft_cap: SoftCap::new(2.0).ok().filter(|_| capped),
     };
     let epilogue =
