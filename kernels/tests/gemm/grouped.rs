@@ -159,17 +159,17 @@ fn a_gate_of_ones_own_is_applied_to_both_sums() {
         let problem = problem.epilogue(Epilogue { bias: true, residual: true, ..Epilogue::default() }).gate(CLAMPED);
         let draw = &mut Draw::new(seed as u64);
         let data = GroupedData::<bf16, bf16>::draw(&problem.problem, &[70, 0, 17], draw);
-        let clamped = Cell::new(0);
+        let reached = Cell::new(0);
         let results = data.gated(&problem.problem, &|[y, error], up| {
             let [up, of_up] = up.expect("the product is gated");
             let limit = f64::from(LIMIT);
-            clamped.set(clamped.get() + u32::from(y > limit || up.abs() > limit));
+            reached.set(reached.get() + u32::from(y > limit || up.abs() > limit));
             let value = naive::gated(clamped(), &[y], &[up])[0];
             // The slopes are at most 1.1 times the other factor, and the gate.
             let error = error * 1.1 * (1.0 + limit) + of_up * limit + 2f64.powi(-18);
             [value, error]
         });
-        assert!(clamped.get() > 100, "{} sums reach the bound", clamped.get());
+        assert!(reached.get() > 100, "{} sums reach the bound", reached.get());
         let launch = grouped_step::<bf16, bf16>(problem, choice, 3).unwrap();
         let trial = data.trial(launch, data.placed(&problem.problem, &results)).unwrap();
         let outcome = trial.run(&sim::open(seed as u64)).unwrap();

@@ -404,10 +404,11 @@ impl<'g> NodeReader<'_, 'g> {
     }
 
     fn product(&self, step: &Step<'g>, role: ProductRole) -> Option<WeightProduct<'g>> {
-        let (weight, bias, experts) = match *step.op {
-            Op::Linear { weight, bias, .. } => (weight, bias, None),
-            Op::ExpertLinear { experts, bias, ids, .. } => (experts, bias, Some(ids)),
-            _ => return None,
+        let (weight, bias, experts) = if let Op::Linear { weight, bias, .. } = *step.op {
+            (weight, bias, None)
+        } else {
+            let Op::ExpertLinear { experts, bias, ids, .. } = *step.op else { return None };
+            (experts, bias, Some(ids))
         };
         let of = |id| if experts.is_some() { self.weight_of_experts(id) } else { self.weight(id) };
         let weight = of(weight)?;

@@ -205,11 +205,13 @@ fn tensors_of<'w>(parts: &[BufferId], weights: &'w BoundWeights) -> Vec<&'w Weig
 
 /// The tensors of a weight, one for each expert.
 fn tensors(weight: &StoredWeight) -> Vec<&WeightTensor> {
-    let tensor = |weight| match weight {
-        &StoredWeight::Dense(ref tensor) => tensor,
-        StoredWeight::Codes(_) | StoredWeight::Experts(_) => unreachable!("codes have been refused"),
-    };
-    weight.experts().iter().map(tensor).collect()
+    fn dense(weight: &StoredWeight) -> &WeightTensor {
+        match weight {
+            StoredWeight::Dense(tensor) => tensor,
+            StoredWeight::Codes(_) | StoredWeight::Experts(_) => unreachable!("codes have been refused"),
+        }
+    }
+    weight.experts().iter().map(dense).collect()
 }
 
 /// Runs in turns: what each has for the first expert, then for the second.
