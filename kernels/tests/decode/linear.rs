@@ -8,7 +8,7 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::epilogue::{ResultFunctions, ResultPlace};
 use tilewright_kernels::gemv::activations::{AOperand, Ordered, Packing, Prologue, Reordering, columns};
-use tilewright_kernels::gemv::task::{ArgmaxCandidates, LinearEpilogue, LinearTask, linear};
+use tilewright_kernels::gemv::task::{ArgmaxCandidates, Bias, LinearEpilogue, LinearTask, linear};
 use tilewright_kernels::naive;
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts};
 use tilewright_kernels::sample::tiles::TileBests;
