@@ -176,7 +176,7 @@ fn check<'a>(
         faults.push(PartFault::Dtype { tensor, file, scheme, expected, found });
         return None;
     }
-    if !wanted.shapes.iter().any(|shape| *shape == part.entry.shape) {
+    if !wanted.shapes.contains(&part.entry.shape) {
         let found = part.entry.shape.clone();
         faults.push(PartFault::Shape { tensor, file, scheme, expected: usual, found });
         return None;

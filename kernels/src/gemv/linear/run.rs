@@ -257,7 +257,7 @@ impl<'k> StripPass<'k> {
                 let stages = (0..slots.part.stages()).map(|stage| consumers.k.lit(stage));
                 stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>()
             };
-            // The loads of all slots are in flight together.
+            // Where rows have chosen all slots, the loads of these are in flight together.
             let asked: Vec<_> = sources.iter().map(|source| source.ask(&columns(source))).collect();
             let made = |(source, asked): (&ActivationSource<'k>, Option<_>)| match asked {
                 Some(asked) => source.of_asked(asked),

@@ -114,12 +114,13 @@ impl<'k> ActivationSource<'k> {
         (0..halves.first().map_or(0, Vec::len)).map(tile).collect()
     }
 
-    /// Asks for what [`ActivationSource::fragments`] loads, where that is words: so that what
-    /// several sources load is in flight together.
+    /// Asks for what [`ActivationSource::fragments`] loads, where that is words of all rows: so that
+    /// what several sources load is in flight together.
     pub fn ask(&self, columns: &[Val<'k, u32>]) -> Option<AskedWords<'k>> {
         let Prologue::Plain(x) = self.input else { return None };
-        let of_half = |&(half, _): &(Half, _)| self.by_eights(x, self.start(half), columns, self.is_chosen(half));
-        self.has_words(x).then(|| AskedWords(self.halves.iter().map(of_half).collect()))
+        let of_half = |&(half, _): &(Half, _)| self.by_eights(x, self.start(half), columns, None);
+        let of_all = self.chosen.iter().all(Option::is_none);
+        (of_all && self.has_words(x)).then(|| AskedWords(self.halves.iter().map(of_half).collect()))
     }
 
     /// The fragments of words that were asked for.
@@ -202,8 +203,7 @@ impl<'k> ActivationSource<'k> {
     }
 
     /// The eight elements of each tile for this lane, words of the operand unchanged; zeros beyond
-    /// the row. Lanes whose row is not chosen all load the same words instead, of the first row: a
-    /// branch would wait for the loads of one slot before those of the next.
+    /// the row.
     fn by_eights(
         &self,
         x: Array<'k>,
@@ -216,16 +216,12 @@ impl<'k> ActivationSource<'k> {
         let inside = |&column: &Val<'k, u32>| (!self.is_whole()).then(|| (column + mine).lt(end));
         let place = |&column: &Val<'k, u32>| {
             let column = column + mine;
-            let place = start + if self.is_whole() { column } else { column.min(end - 8) };
-            chosen.map_or(place, |chosen| chosen.select(place, mine))
+            start + if self.is_whole() { column } else { column.min(end - 8) }
         };
-        let loaded = x.eights(&columns.iter().map(place).collect::<Vec<_>>());
+        let load = || x.eights(&columns.iter().map(place).collect::<Vec<_>>());
+        let loaded = chosen.map_or_else(load, |chosen| or_zeros(chosen, columns.len(), load));
         let or_zero = |(quad, inside): ([Val<'k, u32>; 4], Option<Val<'k, bool>>)| {
-            let counts = match (inside, chosen) {
-                (Some(inside), Some(chosen)) => Some(inside & chosen),
-                (inside, chosen) => inside.or(chosen),
-            };
-            counts.map_or(quad, |counts| quad.map(|word| counts.select(word, 0u32)))
+            inside.map_or(quad, |inside| quad.map(|word| inside.select(word, 0u32)))
         };
         loaded.into_iter().zip(columns.iter().map(inside)).map(or_zero).collect()
     }
