@@ -61,6 +61,9 @@ const WORK_THREADS: usize = 8;
 /// The longest wait for these when the server ends.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
+/// The time that the thread of requests has for its last step.
+const LAST_STEP: Duration = Duration::from_secs(5);
+
 /// An HTTP server that listens.
 ///
 /// ```no_run
@@ -183,6 +186,10 @@ impl HttpServer {
             Ok(connection::serve(listener, &app, &router, until).await)
         });
         runtime.shutdown_timeout(LAST_WAIT);
+        // A thread that still had machines while the process exits would crash in their driver.
+        if let Some(App { server, .. }) = Arc::into_inner(app) {
+            server.end(LAST_STEP);
+        }
         drained
     }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::Engine;
 use super::super::error::EngineError;
@@ -169,6 +169,19 @@ impl Server {
     /// Whether its thread runs: it ends early only by a panic.
     pub fn is_running(&self) -> bool {
         !self.thread.is_finished()
+    }
+
+    /// Ends the server once all requests are gone, and waits for its thread for that time at most.
+    /// Returns whether the thread has ended: its machines are gone then, which a process had better
+    /// not leave to its exit.
+    pub fn end(self, most: Duration) -> bool {
+        let Server { post, thread, .. } = self;
+        drop(post);
+        let begun = Instant::now();
+        while !thread.is_finished() && begun.elapsed() < most {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread.is_finished()
     }
 
     /// Requests, pages and counters as of the last step.
