@@ -276,7 +276,10 @@ impl ResultFunctions {
     ) -> [Val<'k, f32>; N] {
         let activated = |i: usize| {
             let y = self.activation.map_or(y[i], |activation| activation.apply(y[i]));
-            up.map_or(y, |up| y * self.activation.map_or(up(i), |activation| activation.factor(up(i))))
+            up.map_or(y, |up| {
+                let up = up(i);
+                y * self.activation.map_or(up, |activation| activation.factor(up))
+            })
         };
         let y: [Val<f32>; N] = from_fn(activated);
         let y = self.soft_cap.map_or(y, |cap| y.map(|y| cap.apply(y)));
