@@ -8,7 +8,7 @@
 //! A message has a header and a body. The channel `analysis` is reasoning, a message to a function
 //! is a call of it, and every other one is content.
 
-use super::reply::{FunctionCall, Parts, ReplyPart};
+use super::parts::{FunctionCall, Parts, ReplyPart};
 use crate::checkpoint::ChatValue;
 use crate::engine::StopTexts;
 

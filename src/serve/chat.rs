@@ -17,7 +17,8 @@ use super::generation::{Ended, Job, Piece};
 use super::logprobs::ChatLogprob;
 use super::messages::{Message, tools};
 use super::parameters::{ChatBody, ToolChoice, check_logprobs, read};
-use super::reply::{CallFormat, FunctionCall, ReplyFormat, ReplyParser, ReplyPart};
+use super::parts::{FunctionCall, ReplyPart};
+use super::reply::{CallFormat, ReplyFormat, ReplyParser};
 use crate::checkpoint::{ChatValue, Conversation};
 use crate::engine::TextRules;
 

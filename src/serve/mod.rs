@@ -11,7 +11,7 @@
 //! | `error` | what they get where there is no answer |
 //! | `app` | what all handlers share |
 //! | `generation` | choices while they are generated |
-//! | `answer`, `logprobs`, `reply` | what clients get, whole or as a stream |
+//! | `answer`, `logprobs`, `reply`, `parts`, `channels` | what clients get, whole or as a stream |
 //! | `completions`, `chat`, `texts` | the endpoints |
 //! | `metrics` | counters in Prometheus' format |
 //!
@@ -33,6 +33,7 @@ mod messages;
 mod metrics;
 mod options;
 mod parameters;
+mod parts;
 mod reply;
 mod routes;
 mod texts;
