@@ -72,7 +72,7 @@ const EPS: f32 = 1e-5;
 
 impl Case {
     fn draw(draw: &mut Draw) -> Case {
-        let gated = [Activation::Silu, Activation::GeluTanh, Activation::GPT_OSS].map(To::Gated);
+        let gated = Activation::ALL.map(To::Gated);
         let to = [To::Store, To::Add, To::Logits, gated[0], gated[1], gated[2]][draw.between(0..=5) as usize];
         // The best of a tile is looked for among sums that are exact.
         let kind = if to == To::Logits { 0 } else { draw.between(0..=1) };

@@ -57,7 +57,7 @@ pub(super) fn gate_up(
     let slots = e.program.buffers[buffers.inner.index()].shape[1] / inner;
     let step = e.sms().min(slots * inner / STRIP);
     let strips = |first| SlotStrips { first, step };
-    let [gate, up_projection] = [gate, up].map(|product| e.weights().projection(product));
+    let [gate, up] = [gate, up].map(|product| e.weights().projection(product));
     let op = |first| {
         Op::from(ExpertGateUp {
             input: input.clone(),
@@ -65,9 +65,9 @@ pub(super) fn gate_up(
             experts: count,
             chosen,
             gate: gate.weight,
-            up: up_projection.weight,
+            up: up.weight,
             gate_bias: gate.bias,
-            up_bias: up_projection.bias,
+            up_bias: up.bias,
             activation: *activation,
             rows: e.rows(),
             strips: strips(first),

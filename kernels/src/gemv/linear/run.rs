@@ -253,15 +253,16 @@ impl<'k> StripPass<'k> {
         } else if let Some(slots) = self.slots {
             let of_slot = |(input, chosen)| source_of(slots.part, input).of_rows(chosen);
             let sources: Vec<_> = slots.inputs(input).map(of_slot).collect();
-            let columns = |source: &ActivationSource<'k>| {
-                let stages = (0..slots.part.stages()).map(|stage| consumers.k.lit(stage));
-                stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>()
-            };
+            // The columns of a slot are those of every other.
+            let stages = (0..slots.part.stages()).map(|stage| consumers.k.lit(stage));
+            let columns: Vec<_> = sources
+                .first()
+                .map_or_else(Vec::new, |source| stages.flat_map(|stage| source.columns(stage)).collect());
             // Where rows have chosen all slots, the loads of these are in flight together.
-            let asked: Vec<_> = sources.iter().map(|source| source.ask(&columns(source))).collect();
+            let asked: Vec<_> = sources.iter().map(|source| source.ask(&columns)).collect();
             let made = |(source, asked): (&ActivationSource<'k>, Option<_>)| match asked {
                 Some(asked) => source.of_asked(asked),
-                None => source.fragments(&columns(source)),
+                None => source.fragments(&columns),
             };
             let held = sources.iter().zip(asked).flat_map(made).collect();
             sources.iter().for_each(|source| source.check_overflow(scratch.overflow));

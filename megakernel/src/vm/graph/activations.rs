@@ -100,7 +100,7 @@ pub(super) struct Multiply<'a> {
 
 impl Multiply<'_> {
     /// Its epilogue with a bias, but for what results are added to.
-    pub fn epilogue(&self, bias: Option<usize>) -> Epilogue {
+    pub fn epilogue(&self, bias: Option<LaunchMemory>) -> Epilogue {
         let gated = matches!(self.results, WeightRows::Gated(_));
         Epilogue { scale: None, bias: bias.is_some(), gated, functions: self.functions, residual: false }
     }
@@ -114,7 +114,7 @@ pub(crate) struct PackedProduct {
     pub(super) finish: GemvEpilogue,
     pub(super) a: LaunchMemory,
     pub(super) to: LaunchMemory,
-    pub(super) bias: Option<usize>,
+    pub(super) bias: Option<LaunchMemory>,
     /// The eps of the norm that ends in it.
     pub(super) eps: Option<f32>,
 }

@@ -201,7 +201,7 @@ impl GraphPlanner<'_> {
             GroupedBuffer::B => weights,
             GroupedBuffer::Offsets => LaunchMemory::Scratch(Scratch::ExpertOffsets),
             GroupedBuffer::Order => LaunchMemory::Scratch(Scratch::ExpertOrder),
-            GroupedBuffer::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
+            GroupedBuffer::Bias => bias.unwrap_or(to),
             GroupedBuffer::C | GroupedBuffer::AScale | GroupedBuffer::BScale | GroupedBuffer::Residual => to,
         };
         self.plan.launches.push(launch(kernel, step, memory));

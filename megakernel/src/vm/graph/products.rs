@@ -199,7 +199,7 @@ impl GraphPlanner<'_> {
         let memory = |of| match of {
             Of::A => LaunchMemory::Packed { first, len },
             Of::B => a,
-            Of::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
+            Of::Bias => bias.unwrap_or(to),
             Of::C | Of::AScale | Of::BScale | Of::Residual | Of::Partials => to,
         };
         let mut launch = launch(kernel, step, memory);
@@ -217,12 +217,10 @@ impl GraphPlanner<'_> {
             [] => return Err(Unsupported::Launch { what: "a product without weights" }),
         };
         // A bias has the type of the results.
-        let wide = match *product.layers {
+        let bias = match *product.layers {
             [(_, Some(bias))] if product.wide && self.buffer(bias).dtype == DType::F32 => Some(self.plain(bias)?.0),
-            _ => None,
+            _ => self.bias(product.layers),
         };
-        let bias = if wide.is_some() { Some(0) } else { self.bias(product.layers) };
-        let bias_memory = wide.unwrap_or(LaunchMemory::Bias(bias.unwrap_or(0)));
         let problem = GemmProblem::new(product.rows, product.results.results(), k).epilogue(product.epilogue(bias));
         let key = (problem, product.wide);
         if !self.steps.contains_key(&key) {
@@ -246,7 +244,7 @@ impl GraphPlanner<'_> {
             Of::A => product.a,
             Of::B => matrix,
             Of::Partials => LaunchMemory::Scratch(Scratch::Partials),
-            Of::Bias => bias_memory,
+            Of::Bias => bias.unwrap_or(product.to),
             Of::C | Of::AScale | Of::BScale | Of::Residual => product.to,
         };
         launches.extend(steps.into_iter().map(|(kernel, step)| launch(kernel, step, memory)));
@@ -302,11 +300,11 @@ impl GraphPlanner<'_> {
     }
 
     /// The biases of layers below each other, if one has any.
-    pub(super) fn bias(&mut self, layers: &[(BufferId, Option<BufferId>)]) -> Option<usize> {
+    pub(super) fn bias(&mut self, layers: &[(BufferId, Option<BufferId>)]) -> Option<LaunchMemory> {
         layers.iter().any(|(_, bias)| bias.is_some()).then(|| {
             let of = |&(weight, bias): &(BufferId, _)| (self.buffer(weight).shape[0], bias);
             let parts: Vec<_> = layers.iter().map(of).collect();
-            number_of(&mut self.plan.biases, parts)
+            LaunchMemory::Bias(number_of(&mut self.plan.biases, parts))
         })
     }
 }

@@ -49,6 +49,14 @@ impl StoredWeight {
         }
     }
 
+    /// The tensor of a weight that is numbers.
+    fn dense(&self) -> Option<&WeightTensor> {
+        match self {
+            StoredWeight::Dense(tensor) => Some(tensor),
+            StoredWeight::Codes(_) | StoredWeight::Experts(_) => None,
+        }
+    }
+
     fn rows(&self) -> usize {
         match self {
             StoredWeight::Dense(tensor) => tensor.shape().first().copied().unwrap_or(1),
@@ -86,25 +94,16 @@ impl BoundWeights {
     /// The bytes of a weight that is not quantised: those of all experts one after the other. None
     /// of codes.
     pub fn bytes(&self, buffer: BufferId) -> Cow<'_, [u8]> {
-        match self.0.get(buffer.index()) {
-            Some(Some(StoredWeight::Dense(tensor))) => Cow::Borrowed(tensor.bytes().as_ref()),
-            Some(Some(StoredWeight::Experts(experts))) => {
-                let dense = experts.iter().filter_map(|expert| match expert {
-                    StoredWeight::Dense(tensor) => Some(tensor.bytes().as_ref()),
-                    StoredWeight::Codes(_) | StoredWeight::Experts(_) => None,
-                });
-                Cow::Owned(dense.collect::<Vec<&[u8]>>().concat())
-            }
-            Some(Some(StoredWeight::Codes(_)) | None) | None => Cow::Borrowed(&[]),
-        }
+        let weight = self.0.get(buffer.index()).and_then(Option::as_ref);
+        let experts = weight.map_or(&[][..], StoredWeight::experts);
+        let parts: Vec<&[u8]> =
+            experts.iter().filter_map(StoredWeight::dense).map(|tensor| tensor.bytes().as_ref()).collect();
+        if let [whole] = parts[..] { Cow::Borrowed(whole) } else { Cow::Owned(parts.concat()) }
     }
 
     /// A weight that is not quantised.
     pub fn dense(&self, buffer: BufferId) -> Option<&WeightTensor> {
-        match self.0.get(buffer.index())? {
-            Some(StoredWeight::Dense(tensor)) => Some(tensor),
-            Some(StoredWeight::Codes(_) | StoredWeight::Experts(_)) | None => None,
-        }
+        self.0.get(buffer.index())?.as_ref()?.dense()
     }
 }
 
@@ -205,13 +204,8 @@ fn tensors_of<'w>(parts: &[BufferId], weights: &'w BoundWeights) -> Vec<&'w Weig
 
 /// The tensors of a weight, one for each expert.
 fn tensors(weight: &StoredWeight) -> Vec<&WeightTensor> {
-    fn dense(weight: &StoredWeight) -> &WeightTensor {
-        match weight {
-            StoredWeight::Dense(tensor) => tensor,
-            StoredWeight::Codes(_) | StoredWeight::Experts(_) => unreachable!("codes have been refused"),
-        }
-    }
-    weight.experts().iter().map(dense).collect()
+    let dense = weight.experts().iter().map(StoredWeight::dense);
+    dense.map(|tensor| tensor.unwrap_or_else(|| unreachable!("codes have been refused"))).collect()
 }
 
 /// Runs in turns: what each has for the first expert, then for the second.

@@ -239,8 +239,8 @@ impl DeviceFunction for DownTile {
         let used = self.routes.used(call, offset_of!(DownFields, routes));
         // A single row has chosen all slots.
         let table = (self.packing.rows() > 1).then(|| self.routes.of(call, offset_of!(DownFields, routes)));
-        let routes = self.routes.of(call, offset_of!(DownFields, routes));
         let bias = self.bias.map(|bias| {
+            let routes = self.routes.of(call, offset_of!(DownFields, routes));
             let bias = call.plain(offset_of!(BiasedFields, bias), bias);
             move |place: ResultPlace<'k>| {
                 let sum = k.var(0.0f32);
