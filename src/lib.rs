@@ -3,9 +3,11 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`algebra`] | the layout algebra by name: expressions and their values |
 //! | [`checkpoint`] | Hugging Face folders: architecture, weights, tokenizer |
 //! | [`cli`] | the command line |
 //! | [`engine`] | prompts in, tokens out |
+//! | [`ops`] | kernels on a caller's tensors |
 //! | [`results`] | what was measured: rows, calls, their files and their noise |
 //! | [`serve`] | an HTTP server: OpenAI's endpoints |
 //! | [`shipped`] | every kernel of this build, by name |
@@ -37,6 +39,8 @@
 #![deny(unsafe_code)]
 
 #[cfg(feature = "engine")]
+pub mod algebra;
+#[cfg(feature = "engine")]
 pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -44,6 +48,7 @@ pub mod cli;
 pub mod engine;
 #[cfg(feature = "engine")]
 mod input;
+pub mod ops;
 #[cfg(feature = "engine")]
 pub mod results;
 #[cfg(feature = "serve")]

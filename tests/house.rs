@@ -20,9 +20,20 @@ fn files(extension: &str) -> Vec<PathBuf> {
         }
     }
     let mut found = Vec::new();
-    for room in
-        ["src", "layout", "codegen", "kernels", "graph", "megakernel", "flow", "tests", "examples", "benches", "docs"]
-    {
+    for room in [
+        "src",
+        "layout",
+        "codegen",
+        "kernels",
+        "graph",
+        "megakernel",
+        "flow",
+        "python",
+        "tests",
+        "examples",
+        "benches",
+        "docs",
+    ] {
         let folder = root().join(room);
         if folder.is_dir() {
             walk(&folder, extension, &mut found);
@@ -121,8 +132,8 @@ fn device_options_have_few_numbers_each_with_a_reason() {
 fn every_dependency_has_a_reason() {
     let page = read(&root().join("docs/dependencies.md"));
     let mut missing = Vec::new();
-    let rooms =
-        ["layout", "codegen", "kernels", "graph", "megakernel", "flow"].map(|room| format!("{room}/Cargo.toml"));
+    let rooms = ["layout", "codegen", "kernels", "graph", "megakernel", "flow", "python"]
+        .map(|room| format!("{room}/Cargo.toml"));
     for manifest in rooms.iter().map(String::as_str).chain(["Cargo.toml"]) {
         let text = read(&root().join(manifest));
         let mut in_dependencies = false;

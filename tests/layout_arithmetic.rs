@@ -2,7 +2,7 @@
 //! refused with one line.
 
 use proptest::prelude::*;
-use tilewright::cli::layout::{ExpressionRefusal, LayoutValue, evaluate};
+use tilewright::algebra::{ExpressionRefusal, LayoutValue, evaluate};
 use tilewright_layout::Layout;
 
 /// Numbers near the ends and near powers of two, and small ones.

@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use tilewright::cli::layout::expression::Parsed;
-use tilewright::cli::layout::{LayoutValue, Mistake, evaluate, locate};
+use tilewright::algebra::expression::Parsed;
+use tilewright::algebra::{LayoutValue, Mistake, evaluate, locate};
 use tilewright::layout::Composed;
 
 const CORPUS: &str = include_str!("corpus/layout_expressions.txt");

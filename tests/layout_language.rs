@@ -1,8 +1,8 @@
 //! The expression language: what is read prints back, and nothing panics.
 
 use proptest::prelude::*;
-use tilewright::cli::layout::expression::Expression;
-use tilewright::cli::layout::{LayoutValue, apply, evaluate};
+use tilewright::algebra::expression::Expression;
+use tilewright::algebra::{LayoutValue, apply, evaluate};
 
 /// Every operation that an expression may call.
 const OPERATIONS: &[&str] = &[

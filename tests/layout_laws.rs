@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tilewright::cli::layout::{ExpressionRefusal, LayoutValue, evaluate};
+use tilewright::algebra::{ExpressionRefusal, LayoutValue, evaluate};
 use tilewright_layout::Layout;
 
 const SEED: u64 = 40;

@@ -133,10 +133,20 @@ pub fn hub_name(folder: &Path) -> Option<String> {
     snapshots.ends_with("snapshots").then(|| format!("{org}/{model}"))
 }
 
-/// The folder of a command's model: an existing path is itself, `ORG/MODEL` a snapshot in the
-/// cache. Other paths stay as they are; opening the checkpoint reports them.
-#[cfg(feature = "cli")]
-pub(crate) fn model_folder(model: &Path) -> Result<PathBuf, HubError> {
+/// The folder of a model: an existing path is itself, `ORG/MODEL` a snapshot in the cache. Other
+/// paths stay as they are; opening the checkpoint reports them.
+///
+/// ```
+/// use std::path::Path;
+/// use tilewright::checkpoint::model_folder;
+/// let here = Path::new("models/tiny-llama");
+/// assert_eq!(model_folder(here)?, here);
+/// # Ok::<(), tilewright::checkpoint::HubError>(())
+/// ```
+///
+/// # Errors
+/// The cache has no such model, or not all of its files.
+pub fn model_folder(model: &Path) -> Result<PathBuf, HubError> {
     let is_relative = matches!(model.components().next(), Some(std::path::Component::Normal(_)));
     match model.to_str().filter(|text| is_relative && text.contains('/') && !model.exists()) {
         Some(name) => HubCache::of_environment().find(name),

@@ -54,11 +54,9 @@ pub(crate) use guard::catching;
 pub use guard::panic_is_handled;
 pub use header::HeaderError;
 pub use hint::{Hint, UnsupportedFormat};
-#[cfg(feature = "cli")]
-pub(crate) use hub::model_folder;
-pub use hub::{HubCache, HubError, hub_name};
+pub use hub::{HubCache, HubError, hub_name, model_folder};
 pub use quant::{PartFault, QuantPlan, StoredModule};
-pub use quantize::{QuantizeError, QuantizeReport, Scheme, quantize};
+pub use quantize::{NoScheme, QuantizeError, QuantizeReport, Scheme, quantize};
 pub use stream::TextStream;
 pub use tensors::Progress;
 pub use tilewright_graph::models::RealBound;

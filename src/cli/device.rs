@@ -2,10 +2,10 @@
 
 use clap::Args;
 use thiserror::Error;
-use tilewright_codegen::device::{DeviceError, Name, cuda};
+use tilewright_codegen::device::Name;
 
 use super::paint::{self, Word};
-use crate::engine::Device;
+use crate::engine::{Device, NoFirstGpu, first_gpu};
 
 /// The device of a command that also runs on the CPU.
 #[derive(Args)]
@@ -29,7 +29,7 @@ pub struct GpuArgs {
 #[derive(Debug, Error)]
 #[error("this command needs a GPU, and {why}; give --device sim to run it on the simulator, whose times mean nothing")]
 pub struct NoGpu {
-    why: String,
+    why: NoFirstGpu,
 }
 
 impl DeviceArgs {
@@ -89,30 +89,5 @@ pub fn default_kernel_device() -> Name {
 fn say(text: &str) {
     if paint::is_watched() {
         paint::line(Word::Note, text);
-    }
-}
-
-/// The name of `cuda:0`, or why nothing runs there.
-pub fn first_gpu() -> Result<String, String> {
-    let count = cuda::count().map_err(|error| brief(&error))?;
-    if count == 0 {
-        return Err("the CUDA driver sees no GPU".to_owned());
-    }
-    let device = cuda::open(0).map_err(|error| brief(&error))?;
-    let properties = device.properties();
-    match properties.arch() {
-        Some(_) => Ok(properties.name.clone()),
-        None => {
-            let ((major, minor), name) = (properties.capability, &properties.name);
-            Err(format!("{name} has compute capability {major}.{minor}, and kernels need 8.0"))
-        }
-    }
-}
-
-/// The text of an error, without advice that the caller gives better.
-pub fn brief(error: &DeviceError) -> String {
-    match error {
-        DeviceError::NoDriver { library } => format!("no CUDA driver was found ({library} cannot be loaded)"),
-        other => other.to_string(),
     }
 }

@@ -13,7 +13,7 @@ use tilewright_codegen::device::{Device, cuda};
 use tilewright_codegen::ir::Arch;
 
 use super::Failure;
-use super::device::brief;
+use crate::engine::NoFirstGpu;
 use crate::results::Results;
 use crate::shipped;
 use crate::tuning::{Tuned, user_file};
@@ -122,7 +122,7 @@ impl DoctorReport {
         let gpus: Vec<GpuReport> = opened.into_iter().flatten().collect();
         let nccl = cuda::nccl_version();
         let nccl = nccl.map(|version| format!("NCCL {}.{}.{}", version / 10_000, version / 100 % 100, version % 100));
-        let cuda = Finding::of(cuda.map_err(|error| brief(&error)));
+        let cuda = Finding::of(cuda.map_err(NoFirstGpu::from));
         let nccl = Finding::of(nccl);
         let runs = runs(&cuda, &gpus, failed, &nccl);
         DoctorReport {

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use thiserror::Error;
 
 use super::Failure;
 use super::interrupt::Interrupt;
@@ -31,24 +30,12 @@ pub struct QuantizeArgs {
     out: PathBuf,
     /// Quantisation scheme: w4a16 or w8a16 (integers, a scale per group), or fp8 (e4m3, a scale per
     /// row)
-    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
+    #[arg(long, value_name = "SCHEME")]
     scheme: Scheme,
     /// Columns that share a scale, 16 to 65536; if K is not a multiple, their largest common
     /// divisor [default: 128]
     #[arg(long, value_name = "N", value_parser = number::count(1..=65536))]
     group: Option<usize>,
-}
-
-#[derive(Debug, Error)]
-#[error("`{found}` is not a scheme; known are w4a16, w8a16 and fp8")]
-pub struct SchemeError {
-    found: String,
-}
-
-/// A scheme by its name.
-pub fn parse_scheme(name: &str) -> Result<Scheme, SchemeError> {
-    let found = Scheme::ALL.into_iter().find(|scheme| scheme.name() == name);
-    found.ok_or_else(|| SchemeError { found: name.to_owned() })
 }
 
 /// Runs the subcommand.

@@ -20,9 +20,8 @@ use super::load::LoadOptions;
 use super::number;
 use super::paint::{self, OutputLevel, Word};
 use super::prompt::parse_context;
-use super::quantize::parse_scheme;
 use crate::checkpoint::{Scheme, hub_name, model_folder};
-use crate::engine::{BatchOptions, Engine, Exchange, KvType};
+use crate::engine::{BatchOptions, Engine, Exchange, KvType, ServerRoom};
 use crate::serve::{ApiKeys, HttpServer, ServeLimits, ServeOptions, ServerEnd};
 
 /// Serve a model over HTTP, by OpenAI's endpoints
@@ -85,7 +84,7 @@ struct EngineArgs {
     #[arg(long, value_name = "ALGORITHM")]
     exchange: Option<Exchange>,
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
-    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
+    #[arg(long, value_name = "SCHEME")]
     weights: Option<Scheme>,
     /// Keep keys and values as this: bf16, or fp8, e4m3 codes in half the bytes [default: f32 on
     /// cpu, bf16 elsewhere]
@@ -133,9 +132,6 @@ enum KeyError {
 
 /// Most bytes of a file with keys.
 const KEY_BYTES: u64 = 1 << 20;
-
-/// Most tokens of the KV cache where the command line does not say.
-const MOST_KV_TOKENS: usize = 128 << 10;
 
 /// Runs the subcommand.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
@@ -191,16 +187,11 @@ impl EngineArgs {
     }
 
     fn batch(&self, engine: &Engine) -> BatchOptions {
-        let positions = engine.spec().max_positions;
-        let context = self.max_context.map_or(positions, |most| most.min(positions));
-        let rows = usize::from(self.rows);
-        let tokens = self.kv_tokens.unwrap_or_else(|| rows.saturating_mul(context).min(MOST_KV_TOKENS.max(context)));
+        let room = ServerRoom { rows: self.rows.into(), context: self.max_context, kv_tokens: self.kv_tokens };
         BatchOptions {
-            rows,
-            pages: Some(engine.kv_pages(tokens.max(1))),
             step_time: self.step_ms.map(|ms| Duration::from_secs_f64(ms / 1e3)),
             deterministic: self.deterministic,
-            ..BatchOptions::for_context(context)
+            ..engine.batch_options(room)
         }
     }
 }

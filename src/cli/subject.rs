@@ -21,7 +21,6 @@ use super::flow_choice::FlowChoice;
 use super::forms::Forms;
 use super::load::{LoadOptions, open_as};
 use super::progress::LoadBar;
-use super::quantize::parse_scheme;
 use super::{Failure, number};
 use crate::checkpoint::{ModelConfig, Scheme, model_folder};
 use crate::engine::{self, KvType, Opened, SharedWeights};
@@ -42,7 +41,7 @@ pub struct ModelSource {
     #[arg(long, requires = "config")]
     random_weights: bool,
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
-    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
+    #[arg(long, value_name = "SCHEME")]
     weights: Option<Scheme>,
     /// A known architecture, with random bf16 weights.
     #[arg(skip)]

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::str::FromStr;
 
 use thiserror::Error;
+use tilewright_codegen::device::{DeviceError as DriverError, cuda};
 
 /// A place where programs run.
 ///
@@ -88,6 +89,63 @@ impl Device {
             Device::Peers { count, .. } | Device::SimPeers { count, .. } => count as usize,
             Device::Cpu { .. } | Device::Cuda { .. } | Device::Sim { .. } => 1,
         }
+    }
+}
+
+/// Why no model runs on `cuda:0`.
+#[derive(Debug, Error)]
+pub enum NoFirstGpu {
+    /// There is no driver.
+    #[error("no CUDA driver was found ({library} cannot be loaded)")]
+    NoDriver {
+        /// Its library.
+        library: &'static str,
+    },
+    /// The driver has no device.
+    #[error("the CUDA driver sees no GPU")]
+    None,
+    /// The device is too old.
+    #[error("{name} has compute capability {}.{}, and kernels need 8.0", capability.0, capability.1)]
+    Old {
+        /// Its name.
+        name: String,
+        /// Its compute capability.
+        capability: (u32, u32),
+    },
+    /// The driver fails.
+    #[error(transparent)]
+    Driver(DriverError),
+}
+
+impl From<DriverError> for NoFirstGpu {
+    fn from(error: DriverError) -> NoFirstGpu {
+        match error {
+            DriverError::NoDriver { library } => NoFirstGpu::NoDriver { library },
+            other => NoFirstGpu::Driver(other),
+        }
+    }
+}
+
+/// The name of `cuda:0`.
+///
+/// ```
+/// use tilewright::engine::{Device, first_gpu};
+/// let device = first_gpu().map_or_else(|_| Device::cpu(), |_| Device::Cuda { ordinal: 0 });
+/// assert_eq!(device.count(), 1);
+/// ```
+///
+/// # Errors
+/// Why no model runs there.
+pub fn first_gpu() -> Result<String, NoFirstGpu> {
+    if cuda::count()? == 0 {
+        return Err(NoFirstGpu::None);
+    }
+    let device = cuda::open(0)?;
+    let properties = device.properties();
+    let name = properties.name.clone();
+    match properties.arch() {
+        Some(_) => Ok(name),
+        None => Err(NoFirstGpu::Old { name, capability: properties.capability }),
     }
 }
 

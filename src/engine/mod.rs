@@ -57,7 +57,7 @@ use tilewright_megakernel::weights::WeightTensor;
 use crate::checkpoint::{Checkpoint, Tokenizer};
 #[cfg(feature = "cli")]
 pub(crate) use bare::Bare;
-pub use device::{Device, DeviceError};
+pub use device::{Device, DeviceError, NoFirstGpu, first_gpu};
 pub use error::EngineError;
 pub use flow::{Chosen, OnChosen};
 pub use flow_parameters::{FileError, ParametersError, flow_parameters_file, read_flow_parameters};
@@ -76,7 +76,8 @@ use place::{Place, Unloaded};
 pub use request::{Answer, Completion, Finish, Request, Speed, StopCause};
 pub use requests::{
     BatchOptions, Batcher, BatcherLoad, EndTokens, Event, LogitsHook, LogitsProcessor, Logprobs, Penalties,
-    RequestHandle, Server, ServerEvent, ServerRequest, Statistics, Stream, Submission, Ticket, Token, WidthTimes,
+    RequestHandle, Server, ServerEvent, ServerRequest, ServerRoom, Statistics, Stream, Submission, Ticket, Token,
+    WidthTimes,
 };
 #[cfg(feature = "cli")]
 pub(crate) use requests::{Gain, MOST_PROPOSED, Proposer};
@@ -265,6 +266,24 @@ impl Engine {
     /// Pages of the KV pools that hold that many tokens.
     pub fn kv_pages(&self, tokens: usize) -> usize {
         self.lowering(tokens, false).pages_per_sequence()
+    }
+
+    /// The options of a batcher that serves requests in this room.
+    ///
+    /// ```
+    /// use tilewright::engine::{Device, Engine, ServerRoom};
+    /// let engine = Engine::load("models/tiny-llama".as_ref(), Device::cpu())?;
+    /// let room = ServerRoom { context: Some(256), ..ServerRoom::for_rows(4) };
+    /// let options = engine.batch_options(room);
+    /// assert_eq!((options.rows, options.context), (4, 256));
+    /// # Ok::<(), tilewright::engine::EngineError>(())
+    /// ```
+    pub fn batch_options(&self, room: ServerRoom) -> BatchOptions {
+        let positions = self.spec().max_positions;
+        let context = room.context.map_or(positions, |most| most.min(positions));
+        let tokens = room.kv_tokens.unwrap_or_else(|| ServerRoom::tokens(room.rows, context));
+        let pages = Some(self.kv_pages(tokens.max(1)));
+        BatchOptions { rows: room.rows, pages, ..BatchOptions::for_context(context) }
     }
 
     /// Returns a handle that ends the engine's work from another thread: the running step fails as

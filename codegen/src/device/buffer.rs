@@ -1,6 +1,6 @@
 //! Typed device memory.
 
-use super::backend::{Handle, Span};
+use super::backend::{Allocation, Handle, Span};
 use super::{Device, DeviceError};
 use bytemuck::Pod;
 use std::marker::PhantomData;
@@ -23,15 +23,13 @@ impl<T: Pod> Buffer<T> {
     pub(super) fn new(device: &Device, len: usize) -> Result<Buffer<T>, DeviceError> {
         const { assert!(size_of::<T>() > 0, "a buffer's elements have a size") };
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64).max(1);
-        let allocation = device.backend().alloc(bytes)?;
-        Ok(Buffer {
-            device: device.clone(),
-            memory: allocation.memory,
-            address: allocation.address,
-            offset: 0,
-            len,
-            element: PhantomData,
-        })
+        Ok(Buffer::of(device, device.backend().alloc(bytes)?, len))
+    }
+
+    /// The first elements of an allocation, which has as many.
+    pub(super) fn of(device: &Device, allocation: Allocation, len: usize) -> Buffer<T> {
+        let Allocation { memory, address } = allocation;
+        Buffer { device: device.clone(), memory, address, offset: 0, len, element: PhantomData }
     }
 
     /// Number of elements.

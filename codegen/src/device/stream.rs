@@ -15,7 +15,11 @@ pub struct Stream {
 
 impl Stream {
     pub(super) fn new(device: &Device) -> Result<Stream, DeviceError> {
-        Ok(Stream { device: device.clone(), handle: device.backend().stream()? })
+        Ok(Stream::of(device, device.backend().stream()?))
+    }
+
+    pub(super) fn of(device: &Device, handle: Handle) -> Stream {
+        Stream { device: device.clone(), handle }
     }
 
     /// The device whose stream it is.

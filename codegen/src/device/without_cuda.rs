@@ -1,7 +1,8 @@
 //! Stands in for the CUDA devices in a build without the feature `cuda`: every function returns an
 //! error that says so.
 
-use super::{Device, DeviceError};
+use super::{Buffer, Device, DeviceError, Stream};
+use bytemuck::Pod;
 
 /// Returns [`DeviceError::NoCuda`].
 ///
@@ -40,5 +41,29 @@ pub fn driver() -> Result<u32, DeviceError> {
 /// # Errors
 /// Always.
 pub fn nccl_version() -> Result<u32, DeviceError> {
+    Err(DeviceError::NoCuda)
+}
+
+/// Returns [`DeviceError::NoCuda`].
+///
+/// # Errors
+/// Always.
+///
+/// # Safety
+/// None is needed.
+#[expect(unsafe_code, reason = "a stand-in for a function that trusts its caller")]
+pub unsafe fn foreign_buffer<T: Pod>(_device: &Device, _address: u64, _len: usize) -> Result<Buffer<T>, DeviceError> {
+    Err(DeviceError::NoCuda)
+}
+
+/// Returns [`DeviceError::NoCuda`].
+///
+/// # Errors
+/// Always.
+///
+/// # Safety
+/// None is needed.
+#[expect(unsafe_code, reason = "a stand-in for a function that trusts its caller")]
+pub unsafe fn foreign_stream(_device: &Device, _stream: u64) -> Result<Stream, DeviceError> {
     Err(DeviceError::NoCuda)
 }

@@ -28,7 +28,7 @@ use crate::staged;
 use recipe::QuantizeRecipe;
 
 pub use error::QuantizeError;
-pub use recipe::Scheme;
+pub use recipe::{NoScheme, Scheme};
 
 /// A summary of the written checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 use half::{bf16, f16};
 use serde_json::{Map, Value, json};
+use thiserror::Error;
 use tilewright_kernels::quant::{Code, QuantMatrix, Rounding, common_divisor, nearest};
 use tilewright_layout::DType;
 use tilewright_megakernel::model::{ModelSpec, TensorSpec};
@@ -21,6 +23,22 @@ pub enum Scheme {
     W8A16,
     /// e4m3, a scale a row: `float-quantized`.
     Fp8,
+}
+
+/// A name that is not a scheme's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{found}` is not a scheme; known are w4a16, w8a16 and fp8")]
+pub struct NoScheme {
+    found: String,
+}
+
+impl FromStr for Scheme {
+    type Err = NoScheme;
+
+    fn from_str(name: &str) -> Result<Scheme, NoScheme> {
+        let found = Scheme::ALL.into_iter().find(|scheme| scheme.name() == name);
+        found.ok_or_else(|| NoScheme { found: name.to_owned() })
+    }
 }
 
 impl Scheme {

@@ -10,7 +10,6 @@ use super::number;
 use crate::checkpoint::{GenerationSettings, Scheme};
 use crate::cli::generate::{DeviceArgs, FlowArgs};
 use crate::cli::prompt::{PromptArgs, parse_context};
-use crate::cli::quantize::parse_scheme;
 use crate::engine::{Exchange, KvType, Penalties};
 
 /// Continue a prompt with a model
@@ -62,7 +61,7 @@ pub struct GenerateArgs {
     #[command(flatten)]
     pub(super) flow: FlowArgs,
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
-    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
+    #[arg(long, value_name = "SCHEME")]
     pub(super) weights: Option<Scheme>,
     /// Give the model at most N positions; runs a model whose attention is in chunks of N or more
     /// tokens

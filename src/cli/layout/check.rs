@@ -19,8 +19,8 @@ use serde_json::{Value as Json, json};
 use thiserror::Error;
 
 use super::fragment_cases::fragment_case;
-use super::value::LayoutValue;
-use super::{ExpressionRefusal, SkipReason, mojo, operations, quirk, swizzle_operations};
+use super::{SkipReason, mojo, quirk};
+use crate::algebra::{ExpressionRefusal, LayoutValue, apply, shared_memory as tile_of};
 use crate::cli::layout::verdict::Verdict;
 use crate::input;
 
@@ -215,14 +215,14 @@ fn evaluate(name: &str, args: &[Json], case: &Json) -> Result<Json, ExpressionRe
     match name {
         "gmma_atom" | "gmma_smem_layout" => shared_memory(name, &args, case),
         "mma_fragment" => fragment_case(name, &args, case),
-        _ => Ok(operations::apply(name, &args)?.to_json()),
+        _ => Ok(apply(name, &args)?.to_json()),
     }
 }
 
 /// A shared-memory layout, with the weighted sum of its table; the table itself where the case has
 /// one.
 fn shared_memory(name: &str, args: &[LayoutValue], case: &Json) -> Result<Json, ExpressionRefusal> {
-    let (bytes, tile) = swizzle_operations::shared_memory(name, args)?;
+    let (bytes, tile) = tile_of(name, args)?;
     let mut sum = 0i64;
     for i in 0..tile.size() {
         sum = (sum + (i + 1) % 1_000_000_007 * (tile.at(i) % 1_000_000_007)) % 1_000_000_007;

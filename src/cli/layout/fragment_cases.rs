@@ -3,9 +3,7 @@
 use serde_json::{Value as Json, json};
 use tilewright_layout::fragment::{Atom, MmaOperand, fragment};
 
-use super::ExpressionRefusal;
-use super::arguments::arg;
-use super::value::LayoutValue;
+use crate::algebra::{ExpressionRefusal, LayoutValue, arg};
 
 /// `mma_fragment(ATOM, OPERAND)`; the table of all elements too where the case has one.
 ///

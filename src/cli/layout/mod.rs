@@ -1,20 +1,13 @@
 //! `tilewright layout`: the layout algebra from the command line.
 //!
-//! `eval` computes an expression, `check` runs golden cases, `show` draws a layout. The language is
-//! described in [`expression`], the operations stand in one table that expressions and cases share.
+//! `eval` computes an expression, `check` runs golden cases, `show` draws a layout. The language
+//! and its operations are those of [`algebra`](crate::algebra).
 
-mod arguments;
 pub mod check;
-pub mod expression;
 mod fragment_cases;
-mod mistake;
 mod mojo;
-mod operations;
 mod quirk;
-mod refusal;
 mod show;
-mod swizzle_operations;
-mod value;
 pub mod verdict;
 
 use std::io::{self, Write};
@@ -23,14 +16,10 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::algebra::{ExpressionRefusal, LayoutValue, locate};
 use crate::cli::Failure;
 
-pub use expression::{evaluate, locate};
-pub use mistake::Mistake;
 pub use mojo::SkipReason;
-pub use operations::apply;
-pub use refusal::ExpressionRefusal;
-pub use value::LayoutValue;
 
 /// Operations that an expression may call, for the help.
 const OPERATIONS: &str = "Notation: 8, (2,(3,4)), (2,3):(3,1), S<3,4,3> o 0 o (8,8):(8,1), A o B, f(A, B).

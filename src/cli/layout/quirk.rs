@@ -4,8 +4,7 @@
 use serde_json::Value as Json;
 use tilewright_layout::{Swizzled, laws};
 
-use super::ExpressionRefusal;
-use super::value::LayoutValue;
+use crate::algebra::{ExpressionRefusal, LayoutValue};
 
 /// Whether `result` is right by the definition of the operation. Cases that are not decided here
 /// count as wrong.

@@ -4,18 +4,12 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
-use tilewright_layout::picture::{Colour, LayoutSvg, TextGrid};
-use tilewright_layout::{Composed, Layout};
+use tilewright_layout::Composed;
+use tilewright_layout::picture::Colour;
 
-use super::{ExpressionRefusal, evaluate};
+use crate::algebra::{self, evaluate};
 use crate::cli::Failure;
 use crate::cli::output::CommandOutput;
-
-/// Most cells that a picture has.
-const MAX_CELLS: i64 = 1 << 16;
-
-/// Most cells times values that a picture of threads goes through.
-const MAX_SEARCH: i64 = 1 << 24;
 
 /// The meaning of the colours of a picture.
 #[derive(Args)]
@@ -38,41 +32,20 @@ fn tile(text: &str) -> Result<(i64, i64), String> {
         .ok_or_else(|| "expected two positive numbers: 8,16".into())
 }
 
-/// The layout from (thread, value) to cells, no larger than a picture.
-fn threads(text: &str) -> Result<Layout, Failure> {
-    let fragment = evaluate(text)?.layout()?;
-    match fragment.size() {
-        size if size > MAX_CELLS => {
-            Err(ExpressionRefusal::TooLong { operation: "show --thread", size, limit: MAX_CELLS }.into())
-        }
-        _ => Ok(fragment),
-    }
-}
-
 /// Draws the layout.
 ///
 /// # Errors
 /// For a layout too large to draw, an invalid thread layout, or a file that cannot be written.
 pub(super) fn run(layout: &Composed, svg: Option<&Path>, colours: &Colours) -> Result<(), Failure> {
-    if layout.size() > MAX_CELLS {
-        return Err(ExpressionRefusal::TooLong { operation: "show", size: layout.size(), limit: MAX_CELLS }.into());
-    }
-    let (rows, columns) = colours.tile.unwrap_or((0, 0));
+    let tile = colours.tile.unwrap_or((0, 0));
     let Some(path) = svg else {
-        return Ok(write!(io::stdout(), "{}", TextGrid::of_composed(layout).tiles(rows, columns))?);
+        return Ok(write!(io::stdout(), "{}", algebra::text(layout, tile)?)?);
     };
     let colour = match (&colours.thread, colours.bank) {
-        (Some(fragment), _) => {
-            let fragment = threads(fragment)?;
-            // For each cell the whole fragment may be searched.
-            let size = layout.size() * fragment.size();
-            if size > MAX_SEARCH {
-                return Err(ExpressionRefusal::TooLong { operation: "show --thread", size, limit: MAX_SEARCH }.into());
-            }
-            Colour::Thread { fragment }
-        }
+        (Some(fragment), _) => Colour::Thread { fragment: evaluate(fragment)?.layout()? },
         (None, Some(element_bytes)) => Colour::Bank { element_bytes },
-        (None, None) => Colour::Tile { rows: rows.max(1), columns: columns.max(1) },
+        (None, None) => Colour::Tile { rows: tile.0.max(1), columns: tile.1.max(1) },
     };
-    CommandOutput::create(path)?.write(|file| write!(file, "{}", LayoutSvg::new(layout, colour)))
+    let picture = algebra::svg(layout, colour)?;
+    CommandOutput::create(path)?.write(|file| file.write_all(picture.as_bytes()))
 }

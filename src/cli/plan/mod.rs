@@ -30,7 +30,6 @@ use tilewright_megakernel::vm::device::{LinearTile, QkvTile, TileCode};
 use super::Failure;
 use super::forms::Forms;
 use super::number;
-use super::quantize::parse_scheme;
 use crate::checkpoint::{ModelConfig, Scheme, model_folder};
 
 /// Say what a model needs of a GPU, and how fast it decodes there
@@ -61,7 +60,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "TOKENS", value_parser = number::tokens())]
     context: Option<usize>,
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
-    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
+    #[arg(long, value_name = "SCHEME")]
     weights: Option<Scheme>,
     /// Print the edges of the plan: for each buffer which tasks write and read it, how results are
     /// handed over, and how they lie in memory

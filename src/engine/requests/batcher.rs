@@ -92,6 +92,38 @@ impl BatchOptions {
     }
 }
 
+/// The room of a server's requests: [`Engine::batch_options`] makes options of it.
+///
+/// ```
+/// use tilewright::engine::ServerRoom;
+/// assert_eq!(ServerRoom::for_rows(16).kv_tokens, None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerRoom {
+    /// Most requests that run at a time, 1 to 64.
+    pub rows: usize,
+    /// Longest sequence, in tokens; the model's positions at most, and by default.
+    pub context: Option<usize>,
+    /// Tokens that the KV cache holds for all requests together; by default as many as `rows`
+    /// sequences need, at most 131,072 or one sequence.
+    pub kv_tokens: Option<usize>,
+}
+
+/// Most tokens of the KV cache where the caller does not say.
+const MOST_KV_TOKENS: usize = 128 << 10;
+
+impl ServerRoom {
+    /// Room for that many requests at a time, by default otherwise.
+    pub fn for_rows(rows: usize) -> ServerRoom {
+        ServerRoom { rows, context: None, kv_tokens: None }
+    }
+
+    /// Tokens of the KV cache by default.
+    pub(in crate::engine) fn tokens(rows: usize, context: usize) -> usize {
+        rows.saturating_mul(context).min(MOST_KV_TOKENS.max(context))
+    }
+}
+
 /// Requests that are batched continuously: each enters when there is room, and leaves when it ends,
 /// between any two steps.
 ///

@@ -43,7 +43,7 @@ mod times;
 mod trials;
 
 pub(super) use batcher::MOST_SEATS;
-pub use batcher::{BatchOptions, Batcher};
+pub use batcher::{BatchOptions, Batcher, ServerRoom};
 #[cfg(feature = "cli")]
 pub(crate) use batcher::{BatcherSetup, batcher_of};
 #[cfg(feature = "cli")]

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// A GPU.
 #[derive(Debug)]
 pub(super) struct CudaDevice {
-    context: Arc<CudaContext>,
+    pub(super) context: Arc<CudaContext>,
 }
 
 impl CudaDevice {

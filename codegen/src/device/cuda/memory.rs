@@ -16,6 +16,8 @@ pub(super) struct CudaMemory {
     context: Arc<CudaContext>,
     address: CUdeviceptr,
     bytes: u64,
+    /// Whether other code frees it.
+    foreign: bool,
 }
 
 impl CudaMemory {
@@ -30,9 +32,14 @@ impl CudaMemory {
             }
             result => {
                 check("cuMemAlloc", result)?;
-                Ok(CudaMemory { context: Arc::clone(context), address, bytes })
+                Ok(CudaMemory { context: Arc::clone(context), address, bytes, foreign: false })
             }
         }
+    }
+
+    /// Memory of other code.
+    pub(super) fn foreign(context: &Arc<CudaContext>, address: u64, bytes: u64) -> CudaMemory {
+        CudaMemory { context: Arc::clone(context), address, bytes, foreign: true }
     }
 
     pub(super) fn context(&self) -> &Arc<CudaContext> {
@@ -55,6 +62,9 @@ impl CudaMemory {
 
 impl Drop for CudaMemory {
     fn drop(&mut self) {
+        if self.foreign {
+            return;
+        }
         self.context.settle_readers();
         // SAFETY: the address is of `cuMemAlloc` and freed only here; no work that may use it runs
         // any more.

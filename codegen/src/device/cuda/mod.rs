@@ -10,6 +10,7 @@
 //! | `stream` | streams, events, graphs, copies in flight |
 //! | `nccl` | sums over devices by NCCL, where its library is |
 //! | `link` | ways to devices of other processes, by NCCL |
+//! | `foreign` | memory and streams of other code in the process |
 //! | `tensor_map` | tensor maps |
 //! | `gpu` | the [`Backend`](super::backend::Backend) of it all |
 //!
@@ -23,6 +24,7 @@
 //! accesses atomically.
 
 mod context;
+mod foreign;
 mod gpu;
 mod launch;
 mod link;
@@ -34,7 +36,10 @@ mod stream;
 mod tensor_map;
 
 use super::{Device, DeviceError};
+use gpu::CudaDevice;
 use std::sync::Arc;
+
+pub use foreign::{foreign_buffer, foreign_stream};
 
 /// The device of that number. Opened twice, it is the same device.
 ///
@@ -51,7 +56,7 @@ use std::sync::Arc;
 /// }
 /// ```
 pub fn open(ordinal: u32) -> Result<Device, DeviceError> {
-    Ok(Device::new(Arc::new(gpu::CudaDevice::new(context::CudaContext::open(ordinal)?))))
+    Ok(Device::new(Arc::new(CudaDevice::new(context::CudaContext::open(ordinal)?))))
 }
 
 /// The devices of these numbers, each of which reaches the memory of all the others by plain loads
@@ -66,7 +71,7 @@ pub fn peers(ordinals: impl IntoIterator<Item = u32>) -> Result<Vec<Device>, Dev
             one.reach(other)?;
         }
     }
-    Ok(contexts.into_iter().map(|context| Device::new(Arc::new(gpu::CudaDevice::new(context)))).collect())
+    Ok(contexts.into_iter().map(|context| Device::new(Arc::new(CudaDevice::new(context)))).collect())
 }
 
 /// The number of devices that the driver reports.

@@ -18,6 +18,8 @@ use std::time::Duration;
 pub(super) struct CudaStream {
     context: Arc<CudaContext>,
     raw: CUstream,
+    /// Whether other code destroys it.
+    foreign: bool,
 }
 
 // SAFETY: stream handles may be used from any thread.
@@ -32,7 +34,12 @@ impl CudaStream {
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current and the pointer live. `Drop` destroys the stream.
         check("cuStreamCreate", unsafe { sys::cuStreamCreate(&raw mut raw, flags) })?;
-        Ok(CudaStream { context: Arc::clone(context), raw })
+        Ok(CudaStream { context: Arc::clone(context), raw, foreign: false })
+    }
+
+    /// A stream of other code.
+    pub(super) fn foreign(context: &Arc<CudaContext>, raw: u64) -> CudaStream {
+        CudaStream { context: Arc::clone(context), raw: raw as usize as CUstream, foreign: true }
     }
 
     pub(super) fn context(&self) -> &Arc<CudaContext> {
@@ -161,7 +168,7 @@ impl CudaStream {
 
 impl Drop for CudaStream {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
+        if !self.foreign && self.context.bind().is_ok() {
             // SAFETY: the stream is of `cuStreamCreate` and destroyed only here; its work goes on
             // to its end.
             ignore(unsafe { sys::cuStreamDestroy_v2(self.raw) });

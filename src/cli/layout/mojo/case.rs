@@ -5,7 +5,7 @@ use tilewright_layout::view::ViewError;
 use tilewright_layout::{IntTuple, Layout, LayoutError};
 
 use super::SkipReason;
-use crate::cli::layout::{ExpressionRefusal, LayoutValue};
+use crate::algebra::{ExpressionRefusal, LayoutValue};
 
 /// A case: the function that it calls, in that library's words, and what must come out.
 #[derive(Clone, Copy)]

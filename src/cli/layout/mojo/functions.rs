@@ -4,8 +4,8 @@ use serde_json::Value as Json;
 use tilewright_layout::{IntTuple, Layout, LayoutError, Profile, Swizzle, Swizzled, Tiler, laws};
 
 use super::case::{CaseOutcome, GoldenCase, Obstacle};
-use crate::cli::layout::arguments::listed;
-use crate::cli::layout::{LayoutValue, operations};
+use crate::algebra::listed;
+use crate::algebra::{LayoutValue, apply};
 
 /// The result of the equivalent operation; `None` if there is none here.
 pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
@@ -43,7 +43,7 @@ pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     };
     Some((|| {
         let values = fields.iter().map(|name| case.value(name)).collect::<Result<Vec<_>, _>>()?;
-        Ok(operations::apply(operation, &values)?.to_json())
+        Ok(apply(operation, &values)?.to_json())
     })())
 }
 

@@ -7,7 +7,7 @@ use tilewright_layout::{Layout, Swizzle, Swizzled};
 use super::SkipReason;
 use super::case::{CaseOutcome, GoldenCase, Obstacle, numbers};
 use super::tensor::{LaneOrder, Tensor, extents, memory, offsets, plain, start, values};
-use crate::cli::layout::arguments::listed;
+use crate::algebra::listed;
 
 /// An iterator of a case: made anew for each thing that is asked of it.
 struct CaseIterator<'m> {

@@ -5,8 +5,8 @@ use tilewright_layout::view::{OffsetMap, TensorView, ViewError};
 use tilewright_layout::{Layout, Swizzle, Swizzled};
 
 use super::case::{CaseOutcome, GoldenCase, Obstacle};
-use crate::cli::layout::LayoutValue;
-use crate::cli::layout::arguments::listed;
+use crate::algebra::LayoutValue;
+use crate::algebra::listed;
 
 /// A view of the memory of a case.
 pub(super) type Tensor<'m> = TensorView<'m, i64, Swizzled>;

@@ -11,8 +11,8 @@ use tilewright_layout::{IntTuple, Layout, LayoutError, Swizzle, analysis};
 use super::SkipReason;
 use super::case::{CaseOutcome, GoldenCase, Obstacle};
 use super::tensor::row_by_row;
-use crate::cli::layout::arguments::listed;
-use crate::cli::layout::{ExpressionRefusal, LayoutValue};
+use crate::algebra::listed;
+use crate::algebra::{ExpressionRefusal, LayoutValue};
 
 /// The result of this algebra for a case; `None` if there is no equivalent function.
 pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {

@@ -3,10 +3,9 @@
 use tilewright_layout::ops::Order;
 use tilewright_layout::{IntTuple, Layout};
 
-use super::arguments::arg;
+use super::arguments::{arg, listed, with_order};
 use super::value::LayoutValue;
 use super::{ExpressionRefusal, swizzle_operations};
-use crate::cli::layout::arguments::{listed, with_order};
 
 type OperationResult = Result<LayoutValue, ExpressionRefusal>;
 

@@ -9,7 +9,7 @@ use super::value::LayoutValue;
 pub(super) const MAX_LISTED: i64 = 1 << 16;
 
 /// Argument `index`, or a refusal that says how many there are.
-pub(super) fn arg<'v>(name: &str, args: &'v [LayoutValue], index: usize) -> Result<&'v LayoutValue, ExpressionRefusal> {
+pub(crate) fn arg<'v>(name: &str, args: &'v [LayoutValue], index: usize) -> Result<&'v LayoutValue, ExpressionRefusal> {
     args.get(index).ok_or_else(|| ExpressionRefusal::Arguments {
         operation: name.to_owned(),
         expected: ["at least 1", "at least 2", "at least 3", "at least 4"][index.min(3)],
@@ -35,6 +35,6 @@ pub(super) fn with_order<T>(
     })
 }
 
-pub(super) fn listed(operation: &'static str, size: i64) -> Result<(), ExpressionRefusal> {
+pub(crate) fn listed(operation: &'static str, size: i64) -> Result<(), ExpressionRefusal> {
     if size > MAX_LISTED { Err(ExpressionRefusal::TooLong { operation, size, limit: MAX_LISTED }) } else { Ok(()) }
 }

@@ -160,7 +160,7 @@ fn atom(name: &str, args: &[LayoutValue]) -> Result<CanonicalAtom, ExpressionRef
 
 /// A matrix atom, alone or tiled to a shape, in elements: `gmma_atom(name, bits)`,
 /// `gmma_smem_layout(name, bits, shape [, order])`.
-pub(super) fn shared_memory(name: &str, args: &[LayoutValue]) -> Result<(Swizzle, Swizzled), ExpressionRefusal> {
+pub(crate) fn shared_memory(name: &str, args: &[LayoutValue]) -> Result<(Swizzle, Swizzled), ExpressionRefusal> {
     let atom = atom(name, args)?;
     let bits = arg(name, args, 1)?.int()?;
     let tile = match args.get(2) {

@@ -1,0 +1,28 @@
+//! The extension module of the Python package: what Rust does for it, with Python's types at its
+//! edge. The package's own modules, in Python, are what a user sees.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `ops` | kernels on arrays and tensors |
+//! | `layout` | layouts, swizzles, fragments, pictures |
+//! | `engine` | a model on a device, its requests and their streams |
+//! | `error` | the package's exceptions |
+
+mod engine;
+mod error;
+mod layout;
+mod ops;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::engine::{Engine, Stream, Token};
+    #[pymodule_export]
+    use crate::error::{EngineError, LayoutError, OpError};
+    #[pymodule_export]
+    use crate::layout::{Value, apply, atoms, evaluate, fragment, svg, text, wavefronts};
+    #[pymodule_export]
+    use crate::ops::{Ops, dlpack, pack_linear, sampling_request};
+}

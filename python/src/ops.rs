@@ -1,0 +1,441 @@
+//! Ops on tensors of numpy, torch and whatever speaks DLPack.
+//!
+//! An array of a GPU is used in place, on the stream that the caller names. An array in the host's
+//! memory is copied to a simulated GPU and back: for tests, where the caller asks for it.
+#![expect(unsafe_code, reason = "memory of other libraries, by address")]
+
+use std::ffi::{CStr, c_void};
+use std::sync::Mutex;
+
+use half::bf16;
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule};
+use tilewright::codegen::device::{self, Buffer, Stream, cuda};
+use tilewright::kernels::activation::Activation;
+use tilewright::kernels::naive::Sampling;
+use tilewright::kernels::sample::Request;
+use tilewright::layout::DType;
+use tilewright::ops::{self, AttentionDecode, DecodeCache, Embedding, Gated, Gemm, Linear, RmsNorm, Rope, Tensor};
+
+use crate::error::{OpError, op_error};
+
+/// Address, type, shape and strides in elements.
+#[derive(FromPyObject)]
+pub struct Array(u64, String, Vec<usize>, Vec<usize>);
+
+/// The ops of a device.
+#[pyclass(frozen, module = "tilewright._native")]
+pub struct Ops {
+    ops: ops::Ops,
+    /// The stream of a simulated device.
+    simulated: Option<Stream>,
+    /// The stream that was used last, of a GPU.
+    last: Mutex<Option<(u64, Stream)>>,
+}
+
+#[pymethods]
+impl Ops {
+    /// The ops of `cuda:N`, or of `sim:SEED`.
+    #[new]
+    fn new(name: &str) -> PyResult<Ops> {
+        let device = device::open(name).map_err(op_error)?;
+        let simulated = name.starts_with("sim").then(|| device.stream().map_err(op_error)).transpose()?;
+        Ok(Ops { ops: ops::Ops::new(&device).map_err(op_error)?, simulated, last: Mutex::default() })
+    }
+
+    #[pyo3(signature = (stream, x, weight, out, eps, added=None))]
+    fn rms_norm(
+        &self,
+        stream: u64,
+        x: Array,
+        weight: Array,
+        out: Array,
+        eps: f32,
+        added: Option<Array>,
+    ) -> PyResult<()> {
+        let is_sum = added.is_some();
+        let call = Call::new(self, stream)?;
+        let [x, weight, out, added] =
+            call.bind([(Some(&x), is_sum), (Some(&weight), false), (Some(&out), true), (added.as_ref(), false)])?;
+        call.run([&x, &weight, &out, &added], |[x, weight, out], stream| {
+            self.ops.rms_norm(stream, &RmsNorm { x, weight, out, eps, added: added.tensor() })
+        })
+    }
+
+    fn gated(&self, stream: u64, activation: &str, gate: Array, up: Array, out: Array) -> PyResult<()> {
+        let activation = activation_of(activation)?;
+        let call = Call::new(self, stream)?;
+        let [gate, up, out] = call.bind([(Some(&gate), false), (Some(&up), false), (Some(&out), true)])?;
+        call.run([&gate, &up, &out], |[gate, up, out], stream| {
+            self.ops.gated(stream, &Gated { activation, gate, up, out })
+        })
+    }
+
+    fn embedding(&self, stream: u64, table: Array, ids: Array, out: Array) -> PyResult<()> {
+        let call = Call::new(self, stream)?;
+        let [table, ids, out] = call.bind([(Some(&table), false), (Some(&ids), false), (Some(&out), true)])?;
+        call.run([&table, &ids, &out], |[table, ids, out], stream| {
+            self.ops.embedding(stream, &Embedding { table, ids, out })
+        })
+    }
+
+    fn rope(&self, stream: u64, x: Array, turns: Array, positions: Array, out: Array) -> PyResult<()> {
+        let call = Call::new(self, stream)?;
+        let [x, turns, positions, out] =
+            call.bind([(Some(&x), false), (Some(&turns), false), (Some(&positions), false), (Some(&out), true)])?;
+        call.run([&x, &turns, &positions, &out], |[x, turns, positions, out], stream| {
+            self.ops.rope(stream, &Rope { x, turns, positions, out })
+        })
+    }
+
+    #[pyo3(signature = (stream, logits, tokens, requests=None))]
+    fn choose(&self, stream: u64, logits: Array, tokens: Array, requests: Option<Array>) -> PyResult<()> {
+        let call = Call::new(self, stream)?;
+        let [logits, tokens, requests] =
+            call.bind([(Some(&logits), false), (Some(&tokens), true), (requests.as_ref(), false)])?;
+        call.run([&logits, &tokens, &requests], |[logits, tokens], stream| match requests.tensor() {
+            Some(requests) => self.ops.sample(stream, logits, requests, tokens),
+            None => self.ops.argmax(stream, logits, tokens),
+        })
+    }
+
+    #[pyo3(signature = (stream, x, packed, out, bias=None, residual=None))]
+    fn linear(
+        &self,
+        stream: u64,
+        x: Array,
+        packed: Array,
+        out: Array,
+        bias: Option<Array>,
+        residual: Option<Array>,
+    ) -> PyResult<()> {
+        let call = Call::new(self, stream)?;
+        let [x, packed, out, bias, residual] = call.bind([
+            (Some(&x), false),
+            (Some(&packed), false),
+            (Some(&out), true),
+            (bias.as_ref(), false),
+            (residual.as_ref(), false),
+        ])?;
+        call.run([&x, &packed, &out, &bias, &residual], |[x, packed, out], stream| {
+            self.ops.linear(stream, &Linear { x, packed, out, bias: bias.tensor(), residual: residual.tensor() })
+        })
+    }
+
+    #[pyo3(signature = (stream, a, b, out, bias=None, activation=None, residual=None, workspace=None))]
+    #[expect(clippy::too_many_arguments, reason = "the operands of the op, by name in Python")]
+    fn gemm(
+        &self,
+        stream: u64,
+        a: Array,
+        b: Array,
+        out: Array,
+        bias: Option<Array>,
+        activation: Option<&str>,
+        residual: Option<Array>,
+        workspace: Option<Array>,
+    ) -> PyResult<()> {
+        let activation = activation.map(activation_of).transpose()?;
+        let call = Call::new(self, stream)?;
+        let [a, b, out, bias, residual, workspace] = call.bind([
+            (Some(&a), false),
+            (Some(&b), false),
+            (Some(&out), true),
+            (bias.as_ref(), false),
+            (residual.as_ref(), false),
+            (workspace.as_ref(), true),
+        ])?;
+        call.run([&a, &b, &out, &bias, &residual, &workspace], |[a, b, out], stream| {
+            let gemm = Gemm {
+                a,
+                b,
+                out,
+                bias: bias.tensor(),
+                activation,
+                residual: residual.tensor(),
+                workspace: workspace.tensor(),
+            };
+            self.ops.gemm(stream, &gemm)
+        })
+    }
+
+    #[pyo3(signature = (stream, q, keys, values, tokens, workspace, out, scale, table=None, soft_cap=None, window=None, sinks=None))]
+    #[expect(clippy::too_many_arguments, reason = "the operands of the op, by name in Python")]
+    fn attention_decode(
+        &self,
+        stream: u64,
+        q: Array,
+        keys: Array,
+        values: Array,
+        tokens: Array,
+        workspace: Array,
+        out: Array,
+        scale: f32,
+        table: Option<Array>,
+        soft_cap: Option<f32>,
+        window: Option<u32>,
+        sinks: Option<Array>,
+    ) -> PyResult<()> {
+        let call = Call::new(self, stream)?;
+        let [q, keys, values, tokens, workspace, out, table, sinks] = call.bind([
+            (Some(&q), false),
+            (Some(&keys), false),
+            (Some(&values), false),
+            (Some(&tokens), false),
+            (Some(&workspace), true),
+            (Some(&out), true),
+            (table.as_ref(), false),
+            (sinks.as_ref(), false),
+        ])?;
+        let all = [&q, &keys, &values, &tokens, &workspace, &out, &table, &sinks];
+        call.run(all, |[q, keys, values, tokens, workspace, out], stream| {
+            let cache = match table.tensor() {
+                Some(table) => DecodeCache::Paged { keys, values, table },
+                None => DecodeCache::Dense { keys, values },
+            };
+            let sinks = sinks.tensor();
+            let attention = AttentionDecode { q, cache, tokens, scale, soft_cap, window, sinks, workspace, out };
+            self.ops.attention_decode(stream, &attention)
+        })
+    }
+
+    fn attention_workspace(
+        &self,
+        sequences: usize,
+        heads: usize,
+        kv_heads: usize,
+        dim: usize,
+        capacity: usize,
+    ) -> usize {
+        self.ops.attention_workspace(sequences, heads, kv_heads, dim, capacity)
+    }
+
+    #[staticmethod]
+    fn gemm_workspace(m: usize, n: usize) -> usize {
+        ops::Ops::gemm_workspace(m, n)
+    }
+}
+
+/// The 32 bytes by which the op `sample` chooses a row's token.
+#[pyfunction]
+#[pyo3(signature = (temperature, top_k, top_p, seed, step, row))]
+pub fn sampling_request(
+    temperature: f32,
+    top_k: Option<usize>,
+    top_p: f32,
+    seed: u64,
+    step: u64,
+    row: u32,
+) -> PyResult<Vec<u8>> {
+    let sampling = Sampling::new(temperature, top_k, top_p, seed).map_err(op_error)?;
+    let Request { seed, step, temperature, top_p, top_k, row } = Request::new(&sampling, step, row);
+    let numbers = [temperature.to_bits(), top_p.to_bits(), top_k, row];
+    Ok([seed, step]
+        .into_iter()
+        .flat_map(u64::to_ne_bytes)
+        .chain(numbers.into_iter().flat_map(u32::to_ne_bytes))
+        .collect())
+}
+
+/// The packed order of a weight's rows of `k` elements of bfloat16, given and returned as bytes.
+#[pyfunction]
+pub fn pack_linear<'py>(py: Python<'py>, weight: &[u8], k: usize) -> PyResult<Bound<'py, PyBytes>> {
+    let weight: Vec<bf16> = weight.chunks_exact(2).map(|pair| bf16::from_le_bytes([pair[0], pair[1]])).collect();
+    let packed = py.detach(|| ops::pack_linear(&weight, k)).map_err(op_error)?;
+    let bytes: Vec<u8> = packed.into_iter().flat_map(bf16::to_le_bytes).collect();
+    Ok(PyBytes::new(py, &bytes))
+}
+
+fn activation_of(name: &str) -> PyResult<Activation> {
+    let known = [Activation::Silu, Activation::GeluTanh];
+    let found = known.into_iter().find(|activation| activation.name() == name);
+    found.ok_or_else(|| OpError::new_err(format!("{name} is no activation; there are silu and gelu_tanh")))
+}
+
+/// An operand of a call, on its device.
+struct Operand {
+    tensor: Option<Tensor>,
+    /// The place in the host's memory to which a simulated device's result goes.
+    home: Option<(u64, usize)>,
+}
+
+impl Operand {
+    fn tensor(&self) -> Option<&Tensor> {
+        self.tensor.as_ref()
+    }
+}
+
+/// A call of an op.
+struct Call<'o> {
+    stream: Stream,
+    ops: &'o Ops,
+}
+
+impl<'o> Call<'o> {
+    fn new(ops: &'o Ops, stream: u64) -> PyResult<Call<'o>> {
+        if let Some(simulated) = &ops.simulated {
+            return Ok(Call { stream: simulated.clone(), ops });
+        }
+        let mut last = ops.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((raw, known)) = last.as_ref()
+            && *raw == stream
+        {
+            return Ok(Call { stream: known.clone(), ops });
+        }
+        // SAFETY: the package passes the current stream of the framework that owns the arrays,
+        // which uses the primary context and keeps its streams.
+        let made = unsafe { cuda::foreign_stream(ops.ops.device(), stream) }.map_err(op_error)?;
+        *last = Some((stream, made.clone()));
+        Ok(Call { stream: made, ops })
+    }
+
+    /// The arrays as tensors of the device, each with whether the op writes it.
+    fn bind<const N: usize>(&self, arrays: [(Option<&Array>, bool); N]) -> PyResult<[Operand; N]> {
+        let mut bound: Vec<(u64, usize, Buffer<u8>)> = Vec::new();
+        let mut operands = Vec::with_capacity(N);
+        for (array, is_written) in arrays {
+            let Some(Array(address, dtype, shape, strides)) = array else {
+                operands.push(Operand { tensor: None, home: None });
+                continue;
+            };
+            let dtype = dtype_of(dtype)?;
+            let bytes = span(shape, strides).saturating_mul(dtype.bits()) / 8;
+            let buffer = if self.ops.simulated.is_some() {
+                self.copied(&mut bound, *address, bytes)?
+            } else {
+                // SAFETY: the caller's array has these elements, on this device, and its library
+                // keeps the memory until work of the stream that was queued before is done.
+                unsafe { cuda::foreign_buffer(self.ops.ops.device(), *address, bytes) }.map_err(op_error)?
+            };
+            let tensor = Tensor::strided(buffer, dtype, shape, strides).map_err(op_error)?;
+            let home = (self.ops.simulated.is_some() && is_written).then_some((*address, bytes));
+            operands.push(Operand { tensor: Some(tensor), home });
+        }
+        operands.try_into().map_err(|_| OpError::new_err("an operand is missing"))
+    }
+
+    /// The copy of host memory on the simulated device: one for arrays that are the same.
+    fn copied(&self, bound: &mut Vec<(u64, usize, Buffer<u8>)>, address: u64, bytes: usize) -> PyResult<Buffer<u8>> {
+        let overlaps =
+            |&(first, length): &(u64, usize)| first < address + bytes as u64 && address < first + length as u64;
+        if let Some((first, length, buffer)) = bound.iter().find(|(first, length, _)| overlaps(&(*first, *length))) {
+            if (*first, *length) == (address, bytes) {
+                return Ok(buffer.clone());
+            }
+            return Err(OpError::new_err("arrays in the host's memory overlap in part; give each its own"));
+        }
+        let from: &[u8] = match bytes {
+            0 => &[],
+            // SAFETY: the caller's array has these bytes, and Python's lock keeps others from them.
+            _ => unsafe { std::slice::from_raw_parts(address as usize as *const u8, bytes) },
+        };
+        let buffer = self.stream.buffer(from).map_err(op_error)?;
+        bound.push((address, bytes, buffer.clone()));
+        Ok(buffer)
+    }
+
+    /// Runs the op on its first `R` operands, which there are, and brings results home.
+    fn run<const R: usize, const N: usize>(
+        &self,
+        operands: [&Operand; N],
+        op: impl FnOnce([&Tensor; R], &Stream) -> Result<(), ops::OpError>,
+    ) -> PyResult<()> {
+        let needed: Vec<&Tensor> = operands.iter().take(R).filter_map(|operand| operand.tensor()).collect();
+        let needed = needed.try_into().map_err(|_| OpError::new_err("an operand is missing"))?;
+        op(needed, &self.stream).map_err(op_error)?;
+        for operand in operands {
+            let (Some(tensor), Some((address, bytes))) = (operand.tensor(), operand.home) else { continue };
+            if bytes > 0 {
+                // SAFETY: as in `copied`; the op writes this array, so that it is writable.
+                let to = unsafe { std::slice::from_raw_parts_mut(address as usize as *mut u8, bytes) };
+                self.stream.download(tensor.buffer(), to).map_err(op_error)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Elements from the first to the last.
+fn span(shape: &[usize], strides: &[usize]) -> usize {
+    if shape.contains(&0) {
+        return 0;
+    }
+    shape
+        .iter()
+        .zip(strides)
+        .fold(1, |last: usize, (extent, stride)| last.saturating_add((extent - 1).saturating_mul(*stride)))
+}
+
+fn dtype_of(name: &str) -> PyResult<DType> {
+    Ok(match name {
+        "float32" => DType::F32,
+        "float16" => DType::F16,
+        "bfloat16" => DType::BF16,
+        "float64" => DType::F64,
+        "int64" => DType::I64,
+        "int32" => DType::I32,
+        "uint32" => DType::U32,
+        "int8" => DType::I8,
+        "uint8" => DType::U8,
+        "bool" => DType::Bool,
+        other => return Err(OpError::new_err(format!("no op takes elements of type {other}"))),
+    })
+}
+
+/// DLPack's tensor (`dlpack.h`, version 0.8).
+#[repr(C)]
+struct DlTensor {
+    data: *mut c_void,
+    device_type: i32,
+    device_id: i32,
+    ndim: i32,
+    code: u8,
+    bits: u8,
+    lanes: u16,
+    shape: *const i64,
+    strides: *const i64,
+    byte_offset: u64,
+}
+
+/// The name of a capsule that nothing has consumed.
+const DLTENSOR: &CStr = c"dltensor";
+
+/// The kind and number of a tensor's device, its address, type, shape and strides. The capsule stays
+/// its owner.
+#[pyfunction]
+#[expect(clippy::type_complexity, reason = "a tuple for Python")]
+pub fn dlpack(capsule: &Bound<'_, PyCapsule>) -> PyResult<(i32, i32, u64, String, Vec<i64>, Vec<i64>)> {
+    let tensor = capsule.pointer_checked(Some(DLTENSOR))?.cast::<DlTensor>();
+    // SAFETY: a capsule of this name holds a `DLManagedTensor`, which begins with a `DLTensor`, as
+    // the protocol says; it lives as long as the capsule.
+    let tensor = unsafe { tensor.as_ref() };
+    let kind = match tensor.code {
+        0 => "int",
+        1 => "uint",
+        2 => "float",
+        4 => "bfloat",
+        6 => "bool",
+        other => return Err(PyBufferError::new_err(format!("elements of DLPack's type {other} have no op"))),
+    };
+    let name = if kind == "bool" { "bool".to_owned() } else { format!("{kind}{}", tensor.bits) };
+    let axes = usize::try_from(tensor.ndim).unwrap_or(0);
+    let extents = |from: *const i64| match (axes, from.is_null()) {
+        (0, _) | (_, true) => None,
+        // SAFETY: the protocol says that the array has a number for each axis.
+        _ => Some(unsafe { std::slice::from_raw_parts(from, axes) }.to_vec()),
+    };
+    let shape = extents(tensor.shape).unwrap_or_default();
+    let strides = extents(tensor.strides).unwrap_or_else(|| {
+        let mut strides = vec![1; shape.len()];
+        for axis in (1..shape.len()).rev() {
+            strides[axis - 1] = shape[axis] * strides[axis];
+        }
+        strides
+    });
+    if tensor.lanes != 1 {
+        return Err(PyBufferError::new_err("vectors of elements have no op"));
+    }
+    let address = tensor.data as usize as u64 + tensor.byte_offset;
+    Ok((tensor.device_type, tensor.device_id, address, name, shape, strides))
+}

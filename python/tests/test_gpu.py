@@ -1,0 +1,190 @@
+"""Ops on a GPU, against torch in float64: shapes at random, streams, graphs. Skipped where there is no GPU.
+
+``TILEWRIGHT_LONG=1`` draws 300 shapes of each op.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from tilewright import OpError, ops
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("no GPU", allow_module_level=True)
+import tilewright.torch as registered  # noqa: E402
+
+DRAWS = 300 if os.environ.get("TILEWRIGHT_LONG") == "1" else 20
+FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+b16 = torch.bfloat16
+
+
+@pytest.fixture(autouse=True)
+def without_gradients() -> Any:
+    torch.manual_seed(int(os.environ.get("TILEWRIGHT_SEED", "1")))
+    torch.set_default_device("cuda")
+    with torch.no_grad():
+        yield
+    torch.set_default_device("cpu")
+
+
+def number(least: int, most: int) -> int:
+    return int(torch.randint(least, most + 1, (), device="cpu"))
+
+
+def one_of(values: list[Any]) -> Any:
+    return values[number(0, len(values) - 1)]
+
+
+def near(found: Any, exact: Any, bound: float) -> None:
+    """Within the rounding of the result's type, and an error of the op relative to its largest number."""
+    rounding = torch.finfo(found.dtype).eps / 2
+    largest = exact.abs().max().clamp_min(1e-3) if exact.numel() else 1.0
+    worst = (found.double() - exact).abs() - rounding * exact.abs() - bound * largest
+    assert bool((worst <= 0).all()), f"off by {(found.double() - exact).abs().max()} of {largest}"
+
+
+def norm(x: Any, weight: Any) -> Any:
+    x = x.double()
+    return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight.double()
+
+
+def draw_norm() -> None:
+    rows, width = number(1, 300), number(1, 9000)
+    x, weight = torch.randn(rows, width).to(one_of(FLOATS)), torch.randn(width).to(one_of(FLOATS))
+    out = torch.empty(rows, width, dtype=one_of(FLOATS))
+    ops.rms_norm(x, weight, out=out, eps=1e-5)
+    near(out, norm(x, weight), 2.0**-17)
+    added = torch.randn_like(x)
+    sums = x.double() + added.double()
+    ops.add_rms_norm(x, added, weight, out=out, eps=1e-5)
+    near(x, sums, 2.0**-20)
+    near(out, x.double() / (sums.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight.double(), 2.0**-17)
+
+
+def draw_gated() -> None:
+    shape = (number(1, 300), number(1, 9000))
+    gate, up = (torch.randn(shape).to(one_of(FLOATS)) for _ in range(2))
+    out = torch.empty(shape, dtype=one_of(FLOATS))
+    ops.silu_mul(gate, up, out=out)
+    near(out, torch.nn.functional.silu(gate.double()) * up.double(), 2.0**-17)
+
+
+def draw_embedding() -> None:
+    table = torch.randn(number(1, 2000), 4 * number(1, 1000), dtype=b16)
+    ids = torch.randint(0, len(table), (number(1, 300),), dtype=torch.int32)
+    out = torch.empty(len(ids), table.shape[1], dtype=one_of(FLOATS))
+    ops.embedding(table, ids, out=out)
+    near(out, table[ids].double(), 0.0)
+
+
+def draw_rope() -> None:
+    rows, heads, dim = number(1, 300), number(1, 32), 2 * number(1, 64)
+    x, turns = torch.randn(rows, heads, dim).to(one_of(FLOATS)), registered.turns(500, dim)
+    positions, out = torch.randint(0, 500, (rows,), dtype=torch.int32), torch.empty_like(x)
+    ops.rope(x, turns, positions, out=out)
+    cos, sin = (turns[positions][:, None, :, part].double() for part in (0, 1))
+    first, second = x.double().chunk(2, -1)
+    near(out, torch.cat([first * cos - second * sin, second * cos + first * sin], -1), 2.0**-18)
+
+
+def draw_gemm() -> None:
+    m, n, k = number(1, 1500), number(1, 1500), number(1, 3000)
+    if number(0, 1):
+        n, k = 8 * -(-n // 8), 8 * -(-k // 8)
+    dtype = one_of([b16, torch.float16])
+    a, b, out = torch.randn(m, k).to(dtype), torch.randn(n, k).to(dtype), torch.empty(m, n, dtype=dtype)
+    bias, workspace = torch.randn(n).to(dtype), torch.empty(ops.gemm_workspace(m, n))
+    ops.gemm(a, b, out=out, bias=bias, workspace=one_of([None, workspace]))
+    near(out, a.double() @ b.double().T + bias.double(), 2.0**-16)
+
+
+def draw_linear() -> None:
+    m, n, k = number(1, 16), number(1, 9000), 64 * number(1, 100)
+    x, weight = torch.randn(m, k, dtype=b16), torch.randn(n, k, dtype=b16)
+    residual = torch.randn(m, n, dtype=one_of([b16, torch.float32]))
+    out = torch.empty_like(residual)
+    ops.linear(x, ops.pack(weight), out=out, residual=residual)
+    near(out, x.double() @ weight.double().T + residual.double(), 2.0**-16)
+
+
+def draw_attention() -> None:
+    sequences, kv_heads, group, capacity = number(1, 8), number(1, 8), number(1, 8), number(1, 3000)
+    dim, window = one_of([64, 80, 96, 128, 256]), one_of([None, number(1, 500)])
+    q = torch.randn(sequences, kv_heads * group, dim, dtype=b16)
+    keys, values = (torch.randn(sequences, kv_heads, capacity, dim, dtype=b16) for _ in range(2))
+    tokens, out = torch.randint(1, capacity + 1, (sequences,), dtype=torch.int32), torch.empty_like(q)
+    workspace = torch.zeros(ops.attention_workspace(q, keys))
+    ops.attention_decode(q, keys, values, tokens, out=out, workspace=workspace, window=window)
+    at = torch.arange(capacity)[None]
+    seen = (at < tokens[:, None]) & (at >= tokens[:, None] - (window or capacity))
+    exact = torch.nn.functional.scaled_dot_product_attention(
+        q[:, :, None].double(), keys.double(), values.double(), attn_mask=seen[:, None, None], enable_gqa=True
+    )
+    near(out, exact[:, :, 0], 2.0**-7)
+
+
+def draw_argmax() -> None:
+    logits = torch.randn(number(1, 64), number(1, 150_000))
+    out = torch.empty(len(logits), dtype=torch.int32)
+    ops.argmax(logits, out=out)
+    assert torch.equal(out.long(), logits.argmax(1))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [draw_norm, draw_gated, draw_embedding, draw_rope, draw_gemm, draw_linear, draw_attention, draw_argmax],
+)
+def test_shapes_at_random(draw: Any) -> None:
+    for _ in range(DRAWS):
+        draw()
+
+
+def test_a_captured_op_is_replayed() -> None:
+    x, weight, out = torch.randn(4, 2048), torch.randn(2048), torch.empty(4, 2048)
+    ops.rms_norm(x, weight, out=out, eps=1e-5)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        ops.rms_norm(x, weight, out=out, eps=1e-5)
+        ops.rms_norm(out, weight, out=out, eps=1e-5)
+    for _ in range(5):
+        x.copy_(torch.randn_like(x))
+        graph.replay()
+        near(out, norm(norm(x, weight), weight), 2.0**-16)
+
+
+def test_ops_follow_the_current_stream() -> None:
+    x, weight = torch.randn(64, 8192), torch.randn(8192)
+    out = torch.empty_like(x)
+    side = torch.cuda.Stream()
+    for _ in range(50):
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(1_000_000)
+            x.copy_(torch.randn_like(x))
+            ops.rms_norm(x, weight, out=out, eps=1e-5)
+            exact = norm(x, weight)
+        torch.cuda.current_stream().wait_stream(side)
+        near(out, exact, 2.0**-17)
+
+
+def test_a_compiled_function_keeps_the_operators() -> None:
+    def layer(x: Any, weight: Any) -> Any:
+        normed, out = torch.empty_like(x), torch.empty_like(x)
+        torch.ops.tilewright.rms_norm(x, weight, normed, 1e-5)
+        torch.ops.tilewright.gated(normed * 2, x, out)
+        return out + 1
+
+    x, weight = torch.randn(3, 64), torch.randn(64)
+    compiled = torch.compile(layer, fullgraph=True)
+    torch.testing.assert_close(compiled(x, weight), layer(x, weight))
+
+
+def test_operands_of_two_places_are_refused() -> None:
+    x = torch.randn(3, 64)
+    with pytest.raises(OpError, match="another device"):
+        ops.rms_norm(x, torch.ones(64, device="cpu"), out=x)

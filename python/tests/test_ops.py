@@ -1,0 +1,319 @@
+"""Ops on numpy's arrays, on the simulated GPU: against float64, over shapes at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import OpError, ops
+
+ml_dtypes = pytest.importorskip("ml_dtypes")
+bf16 = np.dtype(ml_dtypes.bfloat16)
+FLOATS = [np.dtype(np.float32), np.dtype(np.float16), bf16]
+#: Half of the distance of numbers next to 1.
+ROUNDING = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float16): 2.0**-11, bf16: 2.0**-8}
+
+
+@pytest.fixture(autouse=True)
+def simulated() -> Iterator[None]:
+    with ops.simulator(seed=5):
+        yield
+
+
+def numbers(draw: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+    return draw.standard_normal(shape).astype(np.float32).astype(dtype)
+
+
+def near(found: Any, exact: Any, bound: float) -> None:
+    """Within the rounding of the result's type, and an error of the op relative to its largest number."""
+    found, rounding = found.astype(np.float64), ROUNDING[found.dtype]
+    allowed = rounding * np.abs(exact) + (bound + 2.0**-20) * np.maximum(np.abs(exact).max(initial=0.0), 1e-3)
+    worst = np.abs(found - exact) - allowed
+    assert np.all(worst <= 0), f"off by {np.abs(found - exact).max()} at {np.unravel_index(worst.argmax(), worst.shape)}"
+
+
+def wide(x: Any) -> Any:
+    return x.astype(np.float64)
+
+
+def silu(x: Any) -> Any:
+    return x / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize("turn", range(12))
+def test_norms_of_rows(draw: np.random.Generator, turn: int) -> None:
+    leading, width = tuple(draw.integers(1, 4, turn % 3)), int(draw.integers(1, 700))
+    types = [FLOATS[draw.integers(3)] for _ in range(4)]
+    x, weight = numbers(draw, (*leading, width), types[0]), numbers(draw, (width,), types[1])
+    added, out = numbers(draw, x.shape, types[3]), np.empty(x.shape, types[2])
+    exact = lambda x: wide(x) / np.sqrt((wide(x) ** 2).mean(-1, keepdims=True) + 1e-5) * wide(weight)
+    ops.rms_norm(x, weight, out=out, eps=1e-5)
+    near(out, exact(x), 2.0**-18)
+    sums = wide(x) + wide(added)
+    ops.add_rms_norm(x, added, weight, out=out, eps=1e-5)
+    near(x, sums, 0.0)
+    # The mean square is that of the sums before they are rounded.
+    near(out, wide(x) / np.sqrt((sums**2).mean(-1, keepdims=True) + 1e-5) * wide(weight), 2.0**-18)
+
+
+def test_norms_in_place_and_of_rows_with_gaps(draw: np.random.Generator) -> None:
+    room = numbers(draw, (6, 80), np.float32)
+    x, rest = room[:, :64], room[:, 64:].copy()
+    weight = numbers(draw, (64,), np.float32)
+    exact = wide(x) / np.sqrt((wide(x) ** 2).mean(-1, keepdims=True) + 1e-6) * wide(weight)
+    ops.rms_norm(x, weight, out=x)
+    near(x, exact, 2.0**-18)
+    assert np.array_equal(room[:, 64:], rest), "what lies between rows stays"
+
+
+@pytest.mark.parametrize("turn", range(8))
+def test_gates(draw: np.random.Generator, turn: int) -> None:
+    shape = tuple(draw.integers(1, 60, 1 + turn % 2))
+    gate, up, out = (numbers(draw, shape, FLOATS[draw.integers(3)]) for _ in range(3))
+    ops.silu_mul(gate, up, out=out)
+    near(out, silu(wide(gate)) * wide(up), 2.0**-18)
+    ops.gated(gate, up, out=out, activation="gelu_tanh")
+    tanh = np.tanh(np.sqrt(2 / np.pi) * (wide(gate) + 0.044715 * wide(gate) ** 3))
+    near(out, wide(gate) / 2 * (1 + tanh) * wide(up), 2.0**-18)
+
+
+@pytest.mark.parametrize("turn", range(6))
+def test_embeddings(draw: np.random.Generator, turn: int) -> None:
+    vocabulary, width = int(draw.integers(1, 40)), 4 * int(draw.integers(1, 20))
+    table = numbers(draw, (vocabulary, width), bf16)
+    ids = draw.integers(-2, vocabulary + 3, tuple(draw.integers(1, 6, 1 + turn % 2))).astype(np.int32)
+    out = np.empty((*ids.shape, width), FLOATS[turn % 3])
+    ops.embedding(table, ids, out=out)
+    known = (ids >= 0) & (ids < vocabulary)
+    exact = np.where(known[..., None], wide(table)[np.clip(ids, 0, vocabulary - 1)], 0.0)
+    near(out, exact, 0.0)
+
+
+@pytest.mark.parametrize("turn", range(6))
+def test_rotations(draw: np.random.Generator, turn: int) -> None:
+    rows, heads, dim, most = (int(draw.integers(1, 5)), int(draw.integers(1, 4)), 2 * int(draw.integers(1, 40)), 30)
+    x, out = numbers(draw, (rows, heads, dim), FLOATS[turn % 3]), np.empty((rows, heads, dim), FLOATS[turn % 3])
+    angles = np.outer(np.arange(most), 10000.0 ** (-np.arange(dim // 2) * 2 / dim))
+    turns = np.stack([np.cos(angles), np.sin(angles)], -1).astype(np.float32)
+    positions = draw.integers(-1, most, rows).astype(np.int32)
+    ops.rope(x, turns, positions, out=out)
+    cos, sin = (wide(turns)[positions, :, part][:, None] for part in (0, 1))
+    first, second = np.split(wide(x), 2, -1)
+    exact = np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
+    near(out, np.where((positions >= 0)[:, None, None], exact, 0.0), 2.0**-20)
+
+
+@pytest.mark.parametrize("turn", range(6))
+def test_products(draw: np.random.Generator, turn: int) -> None:
+    m, n, k = (int(extent) for extent in draw.integers(1, 150, 3))
+    if turn % 2:
+        n, k = 8 * -(-n // 8), 8 * -(-k // 8)
+    input_type = [bf16, np.dtype(np.float16)][turn % 2]
+    result = [input_type, np.dtype(np.float32)][turn // 2 % 2]
+    a, b = numbers(draw, (m, k), input_type), numbers(draw, (n, k), input_type)
+    bias, residual, out = numbers(draw, (n,), result), numbers(draw, (m, n), result), np.empty((m, n), result)
+    exact = wide(a) @ wide(b).T
+    ops.gemm(a, b, out=out)
+    near(out, exact, 2.0**-18)
+    workspace = np.zeros(ops.gemm_workspace(m, n), np.float32)
+    ops.gemm(a, b, out=out, bias=bias, activation="silu", residual=residual, workspace=workspace)
+    near(out, silu(exact + wide(bias)) + wide(residual), 2.0**-16)
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_packed_products_of_a_few_rows(draw: np.random.Generator, turn: int) -> None:
+    m, n, k = int(draw.integers(1, 17)), int(draw.integers(1, 100)), 64 * int(draw.integers(1, 6))
+    result = [bf16, np.dtype(np.float32)][turn % 2]
+    x, weight, bias = numbers(draw, (m, k), bf16), numbers(draw, (n, k), bf16), numbers(draw, (n,), bf16)
+    residual, out = numbers(draw, (m, n), result), np.empty((m, n), result)
+    packed = ops.pack(weight)
+    ops.linear(x, packed, out=out)
+    near(out, wide(x) @ wide(weight).T, 2.0**-18)
+    ops.linear(x, packed, out=out, bias=bias, residual=residual)
+    near(out, wide(x) @ wide(weight).T + wide(bias) + wide(residual), 2.0**-18)
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_attention_of_one_query(draw: np.random.Generator, turn: int) -> None:
+    sequences, kv_heads, group, capacity = (int(n) for n in draw.integers(1, [4, 3, 5, 90]))
+    dim, heads = [64, 128, 96, 80][turn], kv_heads * group
+    q = numbers(draw, (sequences, heads, dim), bf16)
+    tokens = draw.integers(1, capacity + 1, sequences).astype(np.int32)
+    window = [None, 7][turn % 2]
+    soft_cap, sinks = [None, 3.0][turn // 2], [numbers(draw, (heads,), np.float32), None][turn % 2]
+    keys, values = (numbers(draw, (sequences, kv_heads, capacity, dim), bf16) for _ in range(2))
+    exact = np.empty(q.shape)
+    for at in range(sequences):
+        for head in range(heads):
+            first = 0 if window is None else max(0, int(tokens[at]) - window)
+            seen = slice(first, int(tokens[at]))
+            plane = wide(keys)[at, head // group, seen], wide(values)[at, head // group, seen]
+            scores = plane[0] @ wide(q)[at, head] * dim**-0.5
+            scores = scores if soft_cap is None else soft_cap * np.tanh(scores / soft_cap)
+            weights = np.exp(scores)
+            total = weights.sum() + (0.0 if sinks is None else np.exp(wide(sinks)[head]))
+            exact[at, head] = weights @ plane[1] / total
+    settings: Any = {"window": window, "soft_cap": soft_cap, "sinks": sinks}
+    out = np.empty_like(q)
+    workspace = np.zeros(ops.attention_workspace(q, keys), np.float32)
+    # The second call finds the workspace as the first one left it.
+    for _ in range(2):
+        out[...] = 0
+        ops.attention_decode(q, keys, values, tokens, out=out, workspace=workspace, **settings)
+        near(out, exact, 2.0**-8)
+    # The same tokens in pages, in another order.
+    page, pages = 16, -(-capacity // 16)
+    order = draw.permutation(sequences * pages)
+    pools = []
+    for cache in (keys, values):
+        padded = np.zeros((sequences, kv_heads, pages * page, dim), bf16)
+        padded[:, :, :capacity] = cache
+        pool = np.zeros((kv_heads, sequences * pages, page, dim), bf16)
+        pool[:, order] = padded.reshape(sequences, kv_heads, pages, page, dim).transpose(1, 0, 2, 3, 4).reshape(
+            kv_heads, sequences * pages, page, dim
+        )
+        pools.append(pool)
+    table = order.reshape(sequences, pages).astype(np.int32)
+    workspace = np.zeros(ops.attention_workspace(q, pools[0], table), np.float32)
+    out[...] = 0
+    ops.attention_decode(q, *pools, tokens, out=out, workspace=workspace, table=table, **settings)
+    near(out, exact, 2.0**-8)
+
+
+def test_choices(draw: np.random.Generator) -> None:
+    logits = numbers(draw, (5, 777), np.float32)
+    tokens = np.empty(5, np.int32)
+    ops.argmax(logits, out=tokens)
+    assert list(tokens) == list(logits.argmax(1))
+    requests = [ops.sampling_request(temperature=0.7, top_k=1, seed=seed) for seed in range(5)]
+    ops.sample(logits, np.frombuffer(b"".join(requests), np.uint8).reshape(5, 32), out=tokens)
+    assert list(tokens) == list(logits.argmax(1)), "one of one"
+    requests = [ops.sampling_request(temperature=2.0, top_k=9, seed=4, step=step) for step in range(5)]
+    packed = np.frombuffer(b"".join(requests), np.uint8).reshape(5, 32)
+    ops.sample(logits[:1].repeat(5, 0), packed, out=tokens)
+    likeliest = set(np.argsort(-logits[0])[:9])
+    assert set(tokens) <= likeliest and len(set(tokens)) > 1
+
+
+def f32(*shape: int) -> Any:
+    return np.zeros(shape, np.float32)
+
+
+def b16(*shape: int) -> Any:
+    return np.zeros(shape, bf16)
+
+
+def i32(*shape: int) -> Any:
+    return np.zeros(shape, np.int32)
+
+
+#: Wrong calls, and what their error says.
+WRONG: list[tuple[Any, str]] = [
+    (lambda: ops.rms_norm(f32(2, 8), f32(7), out=f32(2, 8)), "weight is .7."),
+    (lambda: ops.rms_norm(f32(2, 8), f32(8), out=f32(2, 9)), "out is"),
+    (lambda: ops.rms_norm(i32(2, 8), f32(8), out=f32(2, 8)), "x is i32"),
+    (lambda: ops.rms_norm(f32(2, 8), f32(8), out=i32(2, 8)), "out is i32"),
+    (lambda: ops.rms_norm(f32(2, 8), f32(8), out=f32(2, 8), eps=0.0), "eps is 0"),
+    (lambda: ops.rms_norm(f32(2, 8), f32(8), out=f32(2, 8), eps=float("nan")), "eps is NaN"),
+    (lambda: ops.rms_norm(f32(8, 2).T, f32(8), out=f32(2, 8)), "side by side"),
+    (lambda: ops.rms_norm(f32(2, 16)[:, ::2], f32(8), out=f32(2, 8)), "side by side"),
+    (lambda: ops.rms_norm(f32(3, 4, 8)[:, :2], f32(8), out=f32(3, 2, 8)), "one axis of one stride"),
+    (lambda: ops.rms_norm(f32(4, 16)[:, :8], f32(8), out=f32(4, 8)), "strides"),
+    (lambda: ops.rms_norm(f32(2, 8)[::-1], f32(8), out=f32(2, 8)), "negative stride"),
+    (lambda: ops.rms_norm(f32(), f32(1), out=f32()), "axis"),
+    (lambda: ops.rms_norm(np.zeros((2, 8)), f32(8), out=f32(2, 8)), "x is f64"),
+    (lambda: ops.rms_norm([1.0], f32(1), out=f32(1)), "no array"),
+    (lambda: ops.rms_norm(f32(2, 8).astype(">f4"), f32(8), out=f32(2, 8)), "byte order"),
+    (lambda: ops.add_rms_norm(f32(2, 8), f32(2, 7), f32(8), out=f32(2, 8)), "added is"),
+    (lambda: ops.silu_mul(f32(4), f32(5), out=f32(4)), "up is"),
+    (lambda: ops.silu_mul(f32(4), f32(4), out=f32(3)), "out is"),
+    (lambda: ops.silu_mul(f32(4, 8)[:, :4], f32(4, 4), out=f32(4, 4)), "contiguous"),
+    (lambda: ops.gated(f32(4), f32(4), out=f32(4), activation="relu"), "relu"),
+    (lambda: ops.embedding(f32(9, 8), i32(3), out=f32(3, 8)), "table is f32"),
+    (lambda: ops.embedding(b16(9, 8), np.zeros(3, np.int64), out=f32(3, 8)), "ids is i64"),
+    (lambda: ops.embedding(b16(9, 6), i32(3), out=f32(3, 6)), "multiple of 4"),
+    (lambda: ops.embedding(b16(9, 8), i32(3), out=f32(4, 8)), "out is"),
+    (lambda: ops.rope(f32(2, 8), f32(9, 4, 2), i32(2), out=f32(2, 8)), "rows, heads, dim"),
+    (lambda: ops.rope(f32(2, 1, 7), f32(9, 3, 2), i32(2), out=f32(2, 1, 7)), "even"),
+    (lambda: ops.rope(f32(2, 1, 8), f32(9, 3, 2), i32(2), out=f32(2, 1, 8)), "turns is"),
+    (lambda: ops.rope(f32(2, 1, 8), f32(9, 4, 2), i32(3), out=f32(2, 1, 8)), "positions is"),
+    (lambda: ops.gemm(b16(4, 8), b16(5, 9), out=b16(4, 5)), "K must be"),
+    (lambda: ops.gemm(f32(4, 8), f32(5, 8), out=f32(4, 5)), "a is f32"),
+    (lambda: ops.gemm(b16(4, 8), np.zeros((5, 8), np.float16), out=b16(4, 5)), "b is f16"),
+    (lambda: ops.gemm(b16(4, 8), b16(5, 8), out=b16(5, 4)), "out is"),
+    (lambda: ops.gemm(b16(4, 8), b16(5, 8), out=b16(4, 5), bias=b16(4)), "bias is"),
+    (lambda: ops.gemm(b16(4, 8), b16(5, 8), out=b16(4, 5), bias=f32(5)), "bias is f32"),
+    (lambda: ops.gemm(b16(4, 8), b16(5, 8), out=b16(4, 5), residual=b16(4, 4)), "residual is"),
+    (lambda: ops.gemm(b16(4, 8), b16(5, 8), out=b16(4, 5), workspace=f32(3)), "workspace is"),
+    (lambda: ops.gemm(b16(4, 8), b16(5, 8, 1), out=b16(4, 5)), "N, K"),
+    (lambda: ops.pack(f32(8, 64)), "bfloat16"),
+    (lambda: ops.pack(b16(8, 60)), "multiple of 64"),
+    (lambda: ops.linear(b16(17, 64), ops.pack(b16(8, 64)), out=b16(17, 8)), "1 to 16 rows"),
+    (lambda: ops.linear(b16(2, 64), ops.pack(b16(8, 128)), out=b16(2, 8)), "packed is"),
+    (lambda: ops.linear(b16(2, 64), ops.pack(b16(8, 64)), out=b16(2, 8), bias=f32(8)), "bias is f32"),
+    (lambda: ops.argmax(f32(8), out=i32(1)), "rows, vocabulary"),
+    (lambda: ops.argmax(f32(2, 8), out=i32(3)), "tokens is"),
+    (lambda: ops.argmax(b16(2, 8), out=i32(2)), "logits is bf16"),
+    (lambda: ops.sample(f32(2, 8), np.zeros((2, 31), np.uint8), out=i32(2)), "32 bytes"),
+    (lambda: ops.sampling_request(temperature=-1.0), "temperature"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "says"), WRONG)
+def test_wrong_calls_are_refused(wrong: Any, says: str) -> None:
+    with pytest.raises(OpError, match=says):
+        wrong()
+
+
+def test_attention_refuses_what_does_not_fit() -> None:
+    def call(**changed: Any) -> None:
+        given = {
+            "q": b16(2, 4, 64),
+            "keys": b16(2, 2, 16, 64),
+            "values": b16(2, 2, 16, 64),
+            "tokens": i32(2) + 1,
+            "out": b16(2, 4, 64),
+            "workspace": f32(100_000),
+        } | changed
+        ops.attention_decode(**given)
+
+    call()
+    for changed, says in [
+        ({"q": b16(2, 4, 72), "keys": b16(2, 2, 16, 72), "values": b16(2, 2, 16, 72), "out": b16(2, 4, 72)}, "one of"),
+        ({"keys": b16(2, 3, 16, 64), "values": b16(2, 3, 16, 64)}, "heads of q"),
+        ({"keys": b16(1, 2, 16, 64)}, "2 sequences"),
+        ({"values": b16(2, 2, 15, 64)}, "values is"),
+        ({"tokens": i32(3)}, "tokens is"),
+        ({"out": b16(2, 4, 32)}, "out is"),
+        ({"workspace": f32(3)}, "elements"),
+        ({"window": 0}, "window is 0"),
+        ({"soft_cap": -1.0}, "soft_cap"),
+        ({"sinks": f32(3)}, "sinks is"),
+        ({"scale": float("inf")}, "scale"),
+        ({"q": f32(2, 4, 64)}, "q is f32"),
+        ({"table": i32(3, 1)}, "2 sequences"),
+    ]:
+        with pytest.raises(OpError, match=says):
+            call(**changed)
+
+
+def test_a_read_only_result_is_refused() -> None:
+    out = f32(4)
+    out.flags.writeable = False
+    with pytest.raises(OpError, match="read-only"):
+        ops.silu_mul(f32(4), f32(4), out=out)
+
+
+def test_the_hosts_memory_needs_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops._state, "simulated", None)
+    with pytest.raises(OpError, match="simulator"):
+        ops.silu_mul(f32(4), f32(4), out=f32(4))
+
+
+def test_an_access_outside_is_found() -> None:
+    # A position that the table of turns does not have: a GPU would read what lies there.
+    with pytest.raises(OpError):
+        ops.rope(f32(1, 1, 8), f32(4, 4, 2), i32(1) + 4, out=f32(1, 1, 8))

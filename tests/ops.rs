@@ -1,0 +1,147 @@
+//! Ops on tensors of a caller: on the simulator, over shapes at random, against the oracles in f64.
+//! `python/tests` holds the others, and what is refused.
+
+use half::bf16;
+use proptest::prelude::*;
+use tilewright::codegen::device::{Stream, sim};
+use tilewright::codegen::trial::Draw;
+use tilewright::kernels::naive;
+use tilewright::layout::DType;
+use tilewright::ops::{AttentionDecode, DecodeCache, Gemm, Linear, OpError, Ops, RmsNorm, Tensor, pack_linear};
+
+/// Results of bf16 are within half of the distance of neighbours, and an error of the sums.
+const ROUNDING: f64 = 1.0 / 256.0 + 1e-5;
+
+fn tensor<T: bytemuck::Pod>(stream: &Stream, numbers: &[T], dtype: DType, shape: &[usize]) -> Tensor {
+    Tensor::new(stream.buffer(numbers).unwrap().cast().unwrap(), dtype, shape).unwrap()
+}
+
+fn read<T: bytemuck::Pod>(stream: &Stream, tensor: &Tensor) -> Vec<T> {
+    stream.read(&tensor.buffer().cast().unwrap()).unwrap()
+}
+
+fn near(found: impl IntoIterator<Item = f64>, exact: &[f64], relative: f64) {
+    let largest = exact.iter().fold(1e-3f64, |most, y| most.max(y.abs()));
+    for (at, (found, exact)) in found.into_iter().zip(exact).enumerate() {
+        let allowed = relative * (exact.abs() + largest * 1e-2) + 1e-5 * largest;
+        assert!((found - exact).abs() <= allowed, "[{at}] = {found}, not {exact}");
+    }
+}
+
+fn wide(numbers: &[bf16]) -> Vec<f64> {
+    numbers.iter().map(|x| x.to_f64()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_are_normalised(seed: u64, rows in 1..5usize, width in 1..400usize) {
+        let device = sim::open(seed);
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let [x, weight] = [rows * width, width].map(|count| draw.floats(count, |y| y as f32));
+        let of = |numbers: &[f32], shape: &[usize]| tensor(&stream, numbers, DType::F32, shape);
+        let (on_device, out) = (of(&x, &[rows, width]), of(&x, &[rows, width]));
+        let weight_tensor = of(&weight, &[width]);
+        let norm = RmsNorm { x: &on_device, added: None, weight: &weight_tensor, out: &out, eps: 1e-5 };
+        Ops::new(&device).unwrap().rms_norm(&stream, &norm).unwrap();
+        let [x, weight] = [&x, &weight].map(|of| of.iter().map(|&y| f64::from(y)).collect::<Vec<f64>>());
+        let exact: Vec<f64> = x.chunks(width).flat_map(|x| naive::rms_norm(x, &weight, 1e-5)).collect();
+        near(read::<f32>(&stream, &out).into_iter().map(f64::from), &exact, 1e-5);
+    }
+
+    #[test]
+    fn products_agree_with_each_other(seed: u64, m in 1..17usize, n in 1..80usize, tiles in 1..5usize) {
+        let k = 64 * tiles;
+        let device = sim::open(seed);
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let [a, b, bias] = [m * k, n * k, n].map(|count| draw.floats(count, bf16::from_f64));
+        let of = |numbers: &[bf16], shape: &[usize]| tensor(&stream, numbers, DType::BF16, shape);
+        let (x, weight, bias_tensor) = (of(&a, &[m, k]), of(&b, &[n, k]), of(&bias, &[n]));
+        let packed = pack_linear(&b, k).unwrap();
+        let packed = of(&packed, &[packed.len()]);
+        let [by_gemm, by_linear] = [0, 1].map(|_| of(&vec![bf16::ZERO; m * n], &[m, n]));
+        let ops = Ops::new(&device).unwrap();
+        let bias_operand = Some(&bias_tensor);
+        let gemm = Gemm { a: &x, b: &weight, bias: bias_operand, activation: None, residual: None, out: &by_gemm, workspace: None };
+        ops.gemm(&stream, &gemm).unwrap();
+        let linear = Linear { x: &x, packed: &packed, bias: bias_operand, residual: None, out: &by_linear };
+        ops.linear(&stream, &linear).unwrap();
+        let (a, b, bias) = (wide(&a), wide(&b), wide(&bias));
+        let dot = |row: &[f64], column: &[f64]| row.iter().zip(column).map(|(a, b)| a * b).sum::<f64>();
+        let exact: Vec<f64> =
+            a.chunks(k).flat_map(|row| b.chunks(k).zip(&bias).map(move |(column, bias)| dot(row, column) + bias)).collect();
+        for out in [by_gemm, by_linear] {
+            near(wide(&read(&stream, &out)), &exact, ROUNDING);
+        }
+    }
+
+    #[test]
+    fn queries_attend_to_their_tokens(seed: u64, sequences in 1..4usize, kv_heads in 1..3usize, group in 1..5usize, capacity in 1..70usize) {
+        let (dim, heads) = (64, kv_heads * group);
+        let device = sim::open(seed);
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let cache = sequences * kv_heads * capacity * dim;
+        let [q, keys, values] = [sequences * heads * dim, cache, cache].map(|count| draw.floats(count, bf16::from_f64));
+        let lengths: Vec<u32> = (0..sequences).map(|_| draw.between(1..=capacity as u32)).collect();
+        let of = |numbers: &[bf16], shape: &[usize]| tensor(&stream, numbers, DType::BF16, shape);
+        let shape = [sequences, kv_heads, capacity, dim];
+        let (query, out) = (of(&q, &[sequences, heads, dim]), of(&q, &[sequences, heads, dim]));
+        let cache = [of(&keys, &shape), of(&values, &shape)];
+        let tokens = tensor(&stream, &lengths, DType::U32, &[sequences]);
+        let ops = Ops::new(&device).unwrap();
+        let room = ops.attention_workspace(sequences, heads, kv_heads, dim, capacity);
+        let workspace = tensor(&stream, &vec![0.0f32; room], DType::F32, &[room]);
+        let attention = AttentionDecode {
+            q: &query,
+            cache: DecodeCache::Dense { keys: &cache[0], values: &cache[1] },
+            tokens: &tokens,
+            scale: 0.125,
+            soft_cap: None,
+            window: None,
+            sinks: None,
+            workspace: &workspace,
+            out: &out,
+        };
+        ops.attention_decode(&stream, &attention).unwrap();
+        let (q, keys, values) = (wide(&q), wide(&keys), wide(&values));
+        let exact: Vec<f64> = (0..sequences * heads).flat_map(|line| {
+            let plane = (line / heads * kv_heads + line % heads / group) * capacity * dim;
+            let seen = plane..plane + lengths[line / heads] as usize * dim;
+            naive::combine(&[naive::attention(&q[line * dim..][..dim], &keys[seen.clone()], &values[seen], 0.125, None)], dim)
+        }).collect();
+        near(wide(&read(&stream, &out)), &exact, 4.0 * ROUNDING);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_named_and_not_launched() {
+    let device = sim::open(1);
+    let stream = device.stream().unwrap();
+    let of = |shape: &[usize]| tensor(&stream, &vec![7.0f32; shape.iter().product()], DType::F32, shape);
+    let (x, weight, out) = (of(&[2, 8]), of(&[7]), of(&[2, 8]));
+    let norm = RmsNorm { x: &x, added: None, weight: &weight, out: &out, eps: 1e-5 };
+    let error = Ops::new(&device).unwrap().rms_norm(&stream, &norm).unwrap_err();
+    assert!(matches!(error, OpError::Shape { operand: "weight", .. }), "{error}");
+    assert_eq!(error.to_string(), "rms_norm: weight is [7]; it must be the last axis of x, [8]");
+    assert_eq!(read::<f32>(&stream, &out), vec![7.0; 16]);
+}
+
+/// The kernel of a shape is made once.
+#[test]
+fn a_second_call_makes_no_kernel() {
+    let device = sim::open(1);
+    let stream = device.stream().unwrap();
+    let of = |shape: &[usize]| tensor(&stream, &vec![1.0f32; shape.iter().product()], DType::F32, shape);
+    let (x, weight, out) = (of(&[2, 8]), of(&[8]), of(&[2, 8]));
+    let ops = Ops::new(&device).unwrap();
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        ops.rms_norm(&stream, &RmsNorm { x: &x, added: None, weight: &weight, out: &out, eps: 1e-5 }).unwrap();
+        made.push(format!("{ops:?}").matches("Step").count());
+    }
+    assert_eq!(made, [1, 1, 1]);
+}
