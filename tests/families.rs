@@ -36,7 +36,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// Families of `graph/tests/data/families` that run. Their folders have no tokenizer.
-const RUN: [&str; 10] = [
+const RUN: [&str; 11] = [
     "gemma3",
     "glm4",
     "gpt-oss",
@@ -45,6 +45,7 @@ const RUN: [&str; 10] = [
     "mixtral",
     "phi3",
     "phi4-longrope",
+    "qwen2-moe",
     "qwen3-moe",
     "smollm3",
 ];

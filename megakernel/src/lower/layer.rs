@@ -111,12 +111,12 @@ pub(super) fn lower(
     // Nodes of a layer since the last result that devices exchange.
     let mut open = Vec::new();
     let mut layer = 0;
-    for node in nodes {
+    for (place, node) in nodes.iter().enumerate() {
         match node {
             LoweredNode::Embed { table, scale, out } => {
                 let Inlet::Tokens(ids) = e.host.inlet else { continue };
                 let done = embed(e, ids, Embedding { table, scale: *scale })?;
-                values.complete_residual(*out, ResidualBuffer::BeforeAttention, done);
+                values.complete_residual(*out, ResidualBuffer::Even, done);
             }
             LoweredNode::Choice(choice) => {
                 let Outlet::Choice { logits, next_token } = e.host.outlet else { continue };
@@ -137,7 +137,9 @@ pub(super) fn lower(
             LoweredNode::Attention(_) | LoweredNode::Routed(_) | LoweredNode::Gated(_) => open.push(node),
             LoweredNode::Added(added) => {
                 if e.stage.layers().contains(&layer) {
-                    exchanged(e, &mut values, layer, &open, added)?;
+                    let is_last =
+                        matches!(nodes.get(place + 1), None | Some(LoweredNode::Heads(_) | LoweredNode::Choice(_)));
+                    exchanged(e, &mut values, LayerPart { layer, open: &open, added, is_last })?;
                 }
                 open.clear();
             }
@@ -146,21 +148,37 @@ pub(super) fn lower(
     Ok(())
 }
 
-/// Nodes of a layer up to an addition, device by device, and the sum of the devices' parts.
-fn exchanged(
-    e: &mut Emitter,
-    values: &mut LoweredValues<'_>,
+/// Nodes of a layer up to an addition to the residual stream.
+struct LayerPart<'p, 'n> {
     layer: usize,
-    open: &[&LoweredNode<'_>],
-    added: &Added<'_>,
-) -> Result<(), LowerError> {
+    /// Those after the addition before.
+    open: &'p [&'p LoweredNode<'n>],
+    added: &'p Added<'n>,
+    /// Whether the layer has no addition after it.
+    is_last: bool,
+}
+
+impl LayerPart<'_, '_> {
+    /// Whether a node before the addition reads the stream that is added to, so that what completes
+    /// the node's result has waited for the stream.
+    fn reads_residual(&self) -> bool {
+        self.open.iter().any(|node| node.stream() == Some(self.added.residual))
+    }
+}
+
+/// Nodes of a layer up to an addition, device by device, and the sum of the devices' parts.
+fn exchanged(e: &mut Emitter, values: &mut LoweredValues<'_>, part: LayerPart<'_, '_>) -> Result<(), LowerError> {
+    let is_implied = part.reads_residual();
+    let LayerPart { layer, open, added, is_last } = part;
     let from = values.residual(added.residual)?;
     let to = match from {
-        ResidualBuffer::BeforeMlp if e.stage.gives(layer) => ResidualBuffer::Output,
-        ResidualBuffer::BeforeMlp => ResidualBuffer::BeforeAttention,
-        ResidualBuffer::Input | ResidualBuffer::BeforeAttention | ResidualBuffer::Output => ResidualBuffer::BeforeMlp,
+        _ if is_last && e.stage.gives(layer) => ResidualBuffer::Output,
+        ResidualBuffer::Odd => ResidualBuffer::Even,
+        ResidualBuffer::Input | ResidualBuffer::Even | ResidualBuffer::Output => ResidualBuffer::Odd,
     };
-    let name = format!("layers.{layer}.{}", added.product.role.name());
+    let count = added.product.weight.experts;
+    let prefix = count.map_or("", experts::prefix_of);
+    let name = format!("layers.{layer}.{prefix}{}", added.product.role.name());
     let joint = e.joint(&name);
     // A sum without an all-reduce and without a following norm is added by the product itself.
     let is_apart = e.devices() > 1 || added.post_norm.is_some();
@@ -174,14 +192,18 @@ fn exchanged(
         };
         let projection = e.weights().projection(&added.product);
         let features = e.spec.hidden;
-        let ready = values.ready(added.x, device);
+        let mut ready = values.ready(added.x, device).to_vec();
+        if !is_implied {
+            ready.extend_from_slice(values.ready(added.residual, device));
+        }
+        let ready = &ready[..];
         let input = match (location, e.state().mlp) {
             (Location::Splits, _) => LinearInput::Combine { acc: e.state().acc, stats: e.state().stats },
             (Location::Inner, Some(x)) => LinearInput::Plain { x },
             (Location::Experts, _) => {
                 let ids = added.product.experts.ok_or_else(missing)?;
                 let ready = [values.ready(ids, device), ready].concat();
-                let sum = ExpertSum { name: &name, joint, projection, output, ready: &ready };
+                let sum = ExpertSum { name: &name, joint, count, projection, output, ready: &ready };
                 return experts::down(e, sum, added.x.index());
             }
             (Location::Residual(_) | Location::Inner, _) => return Err(missing()),

@@ -8,7 +8,7 @@
 //! | attention | [`LoweredNode::Attention`] |
 //! | product, added to the residual stream; or product, norm of its result, addition; or product of chosen experts, weighted sum, addition | [`LoweredNode::Added`] |
 //! | norm, gate and up (of chosen experts), gated activation | [`LoweredNode::Gated`] |
-//! | norm, logits of experts, choice of experts | [`LoweredNode::Routed`] |
+//! | norm, logits of experts, choice of experts (of one: the sigmoid of its logit) | [`LoweredNode::Routed`] |
 //! | norm, logits, (soft cap,) choice | [`LoweredNode::Choice`] |
 //!
 //! Every other node is an error that names it.
@@ -37,6 +37,18 @@ pub(super) enum LoweredNode<'g> {
 }
 
 impl LoweredNode<'_> {
+    /// The value of the residual stream that it reads.
+    pub fn stream(&self) -> Option<ValueId> {
+        match self {
+            LoweredNode::Heads(heads) => Some(heads.norm.x),
+            LoweredNode::Gated(gated) => Some(gated.norm.x),
+            LoweredNode::Routed(routed) => Some(routed.norm.x),
+            LoweredNode::Choice(choice) => Some(choice.norm.x),
+            LoweredNode::Added(added) => Some(added.residual),
+            LoweredNode::Embed { .. } | LoweredNode::Attention(_) => None,
+        }
+    }
+
     /// Whether its result is not added as it is made.
     pub fn is_summed_apart(&self) -> bool {
         matches!(self, LoweredNode::Added(Added { post_norm: Some(_), .. }))
@@ -309,6 +321,7 @@ impl<'g> NodeReader<'_, 'g> {
                     op::RouteKind::SoftmaxThenTopK { renormalise: true } | op::RouteKind::TopKThenSoftmax => {
                         RouteKind::Chosen
                     }
+                    op::RouteKind::Sigmoid => RouteKind::Sigmoid,
                 };
                 complete.then_some(LoweredNode::Routed(Routed { norm, router, kind, ids: after.first }))
             }

@@ -14,10 +14,10 @@ use crate::program::{BufferId, Op};
 pub(super) enum ResidualBuffer {
     /// What another stage gave.
     Input,
-    /// Before attention.
-    BeforeAttention,
-    /// Before the MLP.
-    BeforeMlp,
+    /// After an even number of additions: before attention, where a layer has two.
+    Even,
+    /// After an odd number of additions.
+    Odd,
     /// For another stage.
     Output,
 }
@@ -28,16 +28,16 @@ pub(super) fn buffer(e: &Emitter, residual: ResidualBuffer) -> BufferId {
         (ResidualBuffer::Input, Inlet::Hidden(hidden), _) | (ResidualBuffer::Output, _, Outlet::Hidden(hidden)) => {
             hidden
         }
-        (ResidualBuffer::BeforeMlp, _, _) => e.state().middle,
-        (ResidualBuffer::BeforeAttention | ResidualBuffer::Input | ResidualBuffer::Output, _, _) => e.state().residual,
+        (ResidualBuffer::Odd, _, _) => e.state().middle,
+        (ResidualBuffer::Even | ResidualBuffer::Input | ResidualBuffer::Output, _, _) => e.state().residual,
     }
 }
 
 /// Where the devices' parts of the residual stream arrive.
 pub(super) fn parts_of(parts: &ArrivingParts, residual: ResidualBuffer) -> &Vec<BufferId> {
     match residual {
-        ResidualBuffer::BeforeMlp => &parts.middle,
-        ResidualBuffer::Input | ResidualBuffer::BeforeAttention | ResidualBuffer::Output => &parts.residual,
+        ResidualBuffer::Odd => &parts.middle,
+        ResidualBuffer::Input | ResidualBuffer::Even | ResidualBuffer::Output => &parts.residual,
     }
 }
 

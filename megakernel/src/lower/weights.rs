@@ -59,7 +59,10 @@ fn roles(nodes: &[LoweredNode<'_>]) -> HashMap<String, WeightRole> {
         for WeightProduct { role, weight, bias, experts } in products {
             let [of_weight, of_bias] = match experts {
                 None => [WeightRole::Product(role), WeightRole::Bias(role)],
-                Some(_) => [WeightRole::Expert(role), WeightRole::ExpertBias(role)],
+                Some(_) => {
+                    let inner = weight.shape[usize::from(role == ProductRole::Down)] as usize;
+                    [WeightRole::Expert { role, inner }, WeightRole::ExpertBias { role, inner }]
+                }
             };
             roles.insert(weight.label(), of_weight);
             roles.extend(bias.map(|bias| (bias.label(), of_bias)));

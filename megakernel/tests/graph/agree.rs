@@ -81,10 +81,12 @@ fn families_by_their_graphs_agree_with_the_reference() {
 /// prompts have none.
 #[test]
 fn mixtures_of_experts_agree_with_the_reference() {
-    let [mixtral, qwen, gpt_oss] = &small_mixtures(64)[..] else { panic!("three families") };
+    let [mixtral, qwen, gpt_oss, shared] = &small_mixtures(64)[..] else { panic!("four families") };
     agrees(mixtral, Arch::Sm90a, 40, &[32, 1, 7], 57);
     agrees(qwen, Arch::Sm80, 24, &[17, 7], 58);
     agrees(gpt_oss, Arch::Sm90a, 24, &[17, 7], 62);
+    agrees(shared, Arch::Sm90a, 24, &[17, 7], 63);
+    agrees(shared, Arch::Sm80, 24, &[7, 17], 66);
 }
 
 /// A layer that rotates by the table of another shows: norms of heads make scores so large that

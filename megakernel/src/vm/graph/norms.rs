@@ -75,6 +75,7 @@ impl GraphPlanner<'_> {
         let launch = self.begun(&launch, Some((float, [weight, out, squares])));
         self.plan.launches.push(launch);
         self.last_norm = Some(norm);
+        self.normed = None;
         Ok(true)
     }
 
@@ -107,8 +108,17 @@ impl GraphPlanner<'_> {
         launch
     }
 
-    /// The norm of the residual stream by a launch, after what is still to be added to it.
+    /// The norm of the residual stream by a launch, after what is still to be added to it; by none
+    /// where the norm is there already.
     pub(crate) fn norm(&mut self, norm: NormOf) -> Result<Scratch, Unsupported> {
+        if self.normed != Some(norm) {
+            self.launch_norm(norm)?;
+            self.normed = Some(norm);
+        }
+        Ok(Scratch::Normed)
+    }
+
+    fn launch_norm(&mut self, norm: NormOf) -> Result<(), Unsupported> {
         self.settle();
         self.last_norm = Some(norm);
         let NormOf { x, weight, eps } = norm;
@@ -118,7 +128,7 @@ impl GraphPlanner<'_> {
         if let Some(Pending::Parts { residual, out, part }) = self.pending.take_if(|pending| pending.is_parts_of(x)) {
             self.heads.remove(&residual);
             self.residual(out, [rows, width]);
-            return self.norm_of_parts(norm, [rows, width], part).map(|()| Scratch::Normed);
+            return self.norm_of_parts(norm, [rows, width], part);
         }
         if self.shared_rows {
             return Err(Unsupported::Launch { what: "a norm of rows that are on other devices" });
@@ -147,6 +157,6 @@ impl GraphPlanner<'_> {
         memory.extend([weight, out]);
         let args = memory.into_iter().map(LaunchArg::Pointer).collect();
         self.launch(kernel, LaunchGrid::Blocks(rows), args);
-        Ok(Scratch::Normed)
+        Ok(())
     }
 }
