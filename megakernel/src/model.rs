@@ -46,7 +46,7 @@ pub struct ModelSizes {
     pub max_positions: usize,
     /// The output projection is the embedding table.
     pub tied_embeddings: bool,
-    /// Whether each head of q and k is normalised before the rotation.
+    /// Whether heads of q and k are normalised before the rotation, each by itself or together.
     pub head_norms: bool,
     /// The mixture of experts, where some layer has one.
     pub experts: Option<ExpertSizes>,
@@ -146,7 +146,7 @@ impl ModelSizes {
         let embedding = ops().find_map(|op| if let Op::Embed { table, .. } = op { Some(*table) } else { None });
         let logits = ops().find_map(|op| if let Op::Logits { table, .. } = op { Some(*table) } else { None });
         let layers = ops().filter(|op| matches!(op, Op::CacheAppend { .. })).count();
-        let is_of_heads = |op: &Op| matches!(op, Op::Norm { over, .. } if over.as_slice() == [Axis::HeadDim]);
+        let is_of_heads = |op: &Op| matches!(op, Op::Norm { over, .. } if over.last() == Some(&Axis::HeadDim));
         let head_norms = ops().any(is_of_heads);
         let tensor = |id: WeightId| Some(&graph.parts().weights.get(id.index())?.tensor);
         Ok(ModelSizes {

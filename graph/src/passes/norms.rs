@@ -77,8 +77,8 @@ impl ProductGroups {
             let own = ProductKey { name: step.op.name(), operands, first: step.first };
             let places = reached.get(&step.first).map_or(&[][..], Vec::as_slice);
             // A group of the same operands whose results this one's meets.
-            let met = places.iter().filter_map(|place| groups.get(first.get(place)?));
-            let key = met.cloned().find(|key| (key.name, &key.operands) == (own.name, &own.operands)).unwrap_or(own);
+            let mut met = places.iter().filter_map(|place| groups.get(first.get(place)?));
+            let key = met.find(|key| (key.name, &key.operands) == (own.name, &own.operands)).cloned().unwrap_or(own);
             for place in places {
                 first.entry(*place).or_insert(step.first);
             }

@@ -5,14 +5,13 @@ use super::level::LevelDone;
 use super::linear::{LinearLevel, linear};
 use super::nodes::{Gated, Routed};
 use super::options::LowerError;
-use super::residual::norm_input;
 use super::state::ExpertBuffers;
 use super::tiling::{self, STRIP};
 use crate::model::ExpertSizes;
-use crate::ops::{ExpertDown, ExpertGateUp, ExpertOutput, LinearOutput, Projection, Route, SlotStrips};
-use crate::program::{BufferId, CounterId, Op};
+use crate::ops::{ExpertDown, ExpertGateUp, ExpertOutput, LinearInput, LinearOutput, Projection, Route, SlotStrips};
+use crate::program::{CounterId, Op};
 
-/// The buffers and the extents of the mixture of so many experts.
+/// The buffers and the extents of the mixture of `count` experts.
 fn mixture(e: &Emitter, count: Option<u64>, value: usize) -> Result<(ExpertBuffers, ExpertSizes), LowerError> {
     let mut mixtures = e.state().experts.iter().copied().zip(e.spec.mixtures());
     mixtures.find(|(_, sizes)| count == Some(sizes.count as u64)).ok_or(LowerError::Value { value })
@@ -23,7 +22,7 @@ pub(super) fn route(
     e: &mut Emitter,
     layer: usize,
     routed: &Routed<'_>,
-    x: BufferId,
+    input: LinearInput,
     ready: &[LevelDone],
 ) -> Result<LevelDone, LowerError> {
     let (buffers, ExpertSizes { count, chosen, .. }) =
@@ -31,7 +30,6 @@ pub(super) fn route(
     let prefix = prefix_of(count as u64);
     let name = format!("layers.{layer}.{prefix}{}", routed.router.role.name());
     let projection = e.weights().projection(&routed.router);
-    let input = norm_input(e, &routed.norm, x);
     let output = LinearOutput::Store { out: buffers.logits, sent: Vec::new() };
     let logits =
         linear(e, LinearLevel { name: &name, joint: None, input, projection, features: count, output, ready })?;
@@ -51,16 +49,17 @@ pub(super) fn gate_up(
     e: &mut Emitter,
     layer: usize,
     gated: &Gated<'_>,
-    x: BufferId,
+    input: LinearInput,
     ready: &[LevelDone],
 ) -> Result<LevelDone, LowerError> {
-    let Gated { norm, gate, up, activation, out } = gated;
+    let Gated { gate, up: Some(up), activation, out, .. } = gated else {
+        return Err(LowerError::Value { value: gated.out.index() });
+    };
     let (buffers, ExpertSizes { count, chosen, inner }) = mixture(e, gate.weight.experts, out.index())?;
     if !inner.is_multiple_of(STRIP) {
         let devices = e.devices();
         return Err(LowerError::ExpertStrips { inner, devices });
     }
-    let input = norm_input(e, norm, x);
     let name = format!("layers.{layer}.{}{}_{}", prefix_of(count as u64), gate.role.name(), up.role.name());
     let slots = e.program.buffers[buffers.inner.index()].shape[1] / inner;
     let step = e.sms().min(slots * inner / STRIP);

@@ -56,7 +56,7 @@ pub(super) enum TensorShare {
 pub(super) enum WeightRole {
     Product(ProductRole),
     Bias(ProductRole),
-    /// The product of chosen experts with so much inside.
+    /// The product of chosen experts, with the extent of their inside.
     Expert {
         role: ProductRole,
         inner: usize,

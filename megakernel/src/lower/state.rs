@@ -65,6 +65,8 @@ pub(super) struct StateBuffers {
     pub middle: BufferId,
     /// Parts of the two, one from each device; none where results are added as they are made.
     pub parts: Option<ArrivingParts>,
+    /// The layer norm of the residual stream, for models that have one.
+    pub normed: Option<BufferId>,
     pub q: BufferId,
     /// Unrotated q and k, for models that normalise heads.
     pub raw: Option<[BufferId; 2]>,
@@ -96,6 +98,8 @@ pub(super) struct Choices {
     pub splits: usize,
     /// Whether results are summed from parts: those of devices, or one alone that is normalised.
     pub parts: bool,
+    /// Whether products read layer norms.
+    pub normed: bool,
 }
 
 /// The buffers that receive partial sums on a device, by sending device.
@@ -155,7 +159,7 @@ fn activations(
     device: usize,
 ) -> StateBuffers {
     let rows = options.rows;
-    let Choices { splits, parts } = choices;
+    let Choices { splits, parts, normed } = choices;
     let devices = program.devices;
     let heads = share.heads;
     let kv_heads = share.kv_heads;
@@ -168,6 +172,7 @@ fn activations(
         (0..devices).map(|from| scratch(&format!("{name}.part{from}"), DType::F32, &[rows, share.hidden])).collect()
     };
     let parts = parts.then(|| ArrivingParts { residual: parts_of("residual"), middle: parts_of("residual.middle") });
+    let normed = normed.then(|| scratch("normed", DType::F32, &[rows, share.hidden]));
     let q = scratch("q", DType::F32, &[rows, heads, dim]);
     let raw = share.head_norms.then(|| {
         [scratch("q.raw", DType::F32, &[rows, heads, dim]), scratch("k.raw", DType::F32, &[rows, kv_heads, dim])]
@@ -185,7 +190,7 @@ fn activations(
         }
     });
     let experts = experts.collect();
-    StateBuffers { residual, middle, parts, q, raw, acc, stats, mlp, experts, pools: Vec::new() }
+    StateBuffers { residual, middle, parts, normed, q, raw, acc, stats, mlp, experts, pools: Vec::new() }
 }
 
 /// Buffers on one device.

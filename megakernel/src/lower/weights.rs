@@ -49,7 +49,7 @@ fn roles(nodes: &[LoweredNode<'_>]) -> HashMap<String, WeightRole> {
             }
             LoweredNode::Heads(heads) => heads.products.to_vec(),
             LoweredNode::Added(added) => vec![added.product],
-            LoweredNode::Gated(gated) => vec![gated.gate, gated.up],
+            LoweredNode::Gated(gated) => [gated.gate].into_iter().chain(gated.up).collect(),
             LoweredNode::Routed(routed) => vec![routed.router],
             LoweredNode::Attention(attended) => {
                 roles.extend(attended.sinks.map(|sinks| (sinks.label(), WeightRole::Sinks)));

@@ -8,7 +8,7 @@ use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::testing::{small_families, small_family, small_mixtures};
+use tilewright_megakernel::testing::{small_families, small_family, small_mixtures, small_norms};
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights};
 use tilewright_megakernel::vm::resident::DeviceWeights;
@@ -73,6 +73,24 @@ fn families_by_their_graphs_agree_with_the_reference() {
     for (seed, spec) in (31..).zip(small_families(64)) {
         let chunks: &[usize] = if seed % 2 == 0 { &[32] } else { &[32, 1, 7] };
         agrees(&spec, if seed == 33 { Arch::Sm80 } else { Arch::Sm90a }, 40, chunks, seed);
+    }
+}
+
+/// Norms that a launch has for itself, or none; of whole queries and keys.
+#[test]
+fn other_norms_agree_with_the_reference() {
+    for (seed, spec) in (71..).zip(small_norms(64)) {
+        agrees(&spec, Arch::Sm90a, 40, &[32, 1, 7], seed);
+        agrees(&spec, Arch::Sm80, 24, &[17, 7], seed + 10);
+        // By products of packed weights, which are added to the residual stream at once.
+        let prompt = prompt(40, seed as i32);
+        let mut shared = weights(&spec, Arch::Sm90a, seed);
+        shared.share(&packed(&spec, shared.device().clone()));
+        let found = feed(&mut machine(&mut shared, &spec, 32), &prompt, &[32, 7, 1]);
+        let mut rows = Rows::default();
+        rows.add(&prompt, 0, &PAGES_OF[0]);
+        let error = worst(&found, &Reference::new(&spec, 40).step(&rows));
+        assert!(error < BOUND, "{}, packed, seed {seed}: {error}", spec.name());
     }
 }
 

@@ -60,6 +60,8 @@ pub struct GraphPlanner<'p> {
     pub(super) last_norm: Option<NormOf>,
     /// The logits that experts are chosen by.
     pub(super) router_logits: HashSet<BufferId>,
+    /// The norms that buffers stand for, which their readers compute.
+    pub(super) norms: HashMap<BufferId, NormOf>,
     /// The norm that [`Scratch::Normed`] holds, until what it is the norm of is stored anew.
     pub(super) normed: Option<NormOf>,
     /// The output projection and its bias.
@@ -114,6 +116,7 @@ impl<'p> GraphPlanner<'p> {
             shared_rows: false,
             last_norm: None,
             router_logits: router_logits(step),
+            norms: HashMap::new(),
             normed: None,
             head: None,
             kernels: HashMap::new(),
@@ -230,6 +233,12 @@ impl<'p> GraphPlanner<'p> {
         self.heads.insert(out, RowHeads { scratch: Scratch::Residual, first: 0, of_row: 1 });
         self.normed.take_if(|norm| norm.x == out);
         memory
+    }
+
+    /// Whether a buffer stands for the residual stream, or for what it becomes next.
+    pub(crate) fn is_stream(&self, id: BufferId) -> bool {
+        let is_pending = self.pending.as_ref().is_some_and(|pending| pending.makes(id));
+        is_pending || self.heads.get(&id).is_some_and(|found| found.scratch == Scratch::Residual)
     }
 
     /// Fails where a buffer does not stand for these activations.
