@@ -36,17 +36,21 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// Families of `graph/tests/data/families` that run. Their folders have no tokenizer.
-const RUN: [&str; 10] = [
+const RUN: [&str; 14] = [
+    "cohere2",
     "gemma3",
     "glm4",
     "gpt-oss",
     "granite",
     "mistral-window",
     "mixtral",
+    "olmo2",
     "phi3",
     "phi4-longrope",
+    "qwen2-moe",
     "qwen3-moe",
     "smollm3",
+    "starcoder2",
 ];
 
 fn graphs() -> PathBuf {

@@ -127,7 +127,8 @@ pub struct ExpertWeights {
     pub bias: Option<WeightId>,
 }
 
-/// A mixture of experts with gated MLPs. In the experts' names, `{expert}` stands for the number.
+/// A mixture of experts with gated MLPs. In the experts' names, `{expert}` stands for the number; the
+/// name of a single expert may lack it.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixture<'n> {
     /// The module of the router.
@@ -553,13 +554,8 @@ impl<'b> Block<'b> {
 
     /// The inside of a gated MLP: `f(gate(x)) * up(x)`.
     pub fn gated(&self, x: impl Into<Value<'b>>, modules: Gated<'_>) -> Value<'b> {
-        self.gated_within(x, modules, self.builder.sizes.inner)
-    }
-
-    /// [`Block::gated`] with `inner` elements inside.
-    pub fn gated_within(&self, x: impl Into<Value<'b>>, modules: Gated<'_>, inner: u64) -> Value<'b> {
         let x = x.into();
-        let inner = Dim::known(Axis::Inner, inner);
+        let inner = Dim::known(Axis::Inner, self.builder.sizes.inner);
         let [gate, up] =
             [modules.gate, modules.up].map(|module| self.project(x, module, [inner.clone()]).bias(modules.bias));
         self.activation(modules.kind, up, Some(gate))

@@ -50,7 +50,12 @@ fn attribute(attribute: &'static str, value: String, rule: &'static str) -> Prob
 }
 
 fn weight(weight: &Weight) -> Result<(), Problem> {
-    if weight.tensor.is_empty() || weight.tensor.contains(EXPERT) != weight.experts.is_some() {
+    let is_numbered = weight.tensor.contains(EXPERT);
+    let fits = match weight.experts {
+        Some(1) => true,
+        experts => is_numbered == experts.is_some(),
+    };
+    if weight.tensor.is_empty() || !fits {
         let rule = "a tensor's name, with {expert} in it exactly where there is a tensor for each expert";
         return Err(attribute("tensor", format!("`{}`", weight.tensor.escape_debug()), rule));
     }

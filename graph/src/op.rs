@@ -325,6 +325,8 @@ pub enum RouteKind {
     },
     /// The largest logits, then the softmax over those.
     TopKThenSoftmax,
+    /// The largest logits, with the sigmoid of each as its weight.
+    Sigmoid,
 }
 
 /// Applies `$each(name, field)` to the operands of an op, by reference or mutable reference.

@@ -213,6 +213,7 @@ fn mixture(draw: &OpDraw) -> Mixture<'static> {
     let chosen = 1 + u32::from(draw.variant / 3) % 2;
     let route = match draw.variant % 3 {
         0 => RouteKind::TopKThenSoftmax,
+        1 => RouteKind::Sigmoid,
         _ => RouteKind::SoftmaxThenTopK { renormalise: draw.has_bias },
     };
     let [gate, up, down] = ["experts.{expert}.gate", "experts.{expert}.up", "experts.{expert}.down"];

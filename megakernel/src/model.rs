@@ -46,10 +46,12 @@ pub struct ModelSizes {
     pub max_positions: usize,
     /// The output projection is the embedding table.
     pub tied_embeddings: bool,
-    /// Whether each head of q and k is normalised before the rotation.
+    /// Whether heads of q and k are normalised before the rotation, each by itself or together.
     pub head_norms: bool,
     /// The mixture of experts, where some layer has one.
     pub experts: Option<ExpertSizes>,
+    /// The inside of an expert that every row takes besides; 0: there is none.
+    pub shared: usize,
 }
 
 /// Extents of a mixture of experts.
@@ -106,12 +108,18 @@ impl ModelSizes {
         self.layer_elements(self.experts.map_or(0, |experts| (experts.share(rows) * experts.count as f64) as usize))
     }
 
+    /// The mixtures of a layer: that of the experts, then that of the one that every row takes.
+    pub(crate) fn mixtures(&self) -> impl Iterator<Item = ExpertSizes> + use<> {
+        let shared = Some(self.shared).filter(|inner| *inner > 0);
+        self.experts.into_iter().chain(shared.map(|inner| ExpertSizes { count: 1, chosen: 1, inner }))
+    }
+
     /// Elements of the matrices of a layer, of experts those of as many.
     fn layer_elements(&self, experts: usize) -> usize {
         let attention = (2 * self.heads + 2 * self.kv_heads) * self.head_dim;
         let mlp = match self.experts {
             None => 3 * self.intermediate,
-            Some(ExpertSizes { count, inner, .. }) => count + 3 * inner * experts,
+            Some(ExpertSizes { count, inner, .. }) => count + 3 * inner * experts + 3 * self.shared,
         };
         self.hidden * (attention + mlp)
     }
@@ -122,18 +130,23 @@ impl ModelSizes {
             size.ok_or(SpecError::Extent { axis, found })
         };
         let extent = |axis: Axis| size(axis.clone(), graph.extent(&axis).unwrap_or(0));
-        let chosen =
-            graph.steps().find_map(|step| if let Op::Route { k, .. } = step.op { Some(*k as usize) } else { None });
-        let dense = inner_of(graph, |op| matches!(op, Op::Linear { .. }));
-        let mixture = |chosen| -> Result<ExpertSizes, SpecError> {
-            let inner = inner_of(graph, |op| matches!(op, Op::ExpertLinear { .. }));
-            Ok(ExpertSizes { count: extent(Axis::Experts)?, chosen, inner: size(Axis::Inner, inner)? })
-        };
         let ops = || graph.steps().map(|step| step.op);
+        let chosen = ops().filter_map(|op| if let Op::Route { k, .. } = op { Some(*k as usize) } else { None }).max();
+        let dense = inner_of(graph, |op| matches!(op, Op::Linear { .. }));
+        // A mixture of one expert beside another is the expert that every row takes.
+        let count_of =
+            |op: &Op| if let Op::ExpertLinear { experts, .. } = op { experts_of(graph, *experts) } else { 0 };
+        let count = ops().map(count_of).max().unwrap_or(0);
+        let inner = |count| inner_of(graph, |op| count > 0 && count_of(op) == count);
+        let mixture = |chosen| -> Result<ExpertSizes, SpecError> {
+            let count = size(Axis::Experts, count)?;
+            Ok(ExpertSizes { count, chosen, inner: size(Axis::Inner, inner(count as u64))? })
+        };
+        let shared = if count > 1 { inner(1) } else { 0 };
         let embedding = ops().find_map(|op| if let Op::Embed { table, .. } = op { Some(*table) } else { None });
         let logits = ops().find_map(|op| if let Op::Logits { table, .. } = op { Some(*table) } else { None });
         let layers = ops().filter(|op| matches!(op, Op::CacheAppend { .. })).count();
-        let is_of_heads = |op: &Op| matches!(op, Op::Norm { over, .. } if over.as_slice() == [Axis::HeadDim]);
+        let is_of_heads = |op: &Op| matches!(op, Op::Norm { over, .. } if over.last() == Some(&Axis::HeadDim));
         let head_norms = ops().any(is_of_heads);
         let tensor = |id: WeightId| Some(&graph.parts().weights.get(id.index())?.tensor);
         Ok(ModelSizes {
@@ -148,8 +161,14 @@ impl ModelSizes {
             tied_embeddings: embedding.and_then(tensor) == logits.and_then(tensor),
             head_norms,
             experts: chosen.map(mixture).transpose()?,
+            shared: shared as usize,
         })
     }
+}
+
+/// The number of experts of a weight.
+fn experts_of(graph: &Graph, weight: WeightId) -> u64 {
+    graph.parts().weights.get(weight.index()).and_then(|weight| weight.experts).unwrap_or(0)
 }
 
 /// The inside of the MLPs whose products are ops of this kind.

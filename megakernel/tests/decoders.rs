@@ -1,8 +1,8 @@
 //! Random decoders: the graph's interpreter in f64, the reference machine, several devices, the
 //! persistent kernel and the graph of launches on the simulator compute the same.
 //!
-//! A case draws sizes, and each layer's norms, biases, window, soft cap and activation. Every drawn
-//! decoder is a valid graph that the lowering knows. `TILEWRIGHT_LONG=1` runs 10,000 cases on the
+//! A case draws sizes, and each layer's block, norms, biases, window, soft cap and activation. Every
+//! drawn decoder is a valid graph that the lowering knows. `TILEWRIGHT_LONG=1` runs 10,000 cases on the
 //! host, 1,000 of the persistent kernel and 500 of launches.
 
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::target::Target;
 use tilewright_graph::Graph;
+use tilewright_graph::axis::{Axis, Dim};
 use tilewright_graph::build::{Block, Builder, Gated, Sizes, Value};
 use tilewright_graph::graph::{RopeId, RopeTable};
 use tilewright_graph::interpret::{CheckpointTensor, Interpreter, Sequence};
@@ -35,14 +36,43 @@ const VOCAB: usize = 40;
 /// A norm: whether its weights are stored as `w - 1`.
 type UnitOffset = bool;
 
+/// A norm of the residual stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Norm {
+    Rms(UnitOffset),
+    Layer { bias: bool },
+}
+
+/// What attention and MLP of a layer read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Reads {
+    /// Each a norm of the residual stream.
+    Norms,
+    /// One norm.
+    OneNorm,
+    /// The residual stream as it is; the results have norms.
+    Stream,
+}
+
+/// The norms of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum HeadNorms {
+    None,
+    Single,
+    Together,
+}
+
 #[derive(Clone, Debug)]
 struct Layer {
     window: Option<u32>,
     soft_cap: Option<f32>,
     scale: f32,
     activation: ActivationKind,
+    /// Whether the MLP has a gate.
+    gate: bool,
+    reads: Reads,
     /// Before attention and before the MLP.
-    norms: [UnitOffset; 2],
+    norms: [Norm; 2],
     /// After attention and after the MLP.
     post_norms: [Option<UnitOffset>; 2],
 }
@@ -58,8 +88,8 @@ struct Decoder {
     layers: Vec<Layer>,
     /// Of q, k and v; of o; of gate and up; of down.
     biases: [bool; 4],
-    head_norms: bool,
-    last_norm: UnitOffset,
+    head_norms: HeadNorms,
+    last_norm: Norm,
     embedding_scale: f32,
     logit_cap: Option<f32>,
     tied: bool,
@@ -70,6 +100,13 @@ fn cap() -> impl Strategy<Value = Option<f32>> {
     prop::option::of((1u8..=40).prop_map(f32::from))
 }
 
+fn norm() -> impl Strategy<Value = Norm> {
+    prop_oneof![
+        2 => any::<bool>().prop_map(Norm::Rms),
+        1 => any::<bool>().prop_map(|bias| Norm::Layer { bias }),
+    ]
+}
+
 fn layer() -> impl Strategy<Value = Layer> {
     let activation = prop_oneof![Just(ActivationKind::Silu), Just(ActivationKind::GeluTanh)];
     let scale = prop_oneof![Just(0.25f32), Just(0.177), Just(0.5)];
@@ -78,14 +115,18 @@ fn layer() -> impl Strategy<Value = Layer> {
         1 => any::<[bool; 2]>().prop_map(|offsets| offsets.map(Some)),
         1 => any::<[Option<bool>; 2]>(),
     ];
-    (prop::option::of(1u32..=8), cap(), scale, activation, any::<[bool; 2]>(), post_norms).prop_map(
-        |(window, soft_cap, scale, activation, norms, post_norms)| Layer {
-            window,
-            soft_cap,
-            scale,
-            activation,
-            norms,
-            post_norms,
+    let reads = prop_oneof![4 => Just(Reads::Norms), 1 => Just(Reads::OneNorm), 1 => Just(Reads::Stream)];
+    let gate = prop_oneof![3 => Just(true), 1 => Just(false)];
+    let scores = (prop::option::of(1u32..=8), cap(), scale);
+    (scores, activation, gate, reads, [norm(), norm()], post_norms).prop_map(
+        |((window, soft_cap, scale), activation, gate, reads, norms, post_norms)| {
+            let post_norms = match (reads, post_norms) {
+                (Reads::Stream, norms) => norms.map(|norm| norm.or(Some(false))),
+                // Else the second sum would be an epilogue of the first.
+                (Reads::OneNorm, [None, _]) => [None; 2],
+                (Reads::Norms | Reads::OneNorm, norms) => norms,
+            };
+            Layer { window, soft_cap, scale, activation, gate, reads, norms, post_norms }
         },
     )
 }
@@ -95,9 +136,12 @@ fn decoder() -> impl Strategy<Value = Decoder> {
     let layers = prop::collection::vec(layer(), 1..=2);
     let embedding_scale = prop_oneof![Just(1.0f32), Just(4.0), Just(0.125)];
     let rope_scale = prop_oneof![3 => Just(1.0f32), 1 => Just(1.25)];
-    let rest = (any::<[bool; 4]>(), any::<[bool; 3]>(), embedding_scale, cap(), rope_scale);
+    let head_norms =
+        prop_oneof![2 => Just(HeadNorms::None), 1 => Just(HeadNorms::Single), 1 => Just(HeadNorms::Together)];
+    let norms = (head_norms, norm());
+    let rest = (any::<[bool; 4]>(), norms, any::<bool>(), embedding_scale, cap(), rope_scale);
     (extents, layers, rest).prop_map(|((hidden, kv_heads, group, inner, head_dim), layers, rest)| {
-        let (biases, [head_norms, last_norm, tied], embedding_scale, logit_cap, rope_scale) = rest;
+        let (biases, (head_norms, last_norm), tied, embedding_scale, logit_cap, rope_scale) = rest;
         Decoder {
             hidden,
             kv_heads,
@@ -144,31 +188,51 @@ impl Decoder {
     fn block<'b>(&self, builder: &'b Builder, at: usize, layer: &Layer, x: Value<'b>, rope: RopeId) -> Value<'b> {
         let b = builder.within(format!("model.layers.{at}."));
         let [qkv, o, mlp, down] = self.biases;
-        let h = normed(&b, x, "input_layernorm", layer.norms[0]);
+        let h = match layer.reads {
+            Reads::Norms | Reads::OneNorm => normed(&b, x, "input_layernorm", layer.norms[0]),
+            Reads::Stream => x,
+        };
         let modules = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"];
         let [q, k, v] = b.linear_split(h, modules).map(|x| x.bias(qkv));
         let [q, k] = match self.head_norms {
-            true => [b.rms_norm(q, "self_attn.q_norm").into(), b.rms_norm(k, "self_attn.k_norm").into()],
-            false => [q, k],
+            HeadNorms::Single => [b.rms_norm(q, "self_attn.q_norm").into(), b.rms_norm(k, "self_attn.k_norm").into()],
+            HeadNorms::Together => {
+                [b.rms_norm_of_rows(q, "self_attn.q_norm").into(), b.rms_norm_of_rows(k, "self_attn.k_norm").into()]
+            }
+            HeadNorms::None => [q, k],
         };
         let [q, k] = b.rope(q, k, rope);
         let attended = b.attention(q, k, v).scale(layer.scale).soft_cap(layer.soft_cap).window(layer.window);
         let o = b.linear(attended, "self_attn.o_proj").bias(o);
         let x = b.add(x, post(&b, o, "post_attention_layernorm", layer.post_norms[0]));
-        let h = normed(&b, x, "pre_feedforward_layernorm", layer.norms[1]);
+        let h = match layer.reads {
+            Reads::Norms => normed(&b, x, "pre_feedforward_layernorm", layer.norms[1]),
+            Reads::OneNorm => h,
+            Reads::Stream => x,
+        };
         let gated = Gated { gate: "mlp.gate_proj", up: "mlp.up_proj", bias: mlp, kind: layer.activation };
-        let y = b.linear(b.gated(h, gated), "mlp.down_proj").bias(down);
+        let m = match layer.gate {
+            true => b.gated(h, gated),
+            false => {
+                let inner = Dim::known(Axis::Inner, 16 * self.inner);
+                b.activation(layer.activation, b.project(h, "mlp.up_proj", [inner]).bias(mlp), None)
+            }
+        };
+        let y = b.linear(m, "mlp.down_proj").bias(down);
         b.add(x, post(&b, y, "post_feedforward_layernorm", layer.post_norms[1]))
     }
 }
 
-fn normed<'b>(b: &Block<'b>, x: Value<'b>, module: &str, offset: UnitOffset) -> Value<'b> {
-    let normed = b.rms_norm(x, module);
-    if offset { normed.unit_offset() } else { normed.into() }
+fn normed<'b>(b: &Block<'b>, x: Value<'b>, module: &str, norm: Norm) -> Value<'b> {
+    match norm {
+        Norm::Rms(true) => b.rms_norm(x, module).unit_offset(),
+        Norm::Rms(false) => b.rms_norm(x, module).into(),
+        Norm::Layer { bias } => b.layer_norm(x, module, bias).into(),
+    }
 }
 
 fn post<'b>(b: &Block<'b>, x: Value<'b>, module: &str, norm: Option<UnitOffset>) -> Value<'b> {
-    norm.map_or(x, |offset| normed(b, x, module, offset))
+    norm.map_or(x, |offset| normed(b, x, module, Norm::Rms(offset)))
 }
 
 /// Sequences that are fed token by token, each a row.
@@ -345,7 +409,7 @@ impl Decoder {
 
     /// Whether two devices can share it.
     fn is_even(&self) -> bool {
-        (self.kv_heads * self.group).is_multiple_of(2)
+        (self.kv_heads * self.group).is_multiple_of(2) && self.head_norms != HeadNorms::Together
     }
 }
 
@@ -399,7 +463,9 @@ proptest! {
 fn a_value_that_the_pool_rounds_the_other_way_is_within_the_bound() {
     let layer = |soft_cap, activation, norms| {
         let scale = 0.5;
-        Layer { window: None, soft_cap, scale, activation, norms: [norms; 2], post_norms: [None; 2] }
+        let norms = [Norm::Rms(norms); 2];
+        let reads = Reads::Norms;
+        Layer { window: None, soft_cap, scale, activation, gate: true, reads, norms, post_norms: [None; 2] }
     };
     let decoder = Decoder {
         hidden: 3,
@@ -409,8 +475,8 @@ fn a_value_that_the_pool_rounds_the_other_way_is_within_the_bound() {
         head_dim: 16,
         layers: vec![layer(Some(26.0), ActivationKind::GeluTanh, false), layer(None, ActivationKind::Silu, true)],
         biases: [false, true, false, true],
-        head_norms: false,
-        last_norm: false,
+        head_norms: HeadNorms::None,
+        last_norm: Norm::Rms(false),
         embedding_scale: 0.125,
         logit_cap: None,
         tied: false,

@@ -29,6 +29,7 @@ impl StepRun<'_> {
             let picked = |row: &[f64]| chosen.iter().map(|id| row[*id]).collect::<Vec<f64>>();
             let of_row = match kind {
                 RouteKind::TopKThenSoftmax => softmax(&picked(row)),
+                RouteKind::Sigmoid => picked(row).into_iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect(),
                 RouteKind::SoftmaxThenTopK { renormalise } => {
                     let picked = picked(&softmax(row));
                     let sum = if renormalise { picked.iter().sum::<f64>() } else { 1.0 };

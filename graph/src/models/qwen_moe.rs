@@ -8,10 +8,9 @@ use serde_json::Value as Json;
 use super::decoder::{self, Decoder, Defaults, QKV};
 use super::keys::{Keys, Otherwise};
 use super::page::{Accept, Page};
-use crate::axis::{Axis, Dim};
-use crate::build::{Block, Builder, Gated, Mixture, Value};
+use crate::build::{Block, Builder, Mixture, Value};
 use crate::graph::RopeId;
-use crate::op::{ActivationKind, BinaryKind, RouteKind};
+use crate::op::{ActivationKind, RouteKind};
 
 /// A model of one of the families.
 struct QwenMoe {
@@ -110,39 +109,46 @@ impl QwenMoe {
         let [q, k] = b.rope(q, k, rope);
         let a = b.attention(q, k, v).window(decoder::window_of(&self.windows, layer));
         let x = b.add(x, b.linear(a, "self_attn.o_proj").bias(self.o_bias));
-        let h = b.rms_norm(x, "post_attention_layernorm").into();
-        let m = if self.sparse.get(layer) == Some(&true) {
-            self.experts(b, h)
-        } else {
-            decoder::gated_mlp(b, h, false, ActivationKind::Silu)
-        };
-        b.add(x, m)
+        let h: Value<'b> = b.rms_norm(x, "post_attention_layernorm").into();
+        if self.sparse.get(layer) != Some(&true) {
+            return b.add(x, decoder::gated_mlp(b, h, false, ActivationKind::Silu));
+        }
+        let x = b.add(x, b.mixture(h, self.routed()));
+        match self.shared_inner {
+            Some(inner) => b.add(x, b.mixture(h, shared(inner))),
+            None => x,
+        }
     }
 
-    fn experts<'b>(&self, b: &Block<'b>, h: Value<'b>) -> Value<'b> {
-        let kind = ActivationKind::Silu;
-        let mixed = b.mixture(
-            h,
-            Mixture {
-                router: "mlp.gate",
-                gate: "mlp.experts.{expert}.gate_proj",
-                up: "mlp.experts.{expert}.up_proj",
-                down: "mlp.experts.{expert}.down_proj",
-                experts: self.experts.into(),
-                chosen: self.chosen,
-                inner: self.inner,
-                route: RouteKind::SoftmaxThenTopK { renormalise: self.renormalise },
-                kind,
-                bias: false,
-            },
-        );
-        let Some(inner) = self.shared_inner else { return mixed };
-        let gate = "mlp.shared_expert.gate_proj";
-        let up = "mlp.shared_expert.up_proj";
-        let m = b.gated_within(h, Gated { gate, up, bias: false, kind }, inner);
-        let shared = b.linear(m, "mlp.shared_expert.down_proj");
-        let share = b.project(h, "mlp.shared_expert_gate", [Dim::known(Axis::Named("share".to_owned()), 1)]);
-        let share = b.activation(ActivationKind::Sigmoid, share, None);
-        b.add(mixed, b.binary(BinaryKind::Mul, shared, share))
+    /// The experts that a router chooses among.
+    fn routed(&self) -> Mixture<'static> {
+        Mixture {
+            router: "mlp.gate",
+            gate: "mlp.experts.{expert}.gate_proj",
+            up: "mlp.experts.{expert}.up_proj",
+            down: "mlp.experts.{expert}.down_proj",
+            experts: self.experts.into(),
+            chosen: self.chosen,
+            inner: self.inner,
+            route: RouteKind::SoftmaxThenTopK { renormalise: self.renormalise },
+            kind: ActivationKind::Silu,
+            bias: false,
+        }
+    }
+}
+
+/// The expert that every row takes, weighted by the sigmoid of its one logit: a mixture of one.
+fn shared(inner: u64) -> Mixture<'static> {
+    Mixture {
+        router: "mlp.shared_expert_gate",
+        gate: "mlp.shared_expert.gate_proj",
+        up: "mlp.shared_expert.up_proj",
+        down: "mlp.shared_expert.down_proj",
+        experts: 1,
+        chosen: 1,
+        inner,
+        route: RouteKind::Sigmoid,
+        kind: ActivationKind::Silu,
+        bias: false,
     }
 }

@@ -15,7 +15,7 @@ use crate::op::Op;
 /// |---|---|
 /// | core | products of one operand: q/k/v, gate and up, experts of one choice |
 /// | prologue | the norm of that operand, if the core alone reads it |
-/// | epilogue | activations, arithmetic, soft caps, rotations, norms of single heads, appends to a cache, choices of experts, weighted sums, choices of tokens, if no other op reads what they take from the group |
+/// | epilogue | activations, arithmetic, soft caps, rotations, norms of heads, appends to a cache, choices of experts, weighted sums, choices of tokens, if no other op reads what they take from the group |
 ///
 /// An op joins an epilogue only if its other operands do not depend on the group. A group of one op
 /// stays a single op.
@@ -260,10 +260,10 @@ impl<'g> Grouping<'g> {
     }
 }
 
-/// Whether an op can follow a product in its kernel: it needs one row at a time, or one head.
+/// Whether an op can follow a product in its kernel: it needs one row at a time, or its heads.
 fn can_follow(op: &Op) -> bool {
     match op {
-        Op::Norm { over, .. } => *over == [Axis::HeadDim],
+        Op::Norm { over, .. } => over.last() == Some(&Axis::HeadDim),
         Op::Rope { .. } | Op::CacheAppend { .. } | Op::Activation { .. } | Op::Binary { .. } => true,
         Op::Scale { .. } | Op::SoftCap { .. } | Op::Route { .. } | Op::WeightedSum { .. } | Op::Choose { .. } => true,
         Op::Input { .. } | Op::Embed { .. } | Op::Linear { .. } | Op::Attention { .. } => false,

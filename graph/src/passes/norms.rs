@@ -10,7 +10,8 @@ use crate::op::Op;
 /// Repeats a norm that several products read, so that each can take its own as a prologue: the
 /// router and the experts of a mixture, or the attention and the MLP of a parallel block.
 ///
-/// Products that [`fuse`](super::fuse) puts into one group share one norm. A norm that another op
+/// Products of one kind whose results meet share one norm, and [`fuse`](super::fuse) puts them into
+/// one group: q, k and v, or gate and up. A norm that another op
 /// reads as well stays as it is. Groups become single ops.
 ///
 /// ```
@@ -31,15 +32,16 @@ use crate::op::Op;
 /// None for a valid graph; the result is checked again.
 pub fn repeat_norms(graph: &Graph) -> Result<Graph, GraphErrors> {
     let graph = unfuse(graph)?;
-    let shared = shared_norms(&graph);
+    let products = ProductGroups::of(&graph);
+    let shared = shared_norms(&graph, &products);
     let mut rewritten = Rewritten::new(graph.parts());
     let mut repeated: HashMap<(ValueId, ProductKey), ValueId> = HashMap::new();
     for step in graph.steps() {
         if shared.contains_key(&step.first) {
             continue;
         }
-        if let Some((norm, key)) = ProductKey::of(step.op).and_then(|(x, key)| Some((shared.get(&x)?, key))) {
-            let of_group = *repeated.entry((norm.first, key)).or_insert_with(|| {
+        if let Some((norm, key)) = products.group(&step).and_then(|(x, key)| Some((shared.get(&x)?, key))) {
+            let of_group = *repeated.entry((norm.first, key.clone())).or_insert_with(|| {
                 let op = rewritten.take(norm.op, norm.first, 1);
                 rewritten.push(Body::Single(op), norm.results.to_vec());
                 rewritten.of(norm.first)
@@ -52,21 +54,72 @@ pub fn repeat_norms(graph: &Graph) -> Result<Graph, GraphErrors> {
     rewritten.finish()
 }
 
-/// What products of one group have in common: their kind and their operands.
+/// What products of one group have in common: their kind, their operands, and the first of them,
+/// whose result meets theirs.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct ProductKey(&'static str, Vec<ValueId>);
+struct ProductKey {
+    name: &'static str,
+    operands: Vec<ValueId>,
+    first: ValueId,
+}
 
-impl ProductKey {
-    /// The activations of a product, and its key; `None` for any other op.
-    fn of(op: &Op) -> Option<(ValueId, ProductKey)> {
-        let operands: Vec<ValueId> = op.operands().into_iter().map(|(_, id)| id).collect();
-        let first = *operands.first()?;
-        op.is_product().then(|| (first, ProductKey(op.name(), operands)))
+/// The products of a graph by their groups.
+struct ProductGroups(HashMap<ValueId, ProductKey>);
+
+impl ProductGroups {
+    fn of(graph: &Graph) -> ProductGroups {
+        let steps: Vec<Step<'_>> = graph.steps().collect();
+        let reached = reached(&steps);
+        let mut first: HashMap<usize, ValueId> = HashMap::new();
+        let mut groups: HashMap<ValueId, ProductKey> = HashMap::new();
+        for step in steps.iter().filter(|step| step.op.is_product()) {
+            let operands: Vec<ValueId> = step.op.operands().into_iter().map(|(_, id)| id).collect();
+            let own = ProductKey { name: step.op.name(), operands, first: step.first };
+            let places = reached.get(&step.first).map_or(&[][..], Vec::as_slice);
+            // A group of the same operands whose results this one's meets.
+            let mut met = places.iter().filter_map(|place| groups.get(first.get(place)?));
+            let key = met.find(|key| (key.name, &key.operands) == (own.name, &own.operands)).cloned().unwrap_or(own);
+            for place in places {
+                first.entry(*place).or_insert(step.first);
+            }
+            groups.insert(step.first, key);
+        }
+        ProductGroups(groups)
+    }
+
+    /// The activations of a product, and its group; `None` for any other op.
+    fn group(&self, step: &Step<'_>) -> Option<(ValueId, &ProductKey)> {
+        let key = self.0.get(&step.first)?;
+        Some((*key.operands.first()?, key))
     }
 }
 
+/// The places of the ops to which each product's result comes, up to and with the next product, sum
+/// or choice.
+fn reached(steps: &[Step<'_>]) -> HashMap<ValueId, Vec<usize>> {
+    // The products whose results each value is made of.
+    let mut made_of: HashMap<ValueId, Vec<ValueId>> = HashMap::new();
+    let mut reached: HashMap<ValueId, Vec<usize>> = HashMap::new();
+    for (place, step) in steps.iter().enumerate() {
+        let operands = step.op.operands().into_iter().filter_map(|(_, id)| made_of.get(&id));
+        let mut products: Vec<ValueId> = operands.flatten().copied().collect();
+        products.sort_unstable();
+        products.dedup();
+        products.iter().for_each(|product| reached.entry(*product).or_default().push(place));
+        match step.op {
+            op if op.is_product() => products = vec![step.first],
+            Op::Route { .. } | Op::Binary { .. } => products.clear(),
+            _ => {}
+        }
+        for result in 0..step.results.len() {
+            made_of.insert(ValueId::at(step.first.index() + result), products.clone());
+        }
+    }
+    reached
+}
+
 /// The norms that products of several groups read, and nothing else.
-fn shared_norms(graph: &Graph) -> HashMap<ValueId, Step<'_>> {
+fn shared_norms<'g>(graph: &'g Graph, products: &ProductGroups) -> HashMap<ValueId, Step<'g>> {
     let mut norms: HashMap<ValueId, Step<'_>> =
         graph.steps().filter(|step| matches!(step.op, Op::Norm { .. })).map(|step| (step.first, step)).collect();
     graph.parts().outputs.iter().for_each(|output| {
@@ -74,10 +127,10 @@ fn shared_norms(graph: &Graph) -> HashMap<ValueId, Step<'_>> {
     });
     let mut groups: HashMap<ValueId, Vec<ProductKey>> = HashMap::new();
     for step in graph.steps() {
-        let product = ProductKey::of(step.op);
+        let product = products.group(&step);
         for (_, operand) in step.op.operands() {
-            match &product {
-                Some((x, key)) if *x == operand => {
+            match product {
+                Some((x, key)) if x == operand => {
                     let known = groups.entry(operand).or_default();
                     if !known.contains(key) {
                         known.push(key.clone());

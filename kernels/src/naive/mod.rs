@@ -33,7 +33,7 @@ pub use embed::embed;
 pub use gemm::gemm;
 pub use grouped::grouped;
 pub use linear::linear;
-pub use norm::{head_norm, post_norm, rms_norm};
+pub use norm::{head_norm, layer_norm, post_norm, rms_norm};
 pub use pages::{PoolShape, append};
 pub use philox::philox4x32;
 pub use quant::{dequantize, quantize_rows};

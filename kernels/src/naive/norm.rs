@@ -1,4 +1,4 @@
-//! Root-mean-square norm of a row, and of every head of a row.
+//! Norms of a row, and of every head of a row.
 
 use super::lengths::{same, whole};
 use super::{Real, add};
@@ -17,6 +17,31 @@ pub fn rms_norm<T: Real>(x: &[T], weight: &[T], eps: T) -> Vec<T> {
     }
     let scale = T::ONE / (squares / T::from_f64(x.len() as f64) + eps).sqrt();
     x.iter().zip(weight).map(|(&x, &w)| x * scale * w).collect()
+}
+
+/// `out[i] = (x[i] − mean(x)) · rsqrt(mean((x − mean(x))²) + eps) · weight[i] + bias[i]` (Ba, Kiros
+/// and Hinton, "Layer Normalization", 2016); without a bias nothing is added.
+///
+/// ```
+/// use tilewright_kernels::naive::layer_norm;
+/// assert_eq!(layer_norm(&[1.0f64, 5.0], &[1.0, 3.0], Some(&[0.5, 0.0]), 0.0), [-0.5, 3.0]);
+/// ```
+///
+/// # Panics
+/// Where the weight or the bias is not as long as the row.
+#[track_caller]
+pub fn layer_norm<T: Real>(x: &[T], weight: &[T], bias: Option<&[T]>, eps: T) -> Vec<T> {
+    let mut sum = T::ZERO;
+    for &x in x {
+        sum = sum + x;
+    }
+    let mean = sum / T::from_f64(x.len() as f64);
+    let centred: Vec<T> = x.iter().map(|&x| x - mean).collect();
+    let normed = rms_norm(&centred, weight, eps);
+    match bias {
+        Some(bias) => add(&normed, bias),
+        None => normed,
+    }
 }
 
 /// The RMS norm of each head of a row, `x: [heads, weight.len()]`, all with the same weight.

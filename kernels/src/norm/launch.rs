@@ -1,6 +1,6 @@
 //! The RMS norm as a kernel: a block for each row.
 
-use tilewright_codegen::build::{Builder, Global, Ptr, block, record};
+use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{RmsNorm, rms_norm};
@@ -23,37 +23,53 @@ pub struct NormShape {
     pub out: Float,
     /// Added to the mean square.
     pub eps: f32,
+    /// The norm.
+    pub kind: NormKind,
     /// Warps of a block.
     pub warps: u32,
 }
 
+/// What a norm divides by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NormKind {
+    /// The root mean square.
+    Rms,
+    /// The standard deviation, after the mean is subtracted.
+    Layer {
+        /// The type of the bias that is added, if there is one.
+        bias: Option<Float>,
+    },
+}
+
 /// The kernel `rms_norm`: row r of `out` is the norm of row r of `x`, for the row r of block r.
-/// Parameters: `x`, `weight`, `out`, aligned to 16 bytes.
+/// Parameters: `x`, `weight`, `bias` if there is one, `out`, aligned to 16 bytes.
 pub fn rms_norm_rows(arch: Arch, shape: NormShape) -> Kernel {
     record("rms_norm", arch, block(shape.warps * 32), |k| {
-        let [x, weight, out] = ["x", "weight", "out"].map(|name| k.global::<u8>(name));
-        norm_row(k, shape, [x, weight, out], None);
+        norm_row(k, shape, None);
     })
 }
 
 /// The kernel `add_rms_norm`: row r of `x`, to which row r of `added` is added, and its norm to row
 /// r of `out`, for the row r of block r. Parameters: `x`, `added` (of type `added`), `weight`,
-/// `out`, aligned to 16 bytes.
+/// `bias` if there is one, `out`, aligned to 16 bytes.
 pub fn add_rms_norm_rows(arch: Arch, shape: NormShape, added: Float) -> Kernel {
     record("add_rms_norm", arch, block(shape.warps * 32), |k| {
-        let [x, addend, weight, out] = ["x", "added", "weight", "out"].map(|name| k.global::<u8>(name));
-        norm_row(k, shape, [x, weight, out], Some((addend, added)));
+        norm_row(k, shape, Some(added));
     })
 }
 
-/// The block's row; `x`, `weight` and `out` of rows, and what is added to `x`.
-fn norm_row<'k>(
-    k: &'k Builder,
-    shape: NormShape,
-    [x, weight, out]: [Ptr<'k, Global, u8>; 3],
-    added: Option<(Ptr<'k, Global, u8>, Float)>,
-) {
+/// The block's row, to which numbers of a type may be added.
+fn norm_row(k: &Builder, shape: NormShape, added: Option<Float>) {
+    let x = k.global::<u8>("x");
+    let added = added.map(|float| (k.global::<u8>("added"), float));
+    let weight = k.global::<u8>("weight");
+    let (centred, bias) = match shape.kind {
+        NormKind::Rms => (false, None),
+        NormKind::Layer { bias } => (true, bias.map(|float| (k.global::<u8>("bias"), float))),
+    };
+    let out = k.global::<u8>("out");
     trigger_and_wait(k);
+    let of_columns = |base, float| StoredTensor::new(base, float, Modes::contiguous_run(shape.width));
     let row = |base, float| {
         let rows = Modes::row_major([k.blocks().into(), shape.width.into()], shape.stride);
         StoredTensor::new(base, float, rows).inside().slice([Some(k.block_id().into()), None])
@@ -61,7 +77,9 @@ fn norm_row<'k>(
     let row = RmsNorm {
         x: row(x, shape.x),
         added: added.map(|(base, float)| [row(base, float), row(x, shape.x)]),
-        weight: StoredTensor::new(weight, shape.weight, Modes::contiguous_run(shape.width)),
+        weight: of_columns(weight, shape.weight),
+        centred,
+        bias: bias.map(|(base, float)| of_columns(base, float)),
         out: row(out, shape.out),
         width: shape.width,
         vector: if shape.stride.is_multiple_of(4) { 4 } else { 1 },

@@ -1,5 +1,6 @@
 //! The RMS norm of a row by one block: `out[i] = x[i] · weight[i] / √(mean(x²) + eps)`, sums in
-//! f32; on wish of the sum of two rows, which is kept.
+//! f32; on wish of the sum of two rows, which is kept. A layer norm is that of `x − mean(x)`, to
+//! which a bias may be added.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -14,7 +15,7 @@ mod trials;
 use tilewright_codegen::build::{IntoVal, Ptr, Shared, Val};
 
 pub use halves::{NormEnd, NormStart, SLOT};
-pub use launch::{NormShape, add_rms_norm_rows, rms_norm_rows};
+pub use launch::{NormKind, NormShape, add_rms_norm_rows, rms_norm_rows};
 pub use trials::shipped;
 
 use crate::tile::{Index, StoredRun};
@@ -43,6 +44,10 @@ pub struct RmsNorm<'k> {
     pub added: Option<[StoredRun<'k>; 2]>,
     /// Scale of every element.
     pub weight: StoredRun<'k>,
+    /// Whether the mean of the elements is subtracted from each before.
+    pub centred: bool,
+    /// The summand of every element of the norm.
+    pub bias: Option<StoredRun<'k>>,
     /// The destination of the result; may be `x`.
     pub out: StoredRun<'k>,
     /// Elements.
@@ -62,39 +67,78 @@ pub fn rms_norm<'k>(consumers: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, ro
     // Each thread reads the sums that it wrote.
     let [added, summed] = row.added.unwrap_or([row.x; 2]);
     let arrays = [row.x, row.weight, row.out, added, summed];
-    let fours = arrays.map(fours);
+    let fours_of = arrays.map(fours);
     let rest = arrays.map(|array| array.inside());
     let left = |item: &dyn Fn([Index<'k>; 1])| {
         consumers.each(row.width - by_fours * 4, |at| item([Index::any(at) + by_fours * 4]));
     };
-    consumers.each(by_fours, |at| {
-        let mut x = fours[0].load([at.into()]);
-        if row.added.is_some() {
-            let added = fours[3].load([at.into()]);
-            x = std::array::from_fn(|i| x[i] + added[i]);
-            fours[4].store([at.into()], x);
+    // What is added is added by the first pass over the row; others read the sum.
+    let four = |at: Val<'k, u32>, is_first: bool| {
+        if !is_first {
+            return fours_of[4].load([at.into()]);
         }
-        sum.set(add_squares(sum.get(), x));
-    });
-    left(&|at| {
+        let mut x = fours_of[0].load([at.into()]);
+        if row.added.is_some() {
+            let added = fours_of[3].load([at.into()]);
+            x = std::array::from_fn(|i| x[i] + added[i]);
+            fours_of[4].store([at.into()], x);
+        }
+        x
+    };
+    let one = |at: [Index<'k>; 1], is_first: bool| {
+        if !is_first {
+            return rest[4].load(at)[0];
+        }
         let [mut x] = rest[0].load(at);
         if row.added.is_some() {
             let [added] = rest[3].load(at);
             x += added;
             rest[4].store(at, [x]);
         }
+        x
+    };
+    let mean = row.centred.then(|| {
+        let sum = k.var(0.0f32);
+        consumers.each(by_fours, |at| {
+            let x = four(at, true);
+            sum.set(x.into_iter().fold(sum.get(), |sum, x| sum + x));
+        });
+        left(&|at| {
+            let x = one(at, true);
+            sum.set(sum.get() + x);
+        });
+        store_warp_sum(sums, sum.get());
+        consumers.sync();
+        let mean = sum_of_warps(sums, consumers.warps, 1) * (1.0 / row.width as f32);
+        // The sums of squares take the place of these.
+        consumers.sync();
+        mean
+    });
+    let centred = |x: Val<'k, f32>| mean.map_or(x, |mean| x - mean);
+    consumers.each(by_fours, |at| {
+        let x = four(at, mean.is_none()).map(centred);
+        sum.set(add_squares(sum.get(), x));
+    });
+    left(&|at| {
+        let x = centred(one(at, mean.is_none()));
         sum.set(add_squares(sum.get(), [x]));
     });
     store_warp_sum(sums, sum.get());
     consumers.sync();
     let scale = rms_factor(sum_of_warps(sums, consumers.warps, 1), row.width, row.eps);
+    let bias_fours = row.bias.map(fours);
     consumers.each(by_fours, |at| {
-        let [x, weight] = [4, 1].map(|of| fours[of].load([at.into()]));
-        fours[2].store([at.into()], std::array::from_fn(|i| x[i] * scale * weight[i]));
+        let [x, weight] = [4, 1].map(|of| fours_of[of].load([at.into()]));
+        let bias = bias_fours.map(|bias| bias.load([at.into()]));
+        let normed = |i: usize| centred(x[i]) * scale * weight[i];
+        let y = std::array::from_fn(|i| bias.map_or(normed(i), |bias| normed(i) + bias[i]));
+        fours_of[2].store([at.into()], y);
     });
     left(&|at| {
         let [[x], [weight]] = [4, 1].map(|of| rest[of].load(at));
-        rest[2].store(at, [x * scale * weight]);
+        let y = centred(x) * scale * weight;
+        let bias = row.bias.map(|bias| bias.inside().load(at)[0]);
+        rest[2].store(at, [bias.map_or(y, |bias| y + bias)]);
     });
 }
 

@@ -76,13 +76,15 @@ pub struct HeadRotation<'k> {
     pub out: Option<Array<'k>>,
 }
 
-/// The RMS norm of a head.
+/// The RMS norm of a head, or of heads together.
 #[derive(Clone, Copy)]
 pub struct HeadNorm<'k> {
-    /// Scale of every dimension, `[dim]`.
+    /// Scale of every dimension, `[dim]`; of heads together `[heads, dim]`.
     pub weight: Array<'k>,
     /// Added to the mean square.
     pub eps: f32,
+    /// Heads that have one mean square: the first of the input, as many; `None`: each its own.
+    pub together: Option<u32>,
 }
 
 /// Rotates.
@@ -98,21 +100,37 @@ pub fn rope<'k>(consumers: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
         let x = rope.x.from((row * rope.heads + head) * rope.pages.dim);
         let pairs = || (0..half).step_by(32).map(|start| k.lane() + start);
         let sum = k.var(0.0f32);
-        for pair in pairs() {
-            k.when(pair.lt(half), || {
-                let a = x.load(pair);
-                let b = x.load(pair + half);
-                sum.set(b.fma(b, a.fma(a, sum.get())));
-            });
+        let together = rope.norm.and_then(|norm| norm.together);
+        match together {
+            None => {
+                for pair in pairs() {
+                    k.when(pair.lt(half), || {
+                        let a = x.load(pair);
+                        let b = x.load(pair + half);
+                        sum.set(b.fma(b, a.fma(a, sum.get())));
+                    });
+                }
+            }
+            Some(heads) => {
+                let all = rope.x.from(row * (rope.heads * rope.pages.dim));
+                k.for_step(k.lane(), heads * rope.pages.dim, 32, |at| {
+                    let x = all.load(at);
+                    sum.set(x.fma(x, sum.get()));
+                });
+            }
         }
         let scale = rope.norm.map(|norm| {
             let sum = sum.get().warp_reduce(|a, b| a + b);
-            rms_factor(sum, rope.pages.dim, norm.eps)
+            rms_factor(sum, rope.pages.dim * together.unwrap_or(1), norm.eps)
+        });
+        let norm = rope.norm.map(|norm| match together {
+            Some(_) => norm.weight.from(head * rope.pages.dim),
+            None => norm.weight,
         });
         for pair in pairs() {
             k.when(pair.lt(half), || {
-                let element = |at: Val<'k, u32>| match (rope.norm, scale) {
-                    (Some(norm), Some(scale)) => x.load(at) * scale * norm.weight.load(at),
+                let element = |at: Val<'k, u32>| match (norm, scale) {
+                    (Some(weight), Some(scale)) => x.load(at) * scale * weight.load(at),
                     _ => x.load(at),
                 };
                 let a = element(pair);

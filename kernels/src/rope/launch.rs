@@ -17,6 +17,8 @@ pub struct RopeShape {
     pub dim: u32,
     /// The head norm's eps, if heads are normalised before.
     pub norm: Option<f32>,
+    /// Whether all heads of a row have one mean square.
+    pub together: bool,
     /// Pages of the pool, tokens of a page and entries of a row of the page table, where the result
     /// is appended to pages.
     pub pages: Option<[u32; 3]>,
@@ -33,7 +35,7 @@ pub struct RopeShape {
 /// below 0 become zeros; with pages it is the pool `[heads, pages, page_tokens, dim]`, and such
 /// rows append nothing.
 ///
-/// Parameters: `x`, `weight` (f32 `[dim]`, not looked at without a norm), `turns` (cosines and
+/// Parameters: `x`, `weight` (f32 `[dim]`, of heads together `[heads, dim]`; not looked at without a norm), `turns` (cosines and
 /// sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32 `[rows, width]`, not
 /// looked at without pages), `out`.
 pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
@@ -55,7 +57,11 @@ pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
         };
         let work = HeadRotation {
             x: Array::new(x, shape.x),
-            norm: shape.norm.map(|eps| HeadNorm { weight: Array::new(weight, Float::F32), eps }),
+            norm: shape.norm.map(|eps| HeadNorm {
+                weight: Array::new(weight, Float::F32),
+                eps,
+                together: shape.together.then_some(shape.heads),
+            }),
             rotation: Some(rotation),
             heads: shape.heads,
             out_heads: shape.heads,

@@ -19,6 +19,8 @@ pub struct HeadRun {
     pub heads: u32,
     /// The norm's eps and the type of its weight, if heads are normalised before.
     pub norm: Option<(f32, Float)>,
+    /// Whether the heads of the run have one mean square.
+    pub together: bool,
     /// Whether they are rotated.
     pub rotated: bool,
     /// Whether they are appended to the pages; else they are stored, `[rows, heads, dim]`.
@@ -57,7 +59,7 @@ pub struct HeadRuns {
 /// use tilewright_codegen::ir::Arch;
 /// use tilewright_kernels::{kv::PoolType, rope::{HeadRun, HeadRuns, rope_runs}, tile::Float};
 /// let out = PoolType::Float(Float::Bf16);
-/// let query = HeadRun { first: 0, heads: 4, norm: None, rotated: true, paged: false, out };
+/// let query = HeadRun { first: 0, heads: 4, norm: None, together: false, rotated: true, paged: false, out };
 /// let key = HeadRun { first: 4, heads: 1, paged: true, ..query };
 /// let value = HeadRun { first: 5, rotated: false, ..key };
 /// let runs = vec![query, key, value];
@@ -73,8 +75,11 @@ pub fn rope_runs(arch: Arch, shape: &HeadRuns) -> Kernel {
         let [table_width, pages]: [Val<'_, u32>; 2] = [k.param("table_width"), k.param("pages")];
         trigger_and_wait(k);
         for (number, run) in shape.runs.iter().enumerate() {
-            let weight =
-                |(eps, float)| HeadNorm { weight: Array::new(k.global(&format!("weight{number}")), float), eps };
+            let weight = |(eps, float)| HeadNorm {
+                weight: Array::new(k.global(&format!("weight{number}")), float),
+                eps,
+                together: run.together.then_some(run.heads),
+            };
             let norm = run.norm.map(weight);
             let out = k.global::<u8>(&format!("out{number}"));
             let (rows, pool) = match run.out {

@@ -11,8 +11,16 @@ use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
 /// The shape with which the kernel is shipped.
-const SHOWN: RopeShape =
-    RopeShape { heads: 32, dim: 128, norm: Some(1e-6), pages: None, x: Float::F32, out: Float::F32, warps: 8 };
+const SHOWN: RopeShape = RopeShape {
+    heads: 32,
+    dim: 128,
+    norm: Some(1e-6),
+    together: false,
+    pages: None,
+    x: Float::F32,
+    out: Float::F32,
+    warps: 8,
+};
 
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
@@ -36,9 +44,11 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
         x: stored::float(draw),
         out: stored::float(draw),
         warps: draw.between(1..=8),
+        together: draw.between(0..=1) == 0,
     };
     let x = stored::numbers(draw, shape.x, rows * shape.heads * shape.dim, 4.0);
-    let weight = stored::numbers(draw, Float::F32, shape.dim, 2.0);
+    let together = if shape.together { shape.heads } else { 1 };
+    let weight = stored::numbers(draw, Float::F32, together * shape.dim, 2.0);
     let scale = if draw.between(0..=1) == 0 { 1.0 } else { 1.25 };
     let frequencies: Vec<f64> =
         (0..shape.dim / 2).map(|i| 10_000f64.powf(-f64::from(2 * i) / f64::from(shape.dim))).collect();
@@ -77,7 +87,7 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     };
     // Elements are at most 4, or √dim times the weight's 2 where heads are normalised. A pair of
     // products, each with a rounded turn; the norm's own error is as that of a row.
-    let size = if shape.norm.is_some() { 2.0 * f64::from(shape.dim).sqrt() } else { 4.0 };
+    let size = if shape.norm.is_some() { 2.0 * f64::from(together * shape.dim).sqrt() } else { 4.0 };
     let bound = Bound { absolute: 2.0 * 1.25 * size * 16.0 * UNIT, relative: 0.0 };
     let note = format!("{rows} rows, position {position:?}, {shape:?}");
     let mut trial = Trial::new(verify(rope_rows(arch, shape))?, rows).note(note);

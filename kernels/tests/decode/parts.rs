@@ -4,7 +4,7 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::activations::{PartSums, PostNorm};
+use tilewright_kernels::gemv::activations::{Centre, PartSums, PostNorm};
 use tilewright_kernels::naive;
 use tilewright_kernels::tile::{AccessMode, Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
@@ -26,6 +26,10 @@ struct Case {
     packets: bool,
     residual: bool,
     norm: bool,
+    /// Whether the norm subtracts the mean.
+    centred: bool,
+    /// Whether a layer norm adds a bias.
+    bias: bool,
 }
 
 const EPS: f32 = 1e-5;
@@ -37,7 +41,7 @@ impl Case {
         let most = [4, 60, 700][draw.between(0..=2) as usize];
         let width = 4 * draw.between(1..=most);
         let mut flag = || draw.between(0..=1) == 0;
-        let [packets, residual, norm] = [flag(), flag(), flag()];
+        let [packets, residual, norm, centred, bias] = [flag(), flag(), flag(), flag(), flag()];
         Case {
             parts: draw.between(1..=9),
             rows: draw.between(1..=16),
@@ -48,6 +52,8 @@ impl Case {
             packets,
             residual,
             norm,
+            centred: norm && centred,
+            bias: norm && centred && bias,
         }
     }
 
@@ -58,10 +64,12 @@ impl Case {
         let parts = (0..self.parts).map(|part| array(&format!("part{part}")).accessed(access)).collect();
         let [residual, weight, out] = ["residual", "weight", "out"].map(array);
         let squares = k.shared("squares", self.rows.max(self.warps));
+        let bias = self.bias.then(|| array("bias"));
+        let centre = self.centred.then(|| Centre { sums: k.shared("sums", self.rows.max(self.warps)), bias });
         let first = k.block_id() * self.tile;
         let sums = PartSums {
             parts,
-            norm: self.norm.then_some(PostNorm { weight, eps: EPS, squares }),
+            norm: self.norm.then_some(PostNorm { weight, eps: EPS, squares, centre }),
             residual: self.residual.then_some(residual),
             out,
             scaled: None,
@@ -84,19 +92,24 @@ fn trial(case: Case, draw: &mut Draw) -> Trial {
     let parts: Vec<Vec<f64>> = (0..case.parts).map(|_| eighths(count)).collect();
     let residual = eighths(count);
     let weight = eighths(width);
+    let bias = eighths(width);
     let sums: Vec<f64> = (0..count).map(|at| parts.iter().map(|part| part[at]).sum()).collect();
     let rows = sums.chunks(width).zip(residual.chunks(width)).skip(case.before as usize);
-    let row = |(sum, residual): (&[f64], &[f64])| match (case.norm, case.residual) {
-        (true, true) => naive::post_norm(residual, sum, &weight, f64::from(EPS)),
-        (true, false) => naive::rms_norm(sum, &weight, f64::from(EPS)),
-        (false, true) => naive::add(residual, sum),
-        (false, false) => sum.to_vec(),
+    let row = |(sum, residual): (&[f64], &[f64])| {
+        let sum = match (case.norm, case.centred) {
+            (true, true) => naive::layer_norm(sum, &weight, case.bias.then_some(&bias[..]), f64::from(EPS)),
+            (true, false) => naive::rms_norm(sum, &weight, f64::from(EPS)),
+            (false, _) => sum.to_vec(),
+        };
+        if case.residual { naive::add(residual, &sum) } else { sum }
     };
     let mut out = vec![f64::NAN; skipped];
     out.extend(rows.flat_map(row));
     // Mean, eps, root, reciprocal and two products; then the sum with the residual.
     let largest = out.iter().fold(1f64, |most, y| most.max(y.abs()));
-    let bound = Bound { absolute: if case.norm { 8.0 * largest * UNIT } else { 0.0 }, relative: 0.0 };
+    // Differences from a rounded mean may be small, and are divided by the deviation.
+    let roundings = if case.centred { 8000.0 } else { 8.0 };
+    let bound = Bound { absolute: if case.norm { roundings * largest * UNIT } else { 0.0 }, relative: 0.0 };
 
     let kernel = record("parts", Arch::Sm80, block(case.warps * 32), |k| case.record(k));
     let kernel = verify(kernel).unwrap_or_else(|error| panic!("{error}"));
@@ -113,7 +126,8 @@ fn trial(case: Case, draw: &mut Draw) -> Trial {
     let residual = stored::input(&mut trial, "residual", Float::F32, &residual);
     let weight = stored::input(&mut trial, "weight", Float::F32, &weight);
     let out = stored::output(&mut trial, "out", Float::F32, &out, bound);
-    parts.into_iter().chain([residual, weight, out]).fold(trial, Trial::pass)
+    let bias = case.bias.then(|| stored::input(&mut trial, "bias", Float::F32, &bias));
+    parts.into_iter().chain([residual, weight, out]).chain(bias).fold(trial, Trial::pass)
 }
 
 #[test]
@@ -128,7 +142,7 @@ fn random_sums() {
 /// Each warp has a share of a row's squares, or several rows.
 #[test]
 fn mutants_of_the_norm_are_found_out() {
-    for (rows, warps) in [(1, 4), (3, 2)] {
+    for (rows, warps, centred) in [(1, 4, false), (3, 2, false), (1, 4, true), (3, 2, true)] {
         let case = Case {
             parts: 2,
             rows,
@@ -139,6 +153,8 @@ fn mutants_of_the_norm_are_found_out() {
             packets: false,
             residual: true,
             norm: true,
+            centred,
+            bias: centred,
         };
         surveyed(&trial(case, &mut Draw::new(1)), &[]);
     }

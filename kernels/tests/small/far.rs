@@ -10,7 +10,7 @@ use tilewright_kernels::tile::Float;
 /// Rotates one head of 64 dimensions at a position by a table of 16 positions.
 fn rotated(position: i32) -> Outcome {
     let out = PoolType::Float(Float::F32);
-    let run = HeadRun { first: 0, heads: 1, norm: None, rotated: true, paged: false, out };
+    let run = HeadRun { first: 0, heads: 1, norm: None, together: false, rotated: true, paged: false, out };
     let shape = HeadRuns { heads: 1, dim: 64, page_tokens: 16, x: Float::F32, runs: vec![run], warps: 1 };
     let kernel = verify(rope_runs(Arch::Sm80, &shape)).unwrap_or_else(|errors| panic!("{errors}"));
     let mut memory = Memory::new();

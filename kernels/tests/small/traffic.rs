@@ -11,7 +11,7 @@ use tilewright_codegen::trial::{Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::activation::Activation;
 use tilewright_kernels::elementwise::{Types, add_all, gated_all};
-use tilewright_kernels::norm::{NormShape, rms_norm_rows};
+use tilewright_kernels::norm::{NormKind, NormShape, rms_norm_rows};
 use tilewright_kernels::sample::argmax_rows;
 use tilewright_kernels::tile::Float;
 
@@ -51,7 +51,7 @@ fn a_norm_reads_its_row_twice_and_its_weight_once() {
     let x = Float::F32;
     let weight = Float::F32;
     let out = Float::F32;
-    let shape = NormShape { width: N, stride: N, x, weight, out, eps: 1e-5, warps: 8 };
+    let shape = NormShape { width: N, stride: N, x, weight, out, eps: 1e-5, kind: NormKind::Rms, warps: 8 };
     let counters = counters(rms_norm_rows(Arch::Sm80, shape), 1, &[], &[N, N, N]);
     assert_eq!((counters.sectors(), counters.conflicts()), (sectors(4 * N), 0));
 }

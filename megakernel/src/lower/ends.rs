@@ -7,9 +7,9 @@ use super::emit::Emitter;
 use super::level::LevelDone;
 use super::nodes::LoweredChoice;
 use super::options::LowerError;
-use super::residual::{ResidualBuffer, Sum, buffer, norm_input, sum};
+use super::residual::{Sum, sum};
 use super::{state, tiling};
-use crate::ops::{Argmax, Embed, Linear, LinearOutput, Sample, TableShard};
+use crate::ops::{Argmax, Embed, Linear, LinearInput, LinearOutput, Sample, TableShard};
 use crate::program::{BufferId, BufferKind, Op, Span};
 
 /// The rows of the vocabulary that a device's tables have, where it has not all.
@@ -62,15 +62,19 @@ pub(super) struct Embedding<'n> {
 /// The output projection and the choice of the next token.
 pub(super) struct OutputChoice<'c> {
     pub choice: &'c LoweredChoice<'c>,
-    /// Where the residual stream is.
-    pub residual: ResidualBuffer,
     pub logits: BufferId,
     pub next_token: BufferId,
 }
 
 /// Emits the output projection and the choice of the next token, which is the first device's.
-pub(super) fn choose(e: &mut Emitter, ready: &[Vec<LevelDone>], chosen: OutputChoice<'_>) -> Result<(), LowerError> {
-    let OutputChoice { choice: &LoweredChoice { norm, table, soft_cap }, residual, logits, next_token } = chosen;
+///
+/// `inputs` are what the projection takes on each device, and when that is there.
+pub(super) fn choose(
+    e: &mut Emitter,
+    inputs: &[(LinearInput, Vec<LevelDone>)],
+    chosen: OutputChoice<'_>,
+) -> Result<(), LowerError> {
+    let OutputChoice { choice: &LoweredChoice { table, soft_cap, .. }, logits, next_token } = chosen;
     let rows = e.options.rows;
     let devices = e.devices();
     let tiles = tiling::features(e.spec.vocab, e.sms());
@@ -79,7 +83,7 @@ pub(super) fn choose(e: &mut Emitter, ready: &[Vec<LevelDone>], chosen: OutputCh
     let best_value = first.add("best.value", BufferKind::Activation, DType::F32, &shape);
     let best_index = first.add("best.index", BufferKind::Activation, DType::I32, &shape);
     let ready = e.each_device(|e, device| {
-        let input = norm_input(e, &norm, buffer(e, residual));
+        let (input, ready) = &inputs[device];
         let weight = e.weights().get(table);
         let out = logits;
         let shard = table_shard(e);
@@ -89,7 +93,7 @@ pub(super) fn choose(e: &mut Emitter, ready: &[Vec<LevelDone>], chosen: OutputCh
             Op::from(Linear { input: input.clone(), weight, bias: None, rows: Span::all(rows), cols, output })
         };
         let ops = tiles.iter().enumerate().map(tile).collect();
-        e.level("logits", ops, &ready[device])
+        e.level("logits", ops, ready)
     })?;
     e.device = 0;
     let value = best_value;

@@ -3,12 +3,16 @@
 //! | level | tasks | waits for |
 //! |---|---|---|
 //! | qkv | norm + q, k, v of one kv head's group + rotation + append, by tiles | the residual stream |
-//! | (rope) | only with norms of heads: norm + rotation of one head | the group's qkv |
+//! | (rope) | only with norms of heads: norm + rotation of one head | the group's qkv; all of qkv where heads are normalised together |
 //! | (an indexer's) | only with an [`Indexer`](super::Indexer): its ops | as it says |
 //! | attention | one kv head × one split (× rows) | the kv head's qkv (rope) |
 //! | o | merge of the splits + output projection + residual, by tiles | all of attention |
 //! | gate/up | norm + gate, up + activation, by tiles | all of o |
 //! | down | down projection + residual, by tiles | all of gate/up |
+//!
+//! A layer norm is a level before the products that take it, by tiles of columns; after it they take
+//! its result as it is. A product that takes no norm reads the residual stream itself. Gate and up of
+//! an MLP without a gate are one product.
 //!
 //! A mixture of experts has two levels before gate and up, and routes in place of weights:
 //!
@@ -39,15 +43,17 @@ use super::experts::{self, ExpertSum};
 use super::indexer::{Indexer, LayerTasks, Selected};
 use super::level::{HeadTasks, LevelDone};
 use super::linear::{LinearLevel, linear};
-use super::nodes::{Added, Gated, LayerAttention, LayerHeads, LoweredNode, NormTensor};
+use super::nodes::{
+    Added, Gated, HeadNorms, LayerAttention, LayerHeads, LoweredNode, NormTensor, ProductRole, StreamInput,
+};
 use super::options::LowerError;
-use super::residual::{ResidualBuffer, Sum, buffer, norm_input, parts_of, sum};
+use super::residual::{ResidualBuffer, Sum, buffer, layer_norm, parts_of, stream_input, sum};
 use super::state::{Inlet, Outlet};
 use super::tiling;
 use crate::ops::{
-    Attention, GroupShape, HeadOutput, KeyOutput, LinearInput, LinearOutput, NormWeight, Qkv, Rope, Selection,
+    Attention, GroupShape, HeadOutput, KeyOutput, LinearInput, LinearOutput, NormWeight, Qkv, Rope, Selection, SumNorm,
 };
-use crate::program::{BufferId, Op, Span};
+use crate::program::{Op, Span};
 
 /// The location of a graph value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +74,8 @@ struct LoweredValues<'a> {
     /// For each device, what completes a value: its level; for queries, those of each kv head.
     /// Nothing for what is there from the beginning.
     ready: Vec<HashMap<ValueId, Vec<LevelDone>>>,
+    /// For each device, the last layer norm: of which value, by which weight, and its level.
+    normed: Vec<Option<(ValueId, String, LevelDone)>>,
     /// The indexer, whose ops come between a layer's projections and its attention.
     indexer: Option<&'a mut (dyn Indexer + 'a)>,
 }
@@ -82,6 +90,30 @@ impl LoweredValues<'_> {
             Location::Residual(residual) => Ok(residual),
             Location::Splits | Location::Inner | Location::Experts => Err(LowerError::Value { value: value.index() }),
         }
+    }
+
+    /// What a product of the level `name` takes of the residual stream on the emitter's device, and
+    /// when it is there. A layer norm has a level, which products that take the same norm share.
+    fn input(
+        &mut self,
+        e: &mut Emitter,
+        input: &StreamInput<'_>,
+        name: &str,
+    ) -> Result<(LinearInput, Vec<LevelDone>), LowerError> {
+        let device = e.device;
+        let x = buffer(e, self.residual(input.x)?);
+        let mut ready = self.ready(input.x, device).to_vec();
+        if let Some((_, norm)) = input.layer_norm() {
+            let label = norm.weight.label();
+            let known = self.normed[device].as_ref().filter(|(x, weight, _)| *x == input.x && *weight == label);
+            let done = match known {
+                Some((_, _, done)) => *done,
+                None => layer_norm(e, &format!("{name}.norm"), norm, x, &ready)?,
+            };
+            self.normed[device] = Some((input.x, label, done));
+            ready = vec![done];
+        }
+        Ok((stream_input(e, input, x)?, ready))
     }
 
     fn ready(&self, value: ValueId, device: usize) -> &[LevelDone] {
@@ -107,37 +139,37 @@ pub(super) fn lower(
     indexer: Option<&mut dyn Indexer>,
 ) -> Result<(), LowerError> {
     let ready = vec![HashMap::new(); e.devices()];
-    let mut values = LoweredValues { locations: HashMap::new(), ready, indexer };
+    let normed = vec![None; e.devices()];
+    let mut values = LoweredValues { locations: HashMap::new(), ready, normed, indexer };
     // Nodes of a layer since the last result that devices exchange.
     let mut open = Vec::new();
     let mut layer = 0;
-    for node in nodes {
+    for (place, node) in nodes.iter().enumerate() {
         match node {
             LoweredNode::Embed { table, scale, out } => {
                 let Inlet::Tokens(ids) = e.host.inlet else { continue };
                 let done = embed(e, ids, Embedding { table, scale: *scale })?;
-                values.complete_residual(*out, ResidualBuffer::BeforeAttention, done);
+                values.complete_residual(*out, ResidualBuffer::Even, done);
             }
             LoweredNode::Choice(choice) => {
                 let Outlet::Choice { logits, next_token } = e.host.outlet else { continue };
-                let residual = values.residual(choice.norm.x)?;
-                let ready: Vec<Vec<LevelDone>> =
-                    (0..e.devices()).map(|device| values.ready(choice.norm.x, device).to_vec()).collect();
-                let chosen = OutputChoice { choice, residual, logits, next_token };
-                choose(e, &ready, chosen)?;
+                let inputs = e.each_device(|e, _| values.input(e, &choice.input, "logits"))?;
+                choose(e, &inputs, OutputChoice { choice, logits, next_token })?;
             }
             LoweredNode::Heads(heads) => {
                 layer = heads.cache;
                 // The input of a stage other than the first.
                 if e.stage.takes(layer) {
-                    values.locations.insert(heads.norm.x, Location::Residual(ResidualBuffer::Input));
+                    values.locations.insert(heads.input.x, Location::Residual(ResidualBuffer::Input));
                 }
                 open.push(node);
             }
             LoweredNode::Attention(_) | LoweredNode::Routed(_) | LoweredNode::Gated(_) => open.push(node),
             LoweredNode::Added(added) => {
                 if e.stage.layers().contains(&layer) {
-                    exchanged(e, &mut values, layer, &open, added)?;
+                    let is_last =
+                        matches!(nodes.get(place + 1), None | Some(LoweredNode::Heads(_) | LoweredNode::Choice(_)));
+                    exchanged(e, &mut values, LayerPart { layer, open: &open, added, is_last })?;
                 }
                 open.clear();
             }
@@ -146,21 +178,37 @@ pub(super) fn lower(
     Ok(())
 }
 
-/// Nodes of a layer up to an addition, device by device, and the sum of the devices' parts.
-fn exchanged(
-    e: &mut Emitter,
-    values: &mut LoweredValues<'_>,
+/// Nodes of a layer up to an addition to the residual stream.
+struct LayerPart<'p, 'n> {
     layer: usize,
-    open: &[&LoweredNode<'_>],
-    added: &Added<'_>,
-) -> Result<(), LowerError> {
+    /// Those after the addition before.
+    open: &'p [&'p LoweredNode<'n>],
+    added: &'p Added<'n>,
+    /// Whether the layer has no addition after it.
+    is_last: bool,
+}
+
+impl LayerPart<'_, '_> {
+    /// Whether a node before the addition reads the stream that is added to, so that what completes
+    /// the node's result has waited for the stream.
+    fn reads_residual(&self) -> bool {
+        self.open.iter().any(|node| node.stream() == Some(self.added.residual))
+    }
+}
+
+/// Nodes of a layer up to an addition, device by device, and the sum of the devices' parts.
+fn exchanged(e: &mut Emitter, values: &mut LoweredValues<'_>, part: LayerPart<'_, '_>) -> Result<(), LowerError> {
+    let is_implied = part.reads_residual();
+    let LayerPart { layer, open, added, is_last } = part;
     let from = values.residual(added.residual)?;
     let to = match from {
-        ResidualBuffer::BeforeMlp if e.stage.gives(layer) => ResidualBuffer::Output,
-        ResidualBuffer::BeforeMlp => ResidualBuffer::BeforeAttention,
-        ResidualBuffer::Input | ResidualBuffer::BeforeAttention | ResidualBuffer::Output => ResidualBuffer::BeforeMlp,
+        _ if is_last && e.stage.gives(layer) => ResidualBuffer::Output,
+        ResidualBuffer::Odd => ResidualBuffer::Even,
+        ResidualBuffer::Input | ResidualBuffer::Even | ResidualBuffer::Output => ResidualBuffer::Odd,
     };
-    let name = format!("layers.{layer}.{}", added.product.role.name());
+    let count = added.product.weight.experts;
+    let prefix = count.map_or("", experts::prefix_of);
+    let name = format!("layers.{layer}.{prefix}{}", added.product.role.name());
     let joint = e.joint(&name);
     // A sum without an all-reduce and without a following norm is added by the product itself.
     let is_apart = e.devices() > 1 || added.post_norm.is_some();
@@ -174,14 +222,18 @@ fn exchanged(
         };
         let projection = e.weights().projection(&added.product);
         let features = e.spec.hidden;
-        let ready = values.ready(added.x, device);
+        let mut ready = values.ready(added.x, device).to_vec();
+        if !is_implied {
+            ready.extend_from_slice(values.ready(added.residual, device));
+        }
+        let ready = &ready[..];
         let input = match (location, e.state().mlp) {
             (Location::Splits, _) => LinearInput::Combine { acc: e.state().acc, stats: e.state().stats },
             (Location::Inner, Some(x)) => LinearInput::Plain { x },
             (Location::Experts, _) => {
                 let ids = added.product.experts.ok_or_else(missing)?;
                 let ready = [values.ready(ids, device), ready].concat();
-                let sum = ExpertSum { name: &name, joint, projection, output, ready: &ready };
+                let sum = ExpertSum { name: &name, joint, count, projection, output, ready: &ready };
                 return experts::down(e, sum, added.x.index());
             }
             (Location::Residual(_) | Location::Inner, _) => return Err(missing()),
@@ -194,7 +246,9 @@ fn exchanged(
         }
         // The first device gives the stream to another stage.
         let parts = e.parts().filter(|_| e.device == 0 || to != ResidualBuffer::Output)?;
-        let norm = added.post_norm.map(|norm| NormWeight { weight: e.weights().get(norm.weight), eps: norm.eps });
+        let sum_norm =
+            |norm: NormTensor<'_>| SumNorm { weight: e.weights().get(norm.weight), eps: norm.eps, layer: None };
+        let norm = added.post_norm.map(sum_norm);
         Some(Sum { parts: parts_of(parts, to), norm, residual: Some(buffer(e, from)), out: buffer(e, to) })
     })?;
     values.complete_residual(added.out, to, done);
@@ -211,8 +265,8 @@ fn on_device(
     let device = e.device;
     match node {
         LoweredNode::Heads(heads) => {
-            let x = buffer(e, values.residual(heads.norm.x)?);
-            let ready = qkv(e, heads, x, values.ready(heads.norm.x, device))?;
+            let (input, ready) = values.input(e, &heads.input, &format!("layers.{layer}.qkv"))?;
+            let ready = qkv(e, heads, input, &ready)?;
             let ready = rope(e, heads, ready)?;
             values.complete(heads.q, device, ready);
         }
@@ -224,15 +278,16 @@ fn on_device(
             values.complete(attended.out, device, vec![done]);
         }
         LoweredNode::Routed(routed) => {
-            let x = buffer(e, values.residual(routed.norm.x)?);
-            let done = experts::route(e, layer, routed, x, values.ready(routed.norm.x, device))?;
+            let (input, ready) = values.input(e, &routed.input, &format!("layers.{layer}.router"))?;
+            let done = experts::route(e, layer, routed, input, &ready)?;
             values.complete(routed.ids, device, vec![done]);
         }
         LoweredNode::Gated(gated) => {
-            let x = buffer(e, values.residual(gated.norm.x)?);
+            let (input, ready) = values.input(e, &gated.input, &format!("layers.{layer}.mlp"))?;
             let (done, location) = match gated.gate.experts {
-                None => (gate_up(e, layer, gated, x, values.ready(gated.norm.x, device))?, Location::Inner),
-                Some(ids) => (experts::gate_up(e, layer, gated, x, values.ready(ids, device))?, Location::Experts),
+                None => (gate_up(e, layer, gated, input, &ready)?, Location::Inner),
+                // The choice was made by what the experts read.
+                Some(ids) => (experts::gate_up(e, layer, gated, input, values.ready(ids, device))?, Location::Experts),
             };
             values.locations.insert(gated.out, location);
             values.complete(gated.out, device, vec![done]);
@@ -246,11 +301,10 @@ fn on_device(
 fn qkv(
     e: &mut Emitter,
     heads: &LayerHeads<'_>,
-    x: BufferId,
+    input: LinearInput,
     ready: &[LevelDone],
 ) -> Result<Vec<LevelDone>, LowerError> {
     let layer = heads.cache;
-    let input = norm_input(e, &heads.norm, x);
     let [k_pool, v_pool] = e.pools(layer);
     let [wq, wk, wv] = heads.products.map(|product| e.weights().projection(&product));
     let (q, k) = match e.state().raw {
@@ -277,13 +331,23 @@ fn qkv(
         });
         HeadTasks { ops: ops.collect(), ready: ready.to_vec() }
     };
-    let tasks = (0..e.spec.kv_heads).map(head).collect();
-    e.level_of_heads(&format!("layers.{layer}.qkv"), tasks)
+    let tasks: Vec<HeadTasks> = (0..e.spec.kv_heads).map(head).collect();
+    let name = format!("layers.{layer}.qkv");
+    // Norms of heads together wait for all of them.
+    if heads.head_norms.is_some_and(|norms| norms.together) {
+        let done = e.level(&name, tasks.into_iter().flat_map(|head| head.ops).collect(), ready)?;
+        return Ok(vec![done; e.spec.kv_heads]);
+    }
+    e.level_of_heads(&name, tasks)
 }
 
 /// Norms and rotations of heads, where they are levels of their own.
 fn rope(e: &mut Emitter, heads: &LayerHeads<'_>, ready: Vec<LevelDone>) -> Result<Vec<LevelDone>, LowerError> {
-    let (Some([q_raw, k_raw]), Some([q_norm, k_norm])) = (e.state().raw, heads.head_norms) else { return Ok(ready) };
+    let (Some([q_raw, k_raw]), Some(norms)) = (e.state().raw, heads.head_norms) else { return Ok(ready) };
+    let HeadNorms { tensors: [q_norm, k_norm], together } = norms;
+    if together && e.devices() > 1 {
+        return Err(LowerError::SharedHeads { devices: e.devices() });
+    }
     let layer = heads.cache;
     let group = e.spec.group();
     let [k_pool, _] = e.pools(layer);
@@ -363,15 +427,23 @@ fn gate_up(
     e: &mut Emitter,
     layer: usize,
     gated: &Gated<'_>,
-    x: BufferId,
+    input: LinearInput,
     ready: &[LevelDone],
 ) -> Result<LevelDone, LowerError> {
-    let Gated { norm, gate, up, activation, .. } = gated;
-    let input = norm_input(e, norm, x);
-    let name = format!("layers.{layer}.{}_{}", gate.role.name(), up.role.name());
-    let [projection, up] = [gate, up].map(|product| e.weights().projection(product));
+    let Gated { gate, up, activation, .. } = gated;
+    let name = match up {
+        Some(up) => format!("layers.{layer}.{}_{}", gate.role.name(), up.role.name()),
+        None => format!("layers.{layer}.{}", ProductRole::Up.name()),
+    };
+    let projection = e.weights().projection(gate);
+    let up = up.map(|up| e.weights().projection(&up));
     let out = e.state().mlp.ok_or(LowerError::Value { value: gated.out.index() })?;
-    let output = LinearOutput::Gated { activation: *activation, up: up.weight, up_bias: up.bias, out };
+    let output = LinearOutput::Gated {
+        activation: *activation,
+        up: up.as_ref().map(|up| up.weight),
+        up_bias: up.and_then(|up| up.bias),
+        out,
+    };
     let features = e.spec.intermediate;
     linear(e, LinearLevel { name: &name, joint: None, input, projection, features, output, ready })
 }

@@ -154,7 +154,9 @@ fn emit<'a>(
     let sources = StageWeights { spec, graph: &graph, nodes: &nodes, share: &share, stage, dtype_of };
     let weights = WeightBuffers::add(&mut program, sources)?;
     let parts = options.devices > 1 || nodes.iter().any(LoweredNode::is_summed_apart);
-    let (host, states) = state::add(&mut program, spec, &share, options, state::Choices { splits, parts }, stage);
+    let normed = nodes.iter().any(|node| node.layer_norm().is_some());
+    let choices = state::Choices { splits, parts, normed };
+    let (host, states) = state::add(&mut program, spec, &share, options, choices, stage);
     let shards = weights.into_iter().zip(states).collect();
     let (indexer, planned) = match emission {
         Emission::Tasks(indexer) => (indexer, None),

@@ -4,11 +4,11 @@
 //! | node | becomes |
 //! |---|---|
 //! | embedding | [`LoweredNode::Embed`] |
-//! | norm, q, k and v, (norms of heads,) rotation, append | [`LoweredNode::Heads`] |
+//! | (norm,) q, k and v, (norms of heads,) rotation, append | [`LoweredNode::Heads`] |
 //! | attention | [`LoweredNode::Attention`] |
 //! | product, added to the residual stream; or product, norm of its result, addition; or product of chosen experts, weighted sum, addition | [`LoweredNode::Added`] |
-//! | norm, gate and up (of chosen experts), gated activation | [`LoweredNode::Gated`] |
-//! | norm, logits of experts, choice of experts | [`LoweredNode::Routed`] |
+//! | (norm,) gate and up (of chosen experts) or one product, activation | [`LoweredNode::Gated`] |
+//! | norm, logits of experts, choice of experts (of one: the sigmoid of its logit) | [`LoweredNode::Routed`] |
 //! | norm, logits, (soft cap,) choice | [`LoweredNode::Choice`] |
 //!
 //! Every other node is an error that names it.
@@ -36,7 +36,31 @@ pub(super) enum LoweredNode<'g> {
     Choice(LoweredChoice<'g>),
 }
 
-impl LoweredNode<'_> {
+impl<'g> LoweredNode<'g> {
+    /// The value of the residual stream that it reads.
+    pub fn stream(&self) -> Option<ValueId> {
+        match self {
+            LoweredNode::Heads(heads) => Some(heads.input.x),
+            LoweredNode::Gated(gated) => Some(gated.input.x),
+            LoweredNode::Routed(routed) => Some(routed.input.x),
+            LoweredNode::Choice(choice) => Some(choice.input.x),
+            LoweredNode::Added(added) => Some(added.residual),
+            LoweredNode::Embed { .. } | LoweredNode::Attention(_) => None,
+        }
+    }
+
+    /// The layer norm of the residual stream that it reads.
+    pub fn layer_norm(&self) -> Option<(ValueId, &NormTensor<'g>)> {
+        let input = match self {
+            LoweredNode::Heads(heads) => &heads.input,
+            LoweredNode::Gated(gated) => &gated.input,
+            LoweredNode::Routed(routed) => &routed.input,
+            LoweredNode::Choice(choice) => &choice.input,
+            LoweredNode::Added(_) | LoweredNode::Embed { .. } | LoweredNode::Attention(_) => return None,
+        };
+        input.layer_norm()
+    }
+
     /// Whether its result is not added as it is made.
     pub fn is_summed_apart(&self) -> bool {
         matches!(self, LoweredNode::Added(Added { post_norm: Some(_), .. }))
@@ -58,7 +82,7 @@ pub(super) struct LayerAttention<'g> {
 /// Logits, and the choice by them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LoweredChoice<'g> {
-    pub norm: Norm<'g>,
+    pub input: StreamInput<'g>,
     /// The output projection.
     pub table: &'g Weight,
     pub soft_cap: Option<f32>,
@@ -68,15 +92,24 @@ pub(super) struct LoweredChoice<'g> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LayerHeads<'g> {
     pub cache: usize,
-    pub norm: Norm<'g>,
+    pub input: StreamInput<'g>,
     /// The products for queries, keys and values.
     pub products: [WeightProduct<'g>; 3],
     /// The norms of queries and keys before the rotation.
-    pub head_norms: Option<[NormTensor<'g>; 2]>,
+    pub head_norms: Option<HeadNorms<'g>>,
     /// The frequencies of the rotation.
     pub rope: RopeId,
     /// The rotated queries.
     pub q: ValueId,
+}
+
+/// The norms of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct HeadNorms<'g> {
+    /// That of queries, and that of keys.
+    pub tensors: [NormTensor<'g>; 2],
+    /// Whether all heads of a row are normalised together.
+    pub together: bool,
 }
 
 /// A product that is added to the residual stream.
@@ -94,7 +127,7 @@ pub(super) struct Added<'g> {
 /// The choice of a layer's experts.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Routed<'g> {
-    pub norm: Norm<'g>,
+    pub input: StreamInput<'g>,
     /// The product for logits.
     pub router: WeightProduct<'g>,
     pub kind: RouteKind,
@@ -102,29 +135,46 @@ pub(super) struct Routed<'g> {
     pub ids: ValueId,
 }
 
-/// Gate and up of an MLP.
+/// Gate and up of an MLP, or its one product.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Gated<'g> {
-    pub norm: Norm<'g>,
+    pub input: StreamInput<'g>,
+    /// The product that goes through the activation.
     pub gate: WeightProduct<'g>,
-    pub up: WeightProduct<'g>,
+    /// The product that its result is multiplied with.
+    pub up: Option<WeightProduct<'g>>,
     pub activation: Activation,
     pub out: ValueId,
 }
 
-/// An RMS norm over the residual stream.
+/// The residual stream as a product takes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Norm<'g> {
+pub(super) struct StreamInput<'g> {
     pub x: ValueId,
-    pub weight: &'g Weight,
-    pub eps: f32,
+    /// The norm of it; `None`: it is taken as it is.
+    pub norm: Option<NormTensor<'g>>,
 }
 
-/// The weight of an RMS norm, and its epsilon.
+impl<'g> StreamInput<'g> {
+    /// The layer norm, with the value that it is of.
+    pub fn layer_norm(&self) -> Option<(ValueId, &NormTensor<'g>)> {
+        Some((self.x, self.norm.as_ref().filter(|norm| norm.layer.is_some())?))
+    }
+}
+
+/// The weight of a norm, and its epsilon.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct NormTensor<'g> {
     pub weight: &'g Weight,
     pub eps: f32,
+    /// What makes it a layer norm.
+    pub layer: Option<LayerTensor<'g>>,
+}
+
+/// What a layer norm has besides an RMS norm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LayerTensor<'g> {
+    pub bias: Option<&'g Weight>,
 }
 
 /// A product with a weight of the checkpoint.
@@ -186,26 +236,24 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<LoweredNode<'_>>, LowerError> {
         }
         steps[step.node].push(step);
     }
+    let single = |place: usize| match (&steps[place][..], &graph.parts().nodes[place].body) {
+        ([step], Body::Single(_)) => Some(*step),
+        _ => None,
+    };
+    let normed_sums = normed_sums((0..steps.len()).filter_map(single));
+    // Nodes that an addition takes.
+    let taken: HashSet<ValueId> = normed_sums.values().flat_map(|[linear, norm]| [linear.first, norm.first]).collect();
     let mut nodes = Vec::new();
-    // Nodes that the one before has taken.
-    let mut taken = 0;
-    let all = &steps;
-    for (place, steps) in all.iter().enumerate() {
-        if taken > 0 {
-            taken -= 1;
-            continue;
-        }
-        let fused = matches!(graph.parts().nodes[place].body, Body::Fused(_));
+    for (place, steps) in steps.iter().enumerate() {
         let reader = NodeReader { graph, steps, caches: &caches, attended: &attended };
-        let node = match steps.as_slice() {
-            [Step { op: Op::Input { .. }, .. }] => continue,
-            [step] if !fused => reader.single(step).or_else(|| {
-                let norm = all.get(place + 1)?;
-                let addition = all.get(place + 2)?;
-                taken = 2;
-                reader.normed_sum(step, norm, addition)
-            }),
-            _ => reader.group(),
+        let node = match single(place) {
+            Some(Step { op: Op::Input { .. }, .. }) => continue,
+            Some(step) if taken.contains(&step.first) => continue,
+            Some(step) => match normed_sums.get(&step.first) {
+                Some(parts) => reader.normed_sum(parts, &step),
+                None => reader.single(&step),
+            },
+            None => reader.group(),
         };
         let ops = || steps.iter().map(|step| step.op.name()).collect::<Vec<_>>().join(", ");
         nodes.push(node.ok_or_else(|| LowerError::Node {
@@ -215,6 +263,27 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<LoweredNode<'_>>, LowerError> {
         })?);
     }
     Ok(nodes)
+}
+
+/// The products whose results are normalised before they are added, each with its norm, by the sum.
+fn normed_sums<'g>(singles: impl Iterator<Item = Step<'g>>) -> HashMap<ValueId, [Step<'g>; 2]> {
+    let mut made_by: HashMap<ValueId, Step<'g>> = HashMap::new();
+    let mut sums = HashMap::new();
+    for step in singles {
+        if let &Op::Binary { a, b, kind: BinaryKind::Add } = step.op
+            && a != b
+        {
+            let parts = |id: ValueId| {
+                let norm = *made_by.get(&id)?;
+                let &Op::Norm { x, .. } = norm.op else { return None };
+                let linear = *made_by.get(&x)?;
+                matches!(linear.op, Op::Linear { .. }).then_some([linear, norm])
+            };
+            sums.extend(parts(b).or_else(|| parts(a)).map(|parts| (step.first, parts)));
+        }
+        made_by.insert(step.first, step);
+    }
+    sums
 }
 
 /// Reads one node of the graph.
@@ -256,33 +325,42 @@ impl<'g> NodeReader<'_, 'g> {
     }
 
     /// A product whose result is normalised before it is added.
-    fn normed_sum(&self, linear: &Step<'g>, norm: &[Step<'g>], addition: &[Step<'g>]) -> Option<LoweredNode<'g>> {
-        let (&Op::Linear { x, .. }, [norm], [addition]) = (linear.op, norm, addition) else { return None };
-        let &Op::Norm { x: normed, .. } = norm.op else { return None };
-        let &Op::Binary { a, b, kind: BinaryKind::Add } = addition.op else { return None };
+    fn normed_sum(&self, [linear, norm]: &[Step<'g>; 2], addition: &Step<'g>) -> Option<LoweredNode<'g>> {
+        let (&Op::Linear { x, .. }, &Op::Binary { a, b, .. }) = (linear.op, addition.op) else { return None };
         let residual = if b == norm.first { a } else { b };
-        let complete = normed == linear.first && [a, b].contains(&norm.first) && a != b;
         let product = self.product(linear, self.role_of(x))?;
         let post_norm = Some(self.norm_weight(norm)?);
-        complete.then_some(LoweredNode::Added(Added { x, product, post_norm, residual, out: addition.first }))
+        Some(LoweredNode::Added(Added { x, product, post_norm, residual, out: addition.first }))
     }
 
     fn group(&self) -> Option<LoweredNode<'g>> {
         let products = self.all(|op| op.is_product());
         let before = self.norm();
+        let input = self.input();
+        let normed = usize::from(before.is_some());
         let after = self.steps.last()?;
         match (products.as_slice(), after.op, before) {
-            ([logits], Op::Choose { .. }, Some(norm)) => {
+            ([logits], Op::Choose { .. }, Some(input)) => {
                 let Op::Logits { table, x } = *logits.op else { return None };
                 let cap = |step: &Step<'g>| if let Op::SoftCap { cap, .. } = *step.op { Some(cap) } else { None };
                 let soft_cap = self.steps.iter().find_map(cap);
                 let others = usize::from(soft_cap.is_some());
                 let complete = self.steps.len() == 3 + others && self.steps.first()?.first == x;
-                complete.then_some(LoweredNode::Choice(LoweredChoice { norm, table: self.weight(table)?, soft_cap }))
+                complete.then_some(LoweredNode::Choice(LoweredChoice { input, table: self.weight(table)?, soft_cap }))
             }
-            ([gate, up], &Op::Activation { x, gate: Some(through), kind }, Some(norm)) => {
-                let complete = self.steps.len() == 4 && (through, x) == (gate.first, up.first);
-                let [gate, up] = [self.product(gate, ProductRole::Gate)?, self.product(up, ProductRole::Up)?];
+            (&[gate, ref up @ ..], &Op::Activation { x, gate: through, kind }, _) => {
+                let input = input?;
+                let operands = match up {
+                    [] => through.is_none() && x == gate.first,
+                    [up] => (through, x) == (Some(gate.first), up.first),
+                    _ => return None,
+                };
+                let complete = self.steps.len() == 2 + up.len() + normed && operands;
+                let gate = self.product(gate, ProductRole::Gate)?;
+                let up = match up.first() {
+                    Some(up) => Some(self.product(up, ProductRole::Up)?),
+                    None => None,
+                };
                 let activation = match kind {
                     ActivationKind::Silu => Activation::Silu,
                     ActivationKind::GeluTanh => Activation::GeluTanh,
@@ -291,16 +369,11 @@ impl<'g> NodeReader<'_, 'g> {
                     }
                     ActivationKind::Relu | ActivationKind::Sigmoid => return None,
                 };
-                let alike = gate.experts == up.experts;
-                (complete && alike).then_some(LoweredNode::Gated(Gated {
-                    norm,
-                    gate,
-                    up,
-                    activation,
-                    out: after.first,
-                }))
+                let alike = up.map_or(gate.experts.is_none(), |up| gate.experts == up.experts);
+                let out = after.first;
+                (complete && alike).then_some(LoweredNode::Gated(Gated { input, gate, up, activation, out }))
             }
-            ([router], &Op::Route { logits, kind, .. }, Some(norm)) => {
+            ([router], &Op::Route { logits, kind, .. }, Some(input)) => {
                 let complete = self.steps.len() == 3 && logits == router.first;
                 let router = self.product(router, ProductRole::Router)?;
                 let kind = match kind {
@@ -309,8 +382,9 @@ impl<'g> NodeReader<'_, 'g> {
                     op::RouteKind::SoftmaxThenTopK { renormalise: true } | op::RouteKind::TopKThenSoftmax => {
                         RouteKind::Chosen
                     }
+                    op::RouteKind::Sigmoid => RouteKind::Sigmoid,
                 };
-                complete.then_some(LoweredNode::Routed(Routed { norm, router, kind, ids: after.first }))
+                complete.then_some(LoweredNode::Routed(Routed { input, router, kind, ids: after.first }))
             }
             ([down], &Op::Binary { a, b, kind: BinaryKind::Add }, None)
                 if matches!(down.op, Op::ExpertLinear { .. }) =>
@@ -344,21 +418,21 @@ impl<'g> NodeReader<'_, 'g> {
                     out: after.first,
                 }))
             }
-            ([_, _, _], Op::CacheAppend { .. }, Some(norm)) => self.heads(norm),
+            ([_, _, _], Op::CacheAppend { .. }, _) => self.heads(input?, normed),
             _ => None,
         }
     }
 
-    fn heads(&self, norm: Norm<'g>) -> Option<LoweredNode<'g>> {
+    fn heads(&self, input: StreamInput<'g>, normed: usize) -> Option<LoweredNode<'g>> {
         let append = self.steps.last()?;
         let &Op::CacheAppend { k, v, cache } = append.op else { return None };
         let queries = self.steps.iter().find(|step| matches!(step.op, Op::Rope { .. }) && step.first != k)?;
         let queries_made = self.rotated(queries.first)?;
         let keys_made = self.rotated(k)?;
-        // The norm, three products, two rotations, the append, and norms of queries and keys.
-        let head_norms = match ([queries_made.norm, keys_made.norm], self.steps.len()) {
-            ([Some(queries), Some(keys)], 9) => Some([self.norm_weight(queries)?, self.norm_weight(keys)?]),
-            ([None, None], 7) => None,
+        // Three products, two rotations, the append, and norms of queries and keys.
+        let head_norms = match ([queries_made.norm, keys_made.norm], self.steps.len() - normed) {
+            ([Some(queries), Some(keys)], 8) => Some(self.head_norms(queries, keys)?),
+            ([None, None], 6) => None,
             _ => return None,
         };
         let products = [
@@ -368,7 +442,7 @@ impl<'g> NodeReader<'_, 'g> {
         ];
         let rope = Some(queries_made.table).filter(|table| *table == keys_made.table)?;
         let cache = cache.index();
-        Some(LoweredNode::Heads(LayerHeads { cache, norm, products, head_norms, rope, q: queries.first }))
+        Some(LoweredNode::Heads(LayerHeads { cache, input, products, head_norms, rope, q: queries.first }))
     }
 
     /// The input of a rotation whose result is `value`; `None` for any other value.
@@ -381,21 +455,47 @@ impl<'g> NodeReader<'_, 'g> {
         Some(Unrotated { product: before, norm: None, table })
     }
 
-    fn norm_weight(&self, step: &Step<'g>) -> Option<NormTensor<'g>> {
-        let Op::Norm { weight: Some(weight), bias: None, kind: NormKind::Rms { unit_offset: false }, eps, .. } =
-            step.op
-        else {
-            return None;
+    fn head_norms(&self, queries: &Step<'g>, keys: &Step<'g>) -> Option<HeadNorms<'g>> {
+        let of_row = |step: &Step<'g>| matches!(step.op, Op::Norm { over, .. } if over.len() > 1);
+        let together = of_row(queries);
+        let tensors = [self.norm_weight(queries)?, self.norm_weight(keys)?];
+        (together == of_row(keys)).then_some(HeadNorms { tensors, together })
+    }
+
+    /// The tensors of a norm: RMS, or layer.
+    fn norm_of(&self, step: &Step<'g>) -> Option<NormTensor<'g>> {
+        let Op::Norm { weight: Some(weight), bias, kind, eps, .. } = *step.op else { return None };
+        let weight = self.tensor(weight)?;
+        let bias = match bias {
+            Some(bias) => Some(self.tensor(bias)?),
+            None => None,
         };
-        Some(NormTensor { weight: self.tensor(*weight)?, eps: *eps })
+        let layer = match (kind, bias) {
+            (NormKind::Rms { unit_offset: false }, None) => None,
+            (NormKind::Layer, bias) => Some(LayerTensor { bias }),
+            (NormKind::Rms { .. }, _) => return None,
+        };
+        Some(NormTensor { weight, eps, layer })
+    }
+
+    /// The tensors of an RMS norm.
+    fn norm_weight(&self, step: &Step<'g>) -> Option<NormTensor<'g>> {
+        self.norm_of(step).filter(|norm| norm.layer.is_none())
     }
 
     /// The norm with which the group begins.
-    fn norm(&self) -> Option<Norm<'g>> {
+    fn norm(&self) -> Option<StreamInput<'g>> {
         let first = self.steps.first()?;
         let Op::Norm { x, .. } = *first.op else { return None };
-        let NormTensor { weight, eps } = self.norm_weight(first)?;
-        Some(Norm { x, weight, eps })
+        Some(StreamInput { x, norm: Some(self.norm_of(first)?) })
+    }
+
+    /// What the group's products take: the norm with which it begins, or a value as it is.
+    fn input(&self) -> Option<StreamInput<'g>> {
+        if let Op::Linear { x, .. } = *self.steps.first()?.op {
+            return Some(StreamInput { x, norm: None });
+        }
+        self.norm()
     }
 
     /// The role of a product of this value, which is added to the residual stream.
@@ -474,22 +574,25 @@ mod tests {
             assert_eq!(nodes.len(), 1 + 2 * 5 + 1);
             let LoweredNode::Heads(heads) = &nodes[6] else { panic!("{:?}", nodes[6]) };
             assert_eq!(heads.cache, 1);
-            assert_eq!(heads.norm.weight.tensor, "model.layers.1.input_layernorm.weight");
+            assert_eq!(
+                heads.input.norm.map(|norm| norm.weight.tensor.as_str()),
+                Some("model.layers.1.input_layernorm.weight")
+            );
             assert_eq!(heads.products.map(|product| product.role.name()), ["q", "k", "v"]);
             assert_eq!(heads.products[2].bias.is_some(), !qk_norm);
-            let norms = heads.head_norms.map(|norms| norms.map(|norm| norm.weight.tensor.as_str()));
+            let norms = heads.head_norms.map(|norms| norms.tensors.map(|norm| norm.weight.tensor.as_str()));
             let expected = ["model.layers.1.self_attn.q_norm.weight", "model.layers.1.self_attn.k_norm.weight"];
             assert_eq!(norms, qk_norm.then_some(expected));
             let (
                 LoweredNode::Added(o),
-                LoweredNode::Gated(Gated { norm, up, out: inner, .. }),
+                LoweredNode::Gated(Gated { input, up, out: inner, .. }),
                 LoweredNode::Added(down),
             ) = (&nodes[8], &nodes[9], &nodes[10])
             else {
                 panic!("{nodes:?}")
             };
-            assert_eq!((o.residual, norm.x, down.x), (heads.norm.x, o.out, *inner));
-            assert_eq!((up.role, up.bias.is_some()), (ProductRole::Up, qk_norm));
+            assert_eq!((o.residual, input.x, down.x), (heads.input.x, o.out, *inner));
+            assert_eq!(up.map(|up| (up.role, up.bias.is_some())), Some((ProductRole::Up, qk_norm)));
         }
     }
 
@@ -573,9 +676,9 @@ mod tests {
             |added: &Added<'_>| added.post_norm.map(|norm| norm.weight.tensor.rsplit('.').nth(1).map(str::to_owned));
         let expected = ["post_attention_layernorm", "post_feedforward_layernorm"];
         assert_eq!([o, down].map(weight), expected.map(|name| Some(Some(name.to_owned()))));
-        assert_eq!((gated.norm.x, down.residual, down.x), (o.out, o.out, gated.out));
+        assert_eq!((gated.input.x, down.residual, down.x), (o.out, o.out, gated.out));
         let LoweredNode::Choice(choice) = &nodes[11] else { panic!("{:?}", nodes[11]) };
-        assert_eq!((choice.norm.x, choice.soft_cap), (sum_of(&nodes[10]), Some(30.0)));
+        assert_eq!((choice.input.x, choice.soft_cap), (sum_of(&nodes[10]), Some(30.0)));
     }
 
     fn sum_of(node: &LoweredNode<'_>) -> ValueId {

@@ -145,6 +145,8 @@ pub enum LowerError {
         "the model's `{name}` is {found}, which {devices} devices cannot share evenly; choose a number that divides it"
     )]
     Share { name: &'static str, found: usize, devices: usize },
+    #[error("heads that are normalised together cannot be on {devices} devices; lower the model for one")]
+    SharedHeads { devices: usize },
     #[error("a stage has the layers {found}, the model has 0:{layers}; name at least one, and none beyond the last")]
     Layers { found: Span, layers: usize },
     #[error("tensor `{name}` has dtype {found}; weights may be f32, f16 or bf16")]

@@ -2,11 +2,11 @@
 
 use super::emit::Emitter;
 use super::level::LevelDone;
-use super::nodes::Norm;
+use super::nodes::{NormTensor, StreamInput};
 use super::options::LowerError;
 use super::state::{ArrivingParts, Inlet, Outlet};
 use super::tiling;
-use crate::ops::{LinearInput, NormWeight, Reduce};
+use crate::ops::{LayerNorm, LinearInput, Reduce, SumNorm};
 use crate::program::{BufferId, Op};
 
 /// A buffer of the residual stream. Each addition reads one and writes another.
@@ -14,10 +14,10 @@ use crate::program::{BufferId, Op};
 pub(super) enum ResidualBuffer {
     /// What another stage gave.
     Input,
-    /// Before attention.
-    BeforeAttention,
-    /// Before the MLP.
-    BeforeMlp,
+    /// After an even number of additions: before attention, where a layer has two.
+    Even,
+    /// After an odd number of additions.
+    Odd,
     /// For another stage.
     Output,
 }
@@ -28,16 +28,16 @@ pub(super) fn buffer(e: &Emitter, residual: ResidualBuffer) -> BufferId {
         (ResidualBuffer::Input, Inlet::Hidden(hidden), _) | (ResidualBuffer::Output, _, Outlet::Hidden(hidden)) => {
             hidden
         }
-        (ResidualBuffer::BeforeMlp, _, _) => e.state().middle,
-        (ResidualBuffer::BeforeAttention | ResidualBuffer::Input | ResidualBuffer::Output, _, _) => e.state().residual,
+        (ResidualBuffer::Odd, _, _) => e.state().middle,
+        (ResidualBuffer::Even | ResidualBuffer::Input | ResidualBuffer::Output, _, _) => e.state().residual,
     }
 }
 
 /// Where the devices' parts of the residual stream arrive.
 pub(super) fn parts_of(parts: &ArrivingParts, residual: ResidualBuffer) -> &Vec<BufferId> {
     match residual {
-        ResidualBuffer::BeforeMlp => &parts.middle,
-        ResidualBuffer::Input | ResidualBuffer::BeforeAttention | ResidualBuffer::Output => &parts.residual,
+        ResidualBuffer::Odd => &parts.middle,
+        ResidualBuffer::Input | ResidualBuffer::Even | ResidualBuffer::Output => &parts.residual,
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) fn parts_of(parts: &ArrivingParts, residual: ResidualBuffer) -> &Vec<
 pub(super) struct Sum<'a> {
     pub parts: &'a Vec<BufferId>,
     /// The norm of the sum.
-    pub norm: Option<NormWeight>,
+    pub norm: Option<SumNorm>,
     /// What it is added to.
     pub residual: Option<BufferId>,
     pub out: BufferId,
@@ -73,7 +73,33 @@ pub(super) fn sum(
     })
 }
 
-/// The RMS norm of `x` as the input of a linear layer.
-pub(super) fn norm_input(e: &Emitter, norm: &Norm<'_>, x: BufferId) -> LinearInput {
-    LinearInput::RmsNorm { x, weight: e.weights().get(norm.weight), eps: norm.eps }
+/// The residual stream in `x`, or its norm, as the input of a linear layer; of a layer norm, which has
+/// a level of its own, the buffer of that level.
+pub(super) fn stream_input(e: &Emitter, input: &StreamInput<'_>, x: BufferId) -> Result<LinearInput, LowerError> {
+    Ok(match input.norm {
+        Some(NormTensor { weight, eps, layer: None }) => {
+            LinearInput::RmsNorm { x, weight: e.weights().get(weight), eps }
+        }
+        Some(NormTensor { layer: Some(_), .. }) => {
+            LinearInput::Plain { x: e.state().normed.ok_or(LowerError::Value { value: input.x.index() })? }
+        }
+        None => LinearInput::Plain { x },
+    })
+}
+
+/// The level of a layer norm of the residual stream in `x`.
+pub(super) fn layer_norm(
+    e: &mut Emitter,
+    name: &str,
+    norm: &NormTensor<'_>,
+    x: BufferId,
+    ready: &[LevelDone],
+) -> Result<LevelDone, LowerError> {
+    let out = e.state().normed.ok_or(LowerError::Value { value: x.index() })?;
+    let layer = norm.layer.map(|layer| LayerNorm { bias: layer.bias.map(|bias| e.weights().get(bias)) });
+    let norm = Some(SumNorm { weight: e.weights().get(norm.weight), eps: norm.eps, layer });
+    let rows = e.rows();
+    let tile = |cols| Op::from(Reduce { parts: vec![x], residual: None, norm, out, rows, cols });
+    let ops = tiling::features(e.spec.hidden, e.sms()).into_iter().map(tile).collect();
+    e.level(name, ops, ready)
 }

@@ -19,8 +19,13 @@ use crate::program::Span;
 /// The extents of the model's parts on one device.
 pub(super) fn share(spec: &ModelSizes, devices: usize) -> Result<ModelSizes, LowerError> {
     let inner = spec.experts.map_or(0, |experts| experts.inner);
-    let even =
-        [("heads", spec.heads), ("intermediate", spec.intermediate), ("experts' inner", inner), ("vocab", spec.vocab)];
+    let even = [
+        ("heads", spec.heads),
+        ("intermediate", spec.intermediate),
+        ("experts' inner", inner),
+        ("shared expert's inner", spec.shared),
+        ("vocab", spec.vocab),
+    ];
     let uneven = even.into_iter().find(|(_, found)| !found.is_multiple_of(devices));
     let kv_heads = spec.kv_heads;
     let heads_fit = kv_heads.is_multiple_of(devices) || devices.is_multiple_of(kv_heads);
@@ -33,6 +38,7 @@ pub(super) fn share(spec: &ModelSizes, devices: usize) -> Result<ModelSizes, Low
         intermediate: spec.intermediate / devices,
         vocab: spec.vocab / devices,
         experts: spec.experts.map(|experts| ExpertSizes { inner: experts.inner / devices, ..experts }),
+        shared: spec.shared / devices,
         ..*spec
     })
 }
@@ -50,10 +56,16 @@ pub(super) enum TensorShare {
 pub(super) enum WeightRole {
     Product(ProductRole),
     Bias(ProductRole),
-    /// The product of chosen experts.
-    Expert(ProductRole),
+    /// The product of chosen experts, with the extent of their inside.
+    Expert {
+        role: ProductRole,
+        inner: usize,
+    },
     /// Its bias.
-    ExpertBias(ProductRole),
+    ExpertBias {
+        role: ProductRole,
+        inner: usize,
+    },
     /// A score of each query head that has no value.
     Sinks,
     /// The embedding or the output projection.
@@ -82,16 +94,17 @@ pub(super) fn part(
         }
         WeightRole::Product(ProductRole::Gate | ProductRole::Up)
         | WeightRole::Bias(ProductRole::Gate | ProductRole::Up) => of(0, share.intermediate),
-        WeightRole::Bias(ProductRole::Output | ProductRole::Down) | WeightRole::ExpertBias(ProductRole::Down)
+        WeightRole::Bias(ProductRole::Output | ProductRole::Down)
+        | WeightRole::ExpertBias { role: ProductRole::Down, .. }
             if device > 0 =>
         {
             TensorShare::None
         }
         WeightRole::Product(ProductRole::Router) | WeightRole::Bias(ProductRole::Router) => TensorShare::All,
         WeightRole::Bias(ProductRole::Output | ProductRole::Down) | WeightRole::Whole => TensorShare::All,
-        WeightRole::ExpertBias(ProductRole::Down) => TensorShare::All,
-        WeightRole::Expert(ProductRole::Down) => of(1, share.experts.map_or(0, |experts| experts.inner)),
-        WeightRole::Expert(_) | WeightRole::ExpertBias(_) => of(0, share.experts.map_or(0, |experts| experts.inner)),
+        WeightRole::ExpertBias { role: ProductRole::Down, .. } => TensorShare::All,
+        WeightRole::Expert { role: ProductRole::Down, inner } => of(1, inner / devices),
+        WeightRole::Expert { inner, .. } | WeightRole::ExpertBias { inner, .. } => of(0, inner / devices),
         WeightRole::Product(ProductRole::Output) => of(1, share.heads * spec.head_dim),
         WeightRole::Product(ProductRole::Down) => of(1, share.intermediate),
         WeightRole::Sinks => of(0, share.heads),

@@ -59,12 +59,14 @@ pub(super) enum Outlet {
 /// The state buffers of a device. Activations are shared by all layers: the next layer's writers
 /// come after the last one's readers by way of the levels between, which the validator proves.
 pub(super) struct StateBuffers {
-    /// The residual stream before attention.
+    /// The residual stream after an even number of additions.
     pub residual: BufferId,
-    /// The residual stream before the MLP.
+    /// The residual stream after an odd number of additions.
     pub middle: BufferId,
     /// Parts of the two, one from each device; none where results are added as they are made.
     pub parts: Option<ArrivingParts>,
+    /// The layer norm of the residual stream, for models that have one.
+    pub normed: Option<BufferId>,
     pub q: BufferId,
     /// Unrotated q and k, for models that normalise heads.
     pub raw: Option<[BufferId; 2]>,
@@ -72,8 +74,8 @@ pub(super) struct StateBuffers {
     pub stats: BufferId,
     /// Activations of dense MLPs, if there are any.
     pub mlp: Option<BufferId>,
-    /// Buffers of mixtures of experts, if there are any.
-    pub experts: Option<ExpertBuffers>,
+    /// Buffers of mixtures of experts, in the order of the model's sizes.
+    pub experts: Vec<ExpertBuffers>,
     /// Key and value pool of each layer of the stage.
     pub pools: Vec<[BufferId; 2]>,
 }
@@ -96,13 +98,15 @@ pub(super) struct Choices {
     pub splits: usize,
     /// Whether results are summed from parts: those of devices, or one alone that is normalised.
     pub parts: bool,
+    /// Whether products read layer norms.
+    pub normed: bool,
 }
 
 /// The buffers that receive partial sums on a device, by sending device.
 pub(super) struct ArrivingParts {
-    /// The buffers of the residual stream before attention: parts of the embedding and of down.
+    /// Parts of the embedding, and of what makes an even number of additions.
     pub residual: Vec<BufferId>,
-    /// The buffers of the residual stream before the MLP: parts of o.
+    /// Parts of what makes an odd number of additions.
     pub middle: Vec<BufferId>,
 }
 
@@ -155,7 +159,7 @@ fn activations(
     device: usize,
 ) -> StateBuffers {
     let rows = options.rows;
-    let Choices { splits, parts } = choices;
+    let Choices { splits, parts, normed } = choices;
     let devices = program.devices;
     let heads = share.heads;
     let kv_heads = share.kv_heads;
@@ -168,6 +172,7 @@ fn activations(
         (0..devices).map(|from| scratch(&format!("{name}.part{from}"), DType::F32, &[rows, share.hidden])).collect()
     };
     let parts = parts.then(|| ArrivingParts { residual: parts_of("residual"), middle: parts_of("residual.middle") });
+    let normed = normed.then(|| scratch("normed", DType::F32, &[rows, share.hidden]));
     let q = scratch("q", DType::F32, &[rows, heads, dim]);
     let raw = share.head_norms.then(|| {
         [scratch("q.raw", DType::F32, &[rows, heads, dim]), scratch("k.raw", DType::F32, &[rows, kv_heads, dim])]
@@ -175,15 +180,17 @@ fn activations(
     let acc = scratch("attention.acc", DType::F32, &[rows, heads, splits, dim]);
     let stats = scratch("attention.stats", DType::F32, &[rows, heads, splits, 2]);
     let mlp = (share.intermediate > 0).then(|| scratch("mlp", options.activation, &[rows, share.intermediate]));
-    let experts = share.experts.map(|ExpertSizes { count, chosen, inner }| {
+    let experts = share.mixtures().zip(["", "shared."]).map(|(ExpertSizes { count, chosen, inner }, prefix)| {
         let shape = RouteShape { rows: rows as u32, experts: count as u32, chosen: chosen as u32 };
+        let mut of_mixture = |name, dtype, shape: &[usize]| scratch(&format!("{prefix}{name}"), dtype, shape);
         ExpertBuffers {
-            logits: scratch("router", DType::F32, &[rows, count]),
-            routes: scratch("routes", DType::F32, &shape.table().map(|extent| extent as usize)),
-            inner: scratch("experts", options.activation, &[rows, shape.slots() as usize * inner]),
+            logits: of_mixture("router", DType::F32, &[rows, count]),
+            routes: of_mixture("routes", DType::F32, &shape.table().map(|extent| extent as usize)),
+            inner: of_mixture("experts", options.activation, &[rows, shape.slots() as usize * inner]),
         }
     });
-    StateBuffers { residual, middle, parts, q, raw, acc, stats, mlp, experts, pools: Vec::new() }
+    let experts = experts.collect();
+    StateBuffers { residual, middle, parts, normed, q, raw, acc, stats, mlp, experts, pools: Vec::new() }
 }
 
 /// Buffers on one device.

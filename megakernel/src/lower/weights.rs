@@ -49,7 +49,7 @@ fn roles(nodes: &[LoweredNode<'_>]) -> HashMap<String, WeightRole> {
             }
             LoweredNode::Heads(heads) => heads.products.to_vec(),
             LoweredNode::Added(added) => vec![added.product],
-            LoweredNode::Gated(gated) => vec![gated.gate, gated.up],
+            LoweredNode::Gated(gated) => [gated.gate].into_iter().chain(gated.up).collect(),
             LoweredNode::Routed(routed) => vec![routed.router],
             LoweredNode::Attention(attended) => {
                 roles.extend(attended.sinks.map(|sinks| (sinks.label(), WeightRole::Sinks)));
@@ -59,7 +59,10 @@ fn roles(nodes: &[LoweredNode<'_>]) -> HashMap<String, WeightRole> {
         for WeightProduct { role, weight, bias, experts } in products {
             let [of_weight, of_bias] = match experts {
                 None => [WeightRole::Product(role), WeightRole::Bias(role)],
-                Some(_) => [WeightRole::Expert(role), WeightRole::ExpertBias(role)],
+                Some(_) => {
+                    let inner = weight.shape[usize::from(role == ProductRole::Down)] as usize;
+                    [WeightRole::Expert { role, inner }, WeightRole::ExpertBias { role, inner }]
+                }
             };
             roles.insert(weight.label(), of_weight);
             roles.extend(bias.map(|bias| (bias.label(), of_bias)));

@@ -51,9 +51,9 @@ pub use linear::{Linear, LinearInput, LinearOutput};
 pub use linear_part::LinearPart;
 #[cfg(feature = "testing")]
 pub(crate) use merge::merge;
-pub use norm::NormWeight;
 #[cfg(feature = "testing")]
 pub(crate) use norm::normed_rows;
+pub use norm::{LayerNorm, NormWeight, SumNorm};
 pub use place::{Rotation, RowCells};
 pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_STRIP, Projection, Qkv, QkvProjection, StripRun};
 pub use reduce::Reduce;

@@ -219,7 +219,7 @@ impl Draft {
                 let residual = self.defined_like(target).filter(|region| region.spans() == target.spans())?.buffer;
                 LinearOutput::Add { residual, out }
             }
-            3 => LinearOutput::Gated { activation: Activation::default(), up: self.weight, up_bias: None, out },
+            3 => LinearOutput::Gated { activation: Activation::default(), up: Some(self.weight), up_bias: None, out },
             _ => {
                 let best_value = self.value;
                 let best_index = self.index;

@@ -23,9 +23,27 @@ pub fn small_families(head_dim: usize) -> Vec<ModelSpec> {
     own.into_iter().map(|own| small_family(head_dim, &own)).collect()
 }
 
+/// Two layers of each family whose norms are not an RMS norm of what a product takes and of single
+/// heads, with heads of `head_dim` dimensions: norms of whole queries and keys, and after blocks
+/// alone; layer norms with biases, and an MLP without a gate; one layer norm for attention and MLP, a
+/// factor of logits, and a window of 5.
+///
+/// # Panics
+/// For dimensions that a family refuses.
+pub fn small_norms(head_dim: usize) -> Vec<ModelSpec> {
+    let own = [
+        json!({"model_type": "olmo2", "head_dim": null}),
+        json!({"model_type": "starcoder2", "head_dim": null, "rms_norm_eps": null, "norm_epsilon": 1e-5,
+            "hidden_act": "gelu_pytorch_tanh"}),
+        json!({"model_type": "cohere2", "rms_norm_eps": null, "layer_norm_eps": 1e-5, "logit_scale": 0.25,
+            "sliding_window": 5, "sliding_window_pattern": 2}),
+    ];
+    own.into_iter().map(|own| small_family(head_dim, &own)).collect()
+}
+
 /// Two layers of each family with a mixture of experts, with heads of `head_dim` dimensions: a choice
-/// of two of six by the softmax over these, of three of nine by that over all, and of two of seven
-/// with biases, sinks and a window of 5.
+/// of two of six by the softmax over these, of three of nine by that over all, of two of seven with
+/// biases, sinks and a window of 5, and of two of five beside an expert that every row takes.
 ///
 /// # Panics
 /// For dimensions that a family refuses.
@@ -35,6 +53,8 @@ pub fn small_mixtures(head_dim: usize) -> Vec<ModelSpec> {
         json!({"model_type": "qwen3_moe", "num_experts": 9, "num_experts_per_tok": 3, "moe_intermediate_size": 48}),
         json!({"model_type": "gpt_oss", "num_local_experts": 7, "num_experts_per_tok": 2, "sliding_window": 5,
             "quantization_config": {"quant_method": "mxfp4"}}),
+        json!({"model_type": "qwen2_moe", "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+            "shared_expert_intermediate_size": 48, "head_dim": null}),
     ];
     own.into_iter().map(|own| small_family(head_dim, &own)).collect()
 }

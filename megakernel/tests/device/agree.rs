@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
 use tilewright_megakernel::model::Architecture;
-use tilewright_megakernel::testing::{small_families, small_mixtures};
+use tilewright_megakernel::testing::{small_families, small_mixtures, small_norms};
 use tilewright_megakernel::vm::device::DeviceMachine;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
@@ -85,6 +85,16 @@ fn gemma_2_agrees_with_the_reference() {
 fn families_by_their_graphs_agree_with_the_reference() {
     for (seed, spec) in (20..).zip(small_families(16)) {
         agree(&spec, 1 + (seed as usize + 1) % 3, 3, seed, 7);
+    }
+}
+
+/// Norms that a level has for itself, or none; of whole queries and keys.
+#[test]
+fn other_norms_agree_with_the_reference() {
+    for (seed, spec) in (50..).zip(small_norms(16)) {
+        for (rows, steps) in [(1, 7), (2, 2), (5, 2)] {
+            agree(&spec, rows, 3, seed, steps);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::Architecture;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::testing::{small_families, small_family, small_mixtures};
+use tilewright_megakernel::testing::{small_families, small_family, small_mixtures, small_norms};
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights};
 use tilewright_megakernel::vm::resident::DeviceWeights;
@@ -76,15 +76,35 @@ fn families_by_their_graphs_agree_with_the_reference() {
     }
 }
 
+/// Norms that a launch has for itself, or none; of whole queries and keys.
+#[test]
+fn other_norms_agree_with_the_reference() {
+    for (seed, spec) in (71..).zip(small_norms(64)) {
+        agrees(&spec, Arch::Sm90a, 40, &[32, 1, 7], seed);
+        agrees(&spec, Arch::Sm80, 24, &[17, 7], seed + 10);
+        // By products of packed weights, which are added to the residual stream at once.
+        let prompt = prompt(40, seed as i32);
+        let mut shared = weights(&spec, Arch::Sm90a, seed);
+        shared.share(&packed(&spec, shared.device().clone()));
+        let found = feed(&mut machine(&mut shared, &spec, 32), &prompt, &[32, 7, 1]);
+        let mut rows = Rows::default();
+        rows.add(&prompt, 0, &PAGES_OF[0]);
+        let error = worst(&found, &Reference::new(&spec, 40).step(&rows));
+        assert!(error < BOUND, "{}, packed, seed {seed}: {error}", spec.name());
+    }
+}
+
 /// Choices sorted by expert, and grouped products, by tensor maps and by copies. Activations are
 /// bf16, so a row whose logits of two experts are close may choose another than the reference: these
 /// prompts have none.
 #[test]
 fn mixtures_of_experts_agree_with_the_reference() {
-    let [mixtral, qwen, gpt_oss] = &small_mixtures(64)[..] else { panic!("three families") };
+    let [mixtral, qwen, gpt_oss, shared] = &small_mixtures(64)[..] else { panic!("four families") };
     agrees(mixtral, Arch::Sm90a, 40, &[32, 1, 7], 57);
     agrees(qwen, Arch::Sm80, 24, &[17, 7], 58);
     agrees(gpt_oss, Arch::Sm90a, 24, &[17, 7], 62);
+    agrees(shared, Arch::Sm90a, 24, &[17, 7], 63);
+    agrees(shared, Arch::Sm80, 24, &[7, 17], 66);
 }
 
 /// A layer that rotates by the table of another shows: norms of heads make scores so large that

@@ -199,7 +199,7 @@ impl Builder {
             &name("gate_up"),
             input,
             gate,
-            LinearOutput::Gated { activation: Activation::default(), up, up_bias: None, out: self.mlp },
+            LinearOutput::Gated { activation: Activation::default(), up: Some(up), up_bias: None, out: self.mlp },
         );
         let down = self.weight(&name("down"), DType::BF16, &[hidden, inner]);
         let input = LinearInput::Plain { x: self.mlp };

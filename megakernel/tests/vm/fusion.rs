@@ -52,7 +52,7 @@ proptest! {
         let tiles = lab.tiles(n, 3);
         let add = LinearOutput::Add { residual, out: sum_fused };
         lab.tasks(tiles.iter().map(|&cols| layer(&fused, gate, cols, add.clone())).collect());
-        let silu = LinearOutput::Gated { activation: Activation::default(), up, up_bias: bias, out: gated_fused };
+        let silu = LinearOutput::Gated { activation: Activation::default(), up: Some(up), up_bias: bias, out: gated_fused };
         lab.tasks(tiles.iter().map(|&cols| layer(&fused, gate, cols, silu.clone())).collect());
         let ran = lab.run();
         prop_assert_eq!(ran.bits("sum"), ran.bits("sum.fused"));

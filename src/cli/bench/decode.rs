@@ -320,7 +320,7 @@ fn bytes(subject: &DecodeSubject, position: usize) -> u64 {
     let share = spec.experts.map_or(1.0, |experts| experts.share(subject.rows));
     let read = |buffer: &Buffer| {
         let all = buffer.elements().unwrap_or(0);
-        let is_of_experts = matches!(buffer.source, Some(Source::Experts { .. }));
+        let is_of_experts = matches!(buffer.source, Some(Source::Experts { experts: 2.., .. }));
         buffer.stored_bytes(if is_of_experts { (all as f64 * share) as usize } else { all })
     };
     let weights: u64 = weights.map(read).sum();

@@ -111,7 +111,8 @@ impl StepCost {
         let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
         let all: u64 = spec.tensors().iter().map(|tensor| elements(&tensor.shape)).sum();
         // Of experts those that rows choose uniformly.
-        let of_experts = |weight: &Weight| weight.shape.iter().product::<u64>() * weight.experts.unwrap_or(0);
+        let chosen = |weight: &Weight| weight.experts.filter(|count| *count > 1).unwrap_or(0);
+        let of_experts = |weight: &Weight| weight.shape.iter().product::<u64>() * chosen(weight);
         let experts: u64 = spec.graph().parts().weights.iter().map(of_experts).sum();
         let share = spec.experts.map_or(1.0, |experts| experts.share(rows));
         let all = all - experts + (experts as f64 * share) as u64;

@@ -27,7 +27,7 @@ pub use overflow::F16Overflow;
 pub(super) use overflow::{Infinite, size};
 pub use packing::Packing;
 pub(super) use packing::{Half, Quads};
-pub use parts::{PartSums, PostNorm};
+pub use parts::{Centre, PartSums, PostNorm};
 pub use prologue::Prologue;
 pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
 pub(super) use scaled::{Loaded, Squares};

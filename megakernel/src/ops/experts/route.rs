@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::experts::RouteShape;
 use tilewright_kernels::naive;
-use tilewright_kernels::route::RouterKind;
+use tilewright_kernels::route::{RouterKind, SigmoidRouter};
 use tilewright_layout::DType;
 
 use super::routes::{shape, slots};
@@ -41,6 +41,8 @@ pub enum RouteKind {
     All,
     /// The softmax over the chosen experts.
     Chosen,
+    /// The sigmoid of each logit.
+    Sigmoid,
 }
 
 impl From<RouteKind> for RouterKind {
@@ -48,6 +50,13 @@ impl From<RouteKind> for RouterKind {
         match kind {
             RouteKind::All => RouterKind::SoftmaxThenTopK { renormalise: false },
             RouteKind::Chosen => RouterKind::TopKThenSoftmax,
+            RouteKind::Sigmoid => RouterKind::Sigmoid(SigmoidRouter {
+                corrected: false,
+                groups: 1,
+                kept: 1,
+                renormalise: false,
+                scale: 1.0,
+            }),
         }
     }
 }

@@ -55,7 +55,8 @@ impl TaskOp for Linear {
                 // whole reduction.
                 updates.push(tile(residual));
             }
-            LinearOutput::Gated { up, up_bias, .. } => layer("up", "up_bias", up, up_bias)?,
+            LinearOutput::Gated { up: Some(up), up_bias, .. } => layer("up", "up_bias", up, up_bias)?,
+            LinearOutput::Gated { up: None, .. } => {}
             LinearOutput::Logits { soft_cap, out, shard, best_value, best_index, tile } => {
                 soft_cap.map_or(Ok(()), |cap| positive("soft_cap", cap))?;
                 let [_, tiles] = ops.shape("best_value", best_value)?;
@@ -90,7 +91,7 @@ impl TaskOp for Linear {
         let even = self.cols.is_in_steps_of(2);
         let whole_strips = self.cols.is_in_steps_of(8);
         let (up, up_bias) = match self.output {
-            LinearOutput::Gated { up, up_bias, .. } => (Some(up), up_bias),
+            LinearOutput::Gated { up, up_bias, .. } => (up, up_bias),
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => (None, None),
         };
         let mut all = self.input.accesses(self.rows, [self.weight].into_iter().chain(up));

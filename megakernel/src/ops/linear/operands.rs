@@ -76,14 +76,16 @@ pub enum LinearOutput {
         /// The residual stream after, `[rows, n]`; not the buffer that `input` reads.
         out: BufferId,
     },
-    /// `out[r, n] = activation(y[r, n]) · u[r, n]`, where `u` is a second layer on the same input.
+    /// `out[r, n] = activation(y[r, n]) · u[r, n]`, where `u` is a second layer on the same input;
+    /// without it `activation(y[r, n])`.
     #[serde(rename = "silu_mul")]
     Gated {
         /// The function of the gate; missing: `silu`.
         #[serde(default, skip_serializing_if = "is_silu", with = "activation_name")]
         activation: Activation,
         /// Weights of `u`, `[n, k]`.
-        up: BufferId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        up: Option<BufferId>,
         /// Bias of `u`, `[n]`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         up_bias: Option<BufferId>,

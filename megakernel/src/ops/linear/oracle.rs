@@ -15,7 +15,10 @@ pub(super) fn linear(op: &Linear, on: &Context) -> Done {
     let width = op.cols.len();
     let mut y = product(on, &x, op.rows, op.weight, op.bias, op.cols)?;
     if let LinearOutput::Gated { activation, up, up_bias, .. } = op.output {
-        y = naive::gated(activation, &y, &product(on, &x, op.rows, up, up_bias, op.cols)?);
+        y = match up {
+            Some(up) => naive::gated(activation, &y, &product(on, &x, op.rows, up, up_bias, op.cols)?),
+            None => y.into_iter().map(|y| naive::activate(activation, y)).collect(),
+        };
     }
     if let LinearOutput::Logits { soft_cap: Some(cap), .. } = op.output {
         y.iter_mut().for_each(|y| *y = naive::soft_cap(*y, cap));

@@ -19,15 +19,24 @@ impl TaskOp for Rope {
         interval("rows", self.rows, count)?;
         interval("heads", self.heads, heads)?;
         self.rope.check(ops, dim)?;
+        let mut read = self.heads;
+        let mut weights = None;
+        if let Some(norm) = &self.norm {
+            positive("eps", norm.eps)?;
+            let [width] = ops.floats("norm weight", norm.weight)?;
+            let mut columns = Span::all(dim);
+            if width != dim {
+                ops.floats_of("norm weight", norm.weight, [heads.saturating_mul(dim)])?;
+                columns = Span::new(self.heads.lo * dim, self.heads.hi * dim);
+                read = Span::all(heads);
+            }
+            weights = Some(Region::new(norm.weight, &[columns]));
+        }
         let mut reads = vec![
-            Region::new(self.x, &[self.rows, self.heads, Span::all(dim)]),
+            Region::new(self.x, &[self.rows, read, Span::all(dim)]),
             Region::new(self.rope.inv_freq, &[Span::all(dim / 2)]),
         ];
-        if let Some(norm) = &self.norm {
-            ops.floats_of("norm weight", norm.weight, [dim])?;
-            positive("eps", norm.eps)?;
-            reads.push(Region::new(norm.weight, &[Span::all(dim)]));
-        }
+        reads.extend(weights);
         let [position, page_table] = self.at.footprint(ops, self.rows, count)?;
         reads.push(position);
         let mut pools = Vec::new();

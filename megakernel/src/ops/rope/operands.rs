@@ -4,7 +4,8 @@ use crate::ops::{Check, NormWeight, Operands, Rotation, RowCells};
 use crate::program::{BufferId, Region, Span};
 use serde::{Deserialize, Serialize};
 
-/// For each row and head: optional RMS norm over the head, then the rotation, then store or append.
+/// For each row and head: optional RMS norm over the head or over all heads of the row, then the
+/// rotation, then store or append.
 ///
 /// With `c, s` the cosine and sine of `position[r] · inv_freq[i]`, each times `scale`, and `half =
 /// head_dim / 2`: `y[i] = x[i]·c − x[i+half]·s`, `y[i+half] = x[i+half]·c + x[i]·s`. An idle row
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 pub struct Rope {
     /// Input, `[rows, heads, head_dim]`.
     pub x: BufferId,
-    /// RMS norm over each head, before the rotation.
+    /// RMS norm before the rotation: over each head where its weight is `[head_dim]`, over all heads
+    /// of a row where that is `[heads · head_dim]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm: Option<NormWeight>,
     /// The rotation.

@@ -8,9 +8,10 @@ use crate::oracle::{Context, Done};
 pub(super) fn rope(op: &Rope, on: &Context) -> Done {
     let [_, heads, dim] = on.shape(op.x)?;
     let inv_freq = on.read(op.rope.inv_freq, 0, dim / 2)?;
-    let norm = match &op.norm {
-        Some(norm) => Some((on.read(norm.weight, 0, dim)?, norm.eps)),
-        None => None,
+    // Heads that have one mean square.
+    let together = match &op.norm {
+        Some(norm) => on.shape::<1>(norm.weight)?[0] / dim,
+        None => 1,
     };
     for row in op.rows.iter() {
         let position = on.position(op.at.position, row)?;
@@ -20,9 +21,15 @@ pub(super) fn rope(op: &Rope, on: &Context) -> Done {
                 None => vec![0.0; dim],
                 Some(position) => {
                     let mut x = on.read(op.x, start, dim)?;
-                    if let Some((weight, eps)) = &norm {
-                        let raw = x.clone();
-                        host::rms_norm(&raw, weight, *eps, &mut x);
+                    if let Some(norm) = &op.norm {
+                        let first = if together == 1 { 0 } else { head };
+                        let all = on.read(op.x, start - first * dim, together * dim)?;
+                        // Other heads count in the mean square alone.
+                        let mut weight = vec![1.0; all.len()];
+                        weight[first * dim..][..dim].copy_from_slice(&on.read(norm.weight, first * dim, dim)?);
+                        let mut normed = vec![0.0; all.len()];
+                        host::rms_norm(&all, &weight, norm.eps, &mut normed);
+                        x.copy_from_slice(&normed[first * dim..][..dim]);
                     }
                     naive::rope(&x, &inv_freq, position, op.rope.scale)
                 }

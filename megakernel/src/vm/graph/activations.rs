@@ -6,6 +6,7 @@ use tilewright_kernels::epilogue::{Epilogue, ResultFunctions};
 use tilewright_kernels::gemv::{GemvEpilogue, hopper, hopper::WeightRows};
 
 use super::launch::{LaunchMemory, Scratch};
+use crate::ops::LayerNorm;
 use crate::program::BufferId;
 use crate::vm::resident::PackedStrips;
 
@@ -15,6 +16,8 @@ pub(crate) struct NormOf {
     pub x: BufferId,
     pub weight: BufferId,
     pub eps: f32,
+    /// What makes it a layer norm.
+    pub layer: Option<LayerNorm>,
 }
 
 /// The activations of a layer.
@@ -24,6 +27,8 @@ pub(crate) enum NormActivations {
     Scratch(Scratch),
     /// A norm, which is still to be computed.
     Norm(NormOf),
+    /// The residual stream that a buffer names, which is still to be rounded to bf16.
+    Stream(BufferId),
 }
 
 /// What the residual stream is still to become.
@@ -57,6 +62,13 @@ pub(crate) struct Embedding {
 }
 
 impl Pending {
+    /// Whether that buffer is what the stream becomes.
+    pub fn makes(&self, x: BufferId) -> bool {
+        match self {
+            Pending::Added { out, .. } | Pending::Parts { out, .. } | Pending::Begun { out, .. } => *out == x,
+        }
+    }
+
     /// Whether these are parts that make that buffer.
     pub fn is_parts_of(&self, x: BufferId) -> bool {
         matches!(self, Pending::Parts { out, .. } if *out == x)
@@ -124,7 +136,7 @@ impl<'a> ProductInput<'a> {
     pub(super) fn multiply(&self, rows: u32, to: LaunchMemory) -> Multiply<'a> {
         let scratch = match self.a {
             NormActivations::Scratch(scratch) => scratch,
-            NormActivations::Norm(_) => Scratch::Normed,
+            NormActivations::Norm(_) | NormActivations::Stream(_) => Scratch::Normed,
         };
         let a = LaunchMemory::Scratch(scratch);
         let layers = self.layers;

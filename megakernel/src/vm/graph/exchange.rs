@@ -309,6 +309,14 @@ impl GraphPlanner<'_> {
         Launch { kernel, grid: LaunchGrid::Blocks(rows), args: arrays.map(LaunchArg::Pointer).collect() }
     }
 
+    /// Rows of f32 copied as bf16.
+    pub(super) fn copy_rows(&mut self, [rows, width]: [u32; 2], arrays: [LaunchMemory; 2]) -> Launch {
+        let types = [Float::F32, Float::Bf16];
+        let strides = [width; 2];
+        let shape = PartsShape { parts: 1, copies: 1, width, strides, types, vector: vector(width, Float::F32) };
+        self.sum_of(shape, rows, arrays.into_iter())
+    }
+
     /// The logits of all devices below each other's rows, `[rows, vocab]`, on the device that
     /// chooses: what each of them has is `part` wide.
     pub(super) fn all_logits(&mut self, rows: u32, part: u32) -> (LaunchMemory, Vec<Launch>) {

@@ -72,7 +72,6 @@ impl GraphPlanner<'_> {
         out: BufferId,
     ) -> Result<(), Unsupported> {
         let a = LaunchMemory::Scratch(self.norm(norm)?);
-        self.routed_norm = Some(norm);
         let rows = self.plan.rows;
         let [experts, _] = self.extents(layer.0)?;
         let to = self.scratch(Scratch::RouterLogits, u64::from(rows) * u64::from(experts) * 4);
@@ -124,10 +123,7 @@ impl GraphPlanner<'_> {
         let NormActivations::Norm(norm) = a else {
             return Err(Unsupported::Launch { what: "experts of anything but a norm" });
         };
-        let a = match self.routed_norm.take() {
-            Some(routed) if routed == norm => Scratch::Normed,
-            Some(_) | None => self.norm(norm)?,
-        };
+        let a = self.norm(norm)?;
         if layers[0].1.is_some() != layers[1].1.is_some() {
             return Err(Unsupported::Launch { what: "gated experts of which one product alone has biases" });
         }

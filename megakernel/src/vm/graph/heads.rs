@@ -143,10 +143,12 @@ impl GraphPlanner<'_> {
         let mut runs = Vec::new();
         for part in parts {
             let mut norm = None;
+            let mut together = false;
             if let Some((weight, eps)) = part.norm {
                 let (memory, float) = self.plain(weight)?;
                 args.push(LaunchArg::Pointer(memory));
                 norm = Some((eps, float));
+                together = self.extents(weight)? != [dim];
             }
             let out = match part.to {
                 HeadsOut::Pool(pool) => {
@@ -161,7 +163,7 @@ impl GraphPlanner<'_> {
             };
             let rotated = part.rotation.is_some();
             let paged = matches!(part.to, HeadsOut::Pool(_));
-            runs.push(HeadRun { first: part.from.first, heads: part.heads, norm, rotated, paged, out });
+            runs.push(HeadRun { first: part.from.first, heads: part.heads, norm, together, rotated, paged, out });
         }
         // Few rows are few blocks: each has more warps.
         let warps = if rows <= MOST_ALONE { 2 * WARPS } else { WARPS };

@@ -3,10 +3,10 @@
 
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
 use tilewright_kernels::gemv::GemvEpilogue;
-use tilewright_kernels::norm::{NormShape, SLOT, add_rms_norm_rows, rms_norm_rows};
+use tilewright_kernels::norm::{NormKind, NormShape, SLOT, add_rms_norm_rows, rms_norm_rows};
 use tilewright_kernels::tile::Float;
 
-use super::activations::{Begun, Embedding, NormOf, PackedProduct, Pending};
+use super::activations::{Begun, Embedding, NormActivations, NormOf, PackedProduct, Pending};
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::planner::{GraphPlanner, WARPS, copying_warps};
 use crate::program::BufferId;
@@ -16,6 +16,19 @@ use crate::vm::Unsupported;
 const WARP: u32 = 128;
 
 impl GraphPlanner<'_> {
+    /// Adds what is still to be added to the residual stream, where nothing normalises the sum: by the
+    /// launch of the last norm, whose result is not read.
+    pub(super) fn complete(&mut self) -> Result<(), Unsupported> {
+        self.settle();
+        let Some(Pending::Added { out, .. }) = self.pending else { return Ok(()) };
+        let Some(norm) = self.last_norm else {
+            return Err(Unsupported::Launch { what: "a residual stream that nothing normalises" });
+        };
+        self.norm(NormOf { x: out, ..norm })?;
+        self.normed = None;
+        Ok(())
+    }
+
     /// Defers the addition of the last product to `residual`, which gives `out`, to the norm that
     /// follows.
     pub(super) fn add(&mut self, residual: BufferId, out: BufferId) -> Result<(), Unsupported> {
@@ -67,6 +80,7 @@ impl GraphPlanner<'_> {
             },
             Some(_) | None => false,
         };
+        let begins = begins && norm.layer.is_none();
         let Some(Pending::Begun { launch, .. }) = self.pending.take_if(|_| begins) else { return Ok(false) };
         let (weight, float) = self.plain(norm.weight)?;
         let [rows, width] = [rows, width].map(u64::from);
@@ -75,6 +89,7 @@ impl GraphPlanner<'_> {
         let launch = self.begun(&launch, Some((float, [weight, out, squares])));
         self.plan.launches.push(launch);
         self.last_norm = Some(norm);
+        self.normed = None;
         Ok(true)
     }
 
@@ -107,18 +122,69 @@ impl GraphPlanner<'_> {
         launch
     }
 
-    /// The norm of the residual stream by a launch, after what is still to be added to it.
+    /// A buffer stands for a norm, which the first product that reads it computes.
+    pub(crate) fn norm_for_readers(&mut self, buffer: BufferId, norm: NormOf) {
+        self.norms.insert(buffer, norm);
+    }
+
+    /// The norm that a buffer stands for.
+    pub(crate) fn norm_read_as(&self, buffer: BufferId) -> Option<NormOf> {
+        self.norms.get(&buffer).copied()
+    }
+
+    /// Activations in the form that products read, after what is still to be stored.
+    pub(super) fn prepare(&mut self, a: NormActivations) -> Result<Scratch, Unsupported> {
+        match a {
+            NormActivations::Norm(norm) => self.norm(norm),
+            NormActivations::Stream(x) => self.rounded(x),
+            NormActivations::Scratch(scratch) => {
+                self.settle();
+                Ok(scratch)
+            }
+        }
+    }
+
+    /// The residual stream, rounded to bf16.
+    fn rounded(&mut self, x: BufferId) -> Result<Scratch, Unsupported> {
+        self.complete()?;
+        if self.pending.is_some() || self.shared_rows {
+            return Err(Unsupported::Launch { what: "a residual stream that is read as it is before it is complete" });
+        }
+        self.whole(x, Scratch::Residual)?;
+        let [rows, width] = self.extents(x)?;
+        self.rows(rows)?;
+        self.normed = None;
+        let out = self.scratch(Scratch::Normed, u64::from(rows) * u64::from(width) * 2);
+        let launch = self.copy_rows([rows, width], [LaunchMemory::Scratch(Scratch::Residual), out]);
+        self.plan.launches.push(launch);
+        Ok(Scratch::Normed)
+    }
+
+    /// The norm of the residual stream by a launch, after what is still to be added to it; by none
+    /// where the norm is there already.
     pub(crate) fn norm(&mut self, norm: NormOf) -> Result<Scratch, Unsupported> {
+        if self.normed != Some(norm) {
+            self.launch_norm(norm)?;
+            self.normed = Some(norm);
+        }
+        self.settle();
+        Ok(Scratch::Normed)
+    }
+
+    fn launch_norm(&mut self, norm: NormOf) -> Result<(), Unsupported> {
         self.settle();
         self.last_norm = Some(norm);
-        let NormOf { x, weight, eps } = norm;
+        let NormOf { x, weight, eps, layer } = norm;
         let [rows, width] = self.extents(x)?;
         self.rows(rows)?;
         let out = self.scratch(Scratch::Normed, u64::from(rows) * u64::from(width) * 2);
         if let Some(Pending::Parts { residual, out, part }) = self.pending.take_if(|pending| pending.is_parts_of(x)) {
             self.heads.remove(&residual);
             self.residual(out, [rows, width]);
-            return self.norm_of_parts(norm, [rows, width], part).map(|()| Scratch::Normed);
+            if layer.is_some() {
+                return Err(Unsupported::Launch { what: "a layer norm of the parts of several devices" });
+            }
+            return self.norm_of_parts(norm, [rows, width], part);
         }
         if self.shared_rows {
             return Err(Unsupported::Launch { what: "a norm of rows that are on other devices" });
@@ -127,7 +193,13 @@ impl GraphPlanner<'_> {
         let residual = self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * 4);
         let x_float = Float::F32;
         let out_float = Float::Bf16;
-        let shape = NormShape { width, stride: width, x: x_float, weight: float, out: out_float, eps, warps: WARPS };
+        let bias = layer.and_then(|layer| layer.bias).map(|bias| self.plain(bias)).transpose()?;
+        let kind = match layer {
+            None => NormKind::Rms,
+            Some(_) => NormKind::Layer { bias: bias.map(|(_, float)| float) },
+        };
+        let shape =
+            NormShape { width, stride: width, x: x_float, weight: float, out: out_float, eps, kind, warps: WARPS };
         let arch = self.arch;
         let mut memory = vec![residual];
         let kernel = match self.pending.take() {
@@ -144,9 +216,11 @@ impl GraphPlanner<'_> {
             }
             Some(_) => return Err(Unsupported::Launch { what: "a norm of another residual stream" }),
         };
-        memory.extend([weight, out]);
+        memory.push(weight);
+        memory.extend(bias.map(|(memory, _)| memory));
+        memory.push(out);
         let args = memory.into_iter().map(LaunchArg::Pointer).collect();
         self.launch(kernel, LaunchGrid::Blocks(rows), args);
-        Ok(Scratch::Normed)
+        Ok(())
     }
 }

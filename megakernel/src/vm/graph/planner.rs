@@ -60,8 +60,10 @@ pub struct GraphPlanner<'p> {
     pub(super) last_norm: Option<NormOf>,
     /// The logits that experts are chosen by.
     pub(super) router_logits: HashSet<BufferId>,
-    /// The norm that the last router read, until experts read it too.
-    pub(super) routed_norm: Option<NormOf>,
+    /// The norms that buffers stand for, which their readers compute.
+    pub(super) norms: HashMap<BufferId, NormOf>,
+    /// The norm that [`Scratch::Normed`] holds, until what it is the norm of is stored anew.
+    pub(super) normed: Option<NormOf>,
     /// The output projection and its bias.
     pub(super) head: Option<OutputProjection>,
     /// Numbers of kernels by what they are made for.
@@ -114,7 +116,8 @@ impl<'p> GraphPlanner<'p> {
             shared_rows: false,
             last_norm: None,
             router_logits: router_logits(step),
-            routed_norm: None,
+            norms: HashMap::new(),
+            normed: None,
             head: None,
             kernels: HashMap::new(),
             steps: HashMap::new(),
@@ -228,7 +231,14 @@ impl<'p> GraphPlanner<'p> {
     pub(crate) fn residual(&mut self, out: BufferId, [rows, width]: [u32; 2]) -> LaunchMemory {
         let memory = self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * 4);
         self.heads.insert(out, RowHeads { scratch: Scratch::Residual, first: 0, of_row: 1 });
+        self.normed.take_if(|norm| norm.x == out);
         memory
+    }
+
+    /// Whether a buffer stands for the residual stream, or for what it becomes next.
+    pub(crate) fn is_stream(&self, id: BufferId) -> bool {
+        let is_pending = self.pending.as_ref().is_some_and(|pending| pending.makes(id));
+        is_pending || self.heads.get(&id).is_some_and(|found| found.scratch == Scratch::Residual)
     }
 
     /// Fails where a buffer does not stand for these activations.

@@ -36,10 +36,7 @@ impl GraphPlanner<'_> {
         let launches = match self.packed_of(&multiply) {
             Some(packed) => vec![self.multiply_activations(packed, product.a)?],
             None => {
-                match product.a {
-                    NormActivations::Norm(norm) => drop(self.norm(norm)?),
-                    NormActivations::Scratch(_) => self.settle(),
-                }
+                self.prepare(product.a)?;
                 self.multiply_rows(&multiply)?
             }
         };
@@ -54,15 +51,13 @@ impl GraphPlanner<'_> {
         mut packed: PackedProduct,
         a: NormActivations,
     ) -> Result<Launch, Unsupported> {
+        let scaled = packed.finish.ending_norm();
         match a {
-            NormActivations::Scratch(_) => self.settle(),
-            NormActivations::Norm(norm) => {
-                let scaled = packed.finish.ending_norm();
-                if scaled.check(&packed.plan).is_ok() && self.begin_norm(norm)? {
-                    (packed.finish, packed.eps) = (scaled, Some(norm.eps));
-                } else {
-                    self.norm(norm)?;
-                }
+            NormActivations::Norm(norm) if scaled.check(&packed.plan).is_ok() && self.begin_norm(norm)? => {
+                (packed.finish, packed.eps) = (scaled, Some(norm.eps));
+            }
+            NormActivations::Scratch(_) | NormActivations::Norm(_) | NormActivations::Stream(_) => {
+                self.prepare(a)?;
             }
         }
         Ok(self.multiply_packed(&packed))
@@ -76,11 +71,7 @@ impl GraphPlanner<'_> {
         layer: (BufferId, Option<BufferId>),
         [residual, out]: [BufferId; 2],
     ) -> Result<(), Unsupported> {
-        let a = match a {
-            NormActivations::Norm(norm) => self.norm(norm)?,
-            NormActivations::Scratch(scratch) => scratch,
-        };
-        self.settle();
+        let a = self.prepare(a)?;
         let rows = self.plan.rows;
         let [features, _] = self.extents(layer.0)?;
         let layers = &[layer][..];
@@ -90,6 +81,7 @@ impl GraphPlanner<'_> {
         let functions = ResultFunctions::default();
         let product = Multiply { rows, a: a_memory, layers, results, functions, to, wide: true, added: true };
         let Some(packed) = self.packed_of(&product) else {
+            self.complete()?;
             self.product(&ProductInput {
                 a: NormActivations::Scratch(a),
                 layers,

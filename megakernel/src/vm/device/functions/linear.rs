@@ -30,7 +30,8 @@ impl DeviceOp for Linear {
         let k = plan.extent(self.weight, 0)?;
         let features = plan.extent(self.weight, 1)?;
         let weights = match self.output {
-            LinearOutput::Gated { up, .. } => vec![self.weight, up],
+            LinearOutput::Gated { up: Some(up), .. } => vec![self.weight, up],
+            LinearOutput::Gated { up: None, .. } => vec![self.weight],
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => vec![self.weight],
         };
         let strip = plan.strip(k, &weights)?;
@@ -148,8 +149,8 @@ enum OutputCode {
     Send { to: Vec<u32>, out: Storage },
     /// Added to a residual.
     Add { residual: Storage, out: Storage, scaled: Option<ScaledCode> },
-    /// `activation(y) · u`.
-    Gated { activation: Activation, up_bias: Option<Float>, out: Storage, scaled: Option<ScaledCode> },
+    /// `activation(y) · u`, where it is `gated`; else `activation(y)`.
+    Gated { activation: Activation, gated: bool, up_bias: Option<Float>, out: Storage, scaled: Option<ScaledCode> },
     /// Logits and the largest of the tile, perhaps a shard's, perhaps on another device.
     Logits { soft_cap: Option<SoftCap>, tiles: u32, shard: bool, on: Option<u32> },
 }
@@ -187,7 +188,8 @@ impl OutputCode {
                 let up_bias = up_bias.map(|bias| plan.float("up bias", bias)).transpose()?;
                 let scaled = plan.scaled_output()?.map(|(code, _)| code);
                 let out = plan.storage("out", out)?;
-                (Rows::Interleaved(op.weight, up), OutputCode::Gated { activation, up_bias, out, scaled })
+                let rows = up.map_or(matrix, |up| Rows::Interleaved(op.weight, up));
+                (rows, OutputCode::Gated { activation, gated: up.is_some(), up_bias, out, scaled })
             }
             LinearOutput::Logits { soft_cap, out, shard, best_value, best_index, .. } => {
                 let on = plan.far(out)?;
@@ -249,13 +251,13 @@ impl LinearTile {
                 let scaled = scaled.map(|code| call.scaled_output(offset_of!(AddFields, scaled), code));
                 LinearEpilogue { residual, scaled, ..to(stored(out).into()) }
             }
-            OutputCode::Gated { activation, up_bias, out, scaled } => {
+            OutputCode::Gated { activation, gated, up_bias, out, scaled } => {
                 let up_bias = up_bias.map(|bias| call.plain(offset_of!(GatedFields, up_bias), bias).into());
                 let scaled = scaled.map(|code| call.scaled_output(offset_of!(GatedFields, scaled), code));
                 let functions = ResultFunctions { activation: Some(activation), soft_cap: None };
                 let out = scaled.is_none().then(|| stored(out).into());
                 let to = LinearEpilogue::to(out, self.width);
-                LinearEpilogue { bias: [None, up_bias], gated: true, functions, scaled, ..to }
+                LinearEpilogue { bias: [None, up_bias], gated, functions, scaled, ..to }
             }
             OutputCode::Logits { soft_cap, tiles, shard, on } => {
                 let [value, index] = [offset_of!(LogitsFields, best_value), offset_of!(LogitsFields, best_index)]
@@ -282,7 +284,7 @@ impl DeviceFunction for LinearTile {
     }
 
     fn shared(&self, warps: u32) -> SharedBytes {
-        self.tile.shared(warps, if matches!(self.output, OutputCode::Gated { .. }) { 2 } else { 1 })
+        self.tile.shared(warps, if matches!(self.output, OutputCode::Gated { gated: true, .. }) { 2 } else { 1 })
     }
 
     fn signals_early(&self) -> bool {

@@ -3,13 +3,13 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::gemv::activations::{PartSums, PostNorm};
+use tilewright_kernels::gemv::activations::{Centre, PartSums, PostNorm};
 use tilewright_kernels::tile::Float;
 
-use crate::ops::{NormWeight, Reduce};
+use crate::ops::{Reduce, SumNorm};
 use crate::program::Span;
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, ScaledCode, Storage, WeightStages,
+    Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, ScaledCode, SharedBytes, Storage, WeightStages,
 };
 use crate::vm::{Unsupported, multiple, rows_of};
 
@@ -50,13 +50,19 @@ impl DeviceOp for Reduce {
             out: plan.operand(self.out)?,
             scaled: scaled.map(|(_, operands)| operands).unwrap_or_default(),
             norm: plan.operand_of(self.norm.map(|norm| norm.weight))?,
+            bias: plan.operand_of(self.norm.and_then(|norm| norm.layer?.bias))?,
         };
         let norm = match self.norm {
             None => None,
-            Some(NormWeight { weight, eps }) => Some(NormCode { weight: plan.float("norm weight", weight)?, eps }),
+            Some(SumNorm { weight, eps, layer }) => {
+                let bias = layer.and_then(|layer| layer.bias);
+                let bias = bias.map(|bias| plan.float("norm bias", bias)).transpose()?;
+                Some(NormCode { weight: plan.float("norm weight", weight)?, eps, centred: layer.is_some(), bias })
+            }
         };
         let bytes = match (norm, scaled) {
-            (Some(_), _) => size_of_val(&fields),
+            (Some(NormCode { bias: Some(_), .. }), _) => size_of_val(&fields),
+            (Some(_), _) => offset_of!(ReduceFields, bias),
             (None, Some(_)) => offset_of!(ReduceFields, norm),
             (None, None) => offset_of!(ReduceFields, scaled),
         };
@@ -82,6 +88,8 @@ struct ReduceFields {
     scaled: [u32; 3],
     /// The weight of the sum's norm, if there is one.
     norm: u32,
+    /// Its bias, if there is one.
+    bias: u32,
 }
 
 /// The norm of a sum.
@@ -91,6 +99,10 @@ struct NormCode {
     weight: Float,
     /// Added to the mean square.
     eps: f32,
+    /// Whether the mean is subtracted.
+    centred: bool,
+    /// Storage of the bias.
+    bias: Option<Float>,
 }
 
 /// The device function.
@@ -118,6 +130,11 @@ struct SumTile {
 }
 
 impl DeviceFunction for SumTile {
+    fn shared(&self, warps: u32) -> SharedBytes {
+        let is_centred = self.norm.is_some_and(|norm| norm.centred);
+        SharedBytes { sums: 0, operand: if is_centred { (4 * self.rows.max(warps)).next_multiple_of(8) } else { 0 } }
+    }
+
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
         let SumTile { part, norm, residual, out, scaled, across, .. } = *self;
         let first = call.stored(offset_of!(ReduceFields, parts), part, Generation::Input);
@@ -128,10 +145,14 @@ impl DeviceFunction for SumTile {
         let column = |at: usize| call.value(offset_of!(ReduceFields, columns) + 4 * at);
         let sums = PartSums {
             parts: (0..self.count).map(part).collect(),
-            norm: norm.map(|NormCode { weight, eps }| PostNorm {
+            norm: norm.map(|NormCode { weight, eps, centred, bias }| PostNorm {
                 weight: call.plain(offset_of!(ReduceFields, norm), weight),
                 eps,
                 squares: call.scratch().squares,
+                centre: centred.then(|| Centre {
+                    sums: call.scratch().operand.cast(),
+                    bias: bias.map(|bias| call.plain(offset_of!(ReduceFields, bias), bias)),
+                }),
             }),
             residual: residual.map(|of| call.stored(offset_of!(ReduceFields, residual), of, Generation::Residual)),
             out: call.stored(offset_of!(ReduceFields, out), out, Generation::Output),

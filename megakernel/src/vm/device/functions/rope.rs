@@ -32,8 +32,13 @@ impl DeviceOp for Rope {
             HeadOutput::Store { out } => (Some(plan.plain_float("out", out)?), out),
             HeadOutput::Append { pool } => (None, pool),
         };
+        let dim = plan.extent(self.x, 0)?;
         let norm = match &self.norm {
-            Some(norm) => Some((plan.float("norm weight", norm.weight)?, norm.eps)),
+            Some(norm) => Some(NormCode {
+                weight: plan.float("norm weight", norm.weight)?,
+                eps: norm.eps,
+                is_of_row: plan.extent(norm.weight, 0)? != dim,
+            }),
             None => None,
         };
         let x = plan.plain_float("x", self.x)?;
@@ -77,6 +82,17 @@ struct RopeFields {
     out: u32,
 }
 
+/// The norm before the rotation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct NormCode {
+    /// Storage of the weight.
+    weight: Float,
+    /// Added to the mean square.
+    eps: f32,
+    /// Whether all heads of a row have one mean square.
+    is_of_row: bool,
+}
+
 /// The device function.
 #[derive(Clone, Debug, PartialEq)]
 struct RotatedHeads {
@@ -88,8 +104,8 @@ struct RotatedHeads {
     count: u32,
     /// Storage of the input.
     x: Float,
-    /// Storage of the norm's weight, and its epsilon.
-    norm: Option<(Float, f32)>,
+    /// The norm.
+    norm: Option<NormCode>,
     /// The rotation.
     rotation: RotationRows,
     /// Storage of the output; `None`: the pool.
@@ -110,8 +126,11 @@ impl DeviceFunction for RotatedHeads {
             Some(_) => call.pages_of(call.array(offset_of!(RopeFields, x), x), pools),
             None => call.pages([offset_of!(RopeFields, out), offset_of!(RopeCodeFields, scale)], pools),
         };
-        let norm =
-            norm.map(|(weight, eps)| rope::HeadNorm { weight: call.plain(offset_of!(RopeFields, norm), weight), eps });
+        let norm = norm.map(|NormCode { weight, eps, is_of_row }| rope::HeadNorm {
+            weight: call.plain(offset_of!(RopeFields, norm), weight),
+            eps,
+            together: is_of_row.then_some(heads),
+        });
         let x = call.array(offset_of!(RopeFields, x), x);
         let out = out.map(|out| call.array(offset_of!(RopeFields, out), out));
         let rotation = Some(call.rotation(rotation));

@@ -20,12 +20,15 @@ impl LaunchOp for Linear {
             LinearOutput::Store { out, .. } if !plan.is_router(out) => plan.part_product(a, layer, out),
             LinearOutput::Store { out, .. } => match a {
                 NormActivations::Norm(norm) => plan.router(norm, layer, out),
-                NormActivations::Scratch(_) => Err(Unsupported::Launch { what: "a router of anything but a norm" }),
+                NormActivations::Scratch(_) | NormActivations::Stream(_) => {
+                    Err(Unsupported::Launch { what: "a router of anything but a norm" })
+                }
             },
             LinearOutput::Add { residual, out } => plan.add_product(a, layer, [residual, out]),
             LinearOutput::Gated { activation, up, up_bias, out } => {
-                let layers = &[layer, (up, up_bias)][..];
-                let results = WeightRows::Gated(features);
+                let layers: Vec<_> = [layer].into_iter().chain(up.map(|up| (up, up_bias))).collect();
+                let layers = &layers[..];
+                let results = if up.is_some() { WeightRows::Gated(features) } else { features.into() };
                 let to = Scratch::Gated;
                 let functions = ResultFunctions { activation: Some(activation), ..ResultFunctions::default() };
                 plan.product(&ProductInput { a, layers, results, functions, to })?;
@@ -37,7 +40,7 @@ impl LaunchOp for Linear {
                     let soft_cap = soft_cap.map(SoftCap::new).transpose()?;
                     plan.norm(norm).and_then(|_| plan.logits(layer, soft_cap))
                 }
-                NormActivations::Scratch(_) => {
+                NormActivations::Scratch(_) | NormActivations::Stream(_) => {
                     Err(Unsupported::Launch { what: "an output projection of anything but a norm" })
                 }
             },
@@ -49,8 +52,12 @@ impl LaunchOp for Linear {
 pub(super) fn activations(plan: &GraphPlanner, input: &LinearInput) -> Result<NormActivations, Unsupported> {
     let whole = |x, scratch| plan.whole(x, scratch).map(|()| NormActivations::Scratch(scratch));
     match *input {
-        LinearInput::RmsNorm { x, weight, eps } => Ok(NormActivations::Norm(NormOf { x, weight, eps })),
-        LinearInput::Plain { x } => whole(x, Scratch::Gated),
+        LinearInput::RmsNorm { x, weight, eps } => Ok(NormActivations::Norm(NormOf { x, weight, eps, layer: None })),
+        LinearInput::Plain { x } => match plan.norm_read_as(x) {
+            Some(norm) => Ok(NormActivations::Norm(norm)),
+            None if plan.is_stream(x) => Ok(NormActivations::Stream(x)),
+            None => whole(x, Scratch::Gated),
+        },
         LinearInput::Combine { acc, .. } => whole(acc, Scratch::Attended),
     }
 }
