@@ -15,7 +15,7 @@ use tilewright_kernels::gemm::{
 use tilewright_kernels::gemv::{Epilogue, GemvEpilogue, gemv};
 use tilewright_kernels::kv::CpAsync;
 use tilewright_kernels::mma::InputType;
-use tilewright_kernels::norm::{NormShape, add_rms_norm_rows, rms_norm_rows};
+use tilewright_kernels::norm::{NormKind, NormShape, add_rms_norm_rows, rms_norm_rows};
 use tilewright_kernels::rope::{RopeShape, rope_rows};
 use tilewright_kernels::sample::{argmax_rows, sample_rows};
 use tilewright_kernels::tile::Float;
@@ -77,7 +77,8 @@ impl Recipe {
         let kernel = match self {
             &Recipe::Norm { width, stride, x, added, weight, out, eps } => {
                 let warps = width.div_ceil(NORM_WARP_ELEMENTS).clamp(1, MOST_NORM_WARPS);
-                let shape = NormShape { width, stride, x, weight, out, eps: f32::from_bits(eps), warps };
+                let eps = f32::from_bits(eps);
+                let shape = NormShape { width, stride, x, weight, out, eps, kind: NormKind::Rms, warps };
                 match added {
                     Some(added) => add_rms_norm_rows(arch, shape, added),
                     None => rms_norm_rows(arch, shape),
@@ -91,7 +92,9 @@ impl Recipe {
                 embed_rows(arch, EmbedShape { table, out, warps: ROW_WARPS, scale: 1.0, shard: Some(ids), norm: None })
             }
             &Recipe::Rope { heads, dim, x, out } => {
-                rope_rows(arch, RopeShape { heads, dim, norm: None, pages: None, x, out, warps: ROW_WARPS })
+                let shape =
+                    RopeShape { heads, dim, norm: None, together: false, pages: None, x, out, warps: ROW_WARPS };
+                rope_rows(arch, shape)
             }
             Recipe::Argmax => argmax_rows(arch, LOGIT_WARPS),
             Recipe::Sample => sample_rows(arch, LOGIT_WARPS),
