@@ -75,7 +75,7 @@ pub(crate) use place::{Opened, device_options, open};
 use place::{Place, Unloaded};
 pub use request::{Answer, Completion, Finish, Request, Speed, StopCause};
 pub use requests::{
-    BatchOptions, Batcher, BatcherLoad, EndTokens, Event, LogitsHook, LogitsProcessor, Logprobs, Penalties,
+    BatchOptions, Batcher, BatcherLoad, EndTokens, Event, KvEvent, LogitsHook, LogitsProcessor, Logprobs, Penalties,
     RequestHandle, Server, ServerEvent, ServerRequest, ServerRoom, Statistics, Stream, Submission, Ticket, Token,
     WidthTimes,
 };

@@ -23,6 +23,7 @@ use super::super::place::Place;
 use super::super::request::{Answer, Completion, Finish, check_prompt};
 use super::choice::Chooser;
 use super::giving::Giving;
+use super::kv_events::KvEvent;
 use super::pace::Pace;
 use super::proposer::MOST_PROPOSED;
 use super::scheduler::{FlowLimits, Scheduler, SchedulerLimits, Step};
@@ -466,6 +467,23 @@ impl Batcher {
         self.times.take()
     }
 
+    /// Records changes of the pages that requests can share, from now on.
+    /// [`Batcher::take_kv_events`] is then called after each step.
+    pub fn record_kv_events(&mut self) {
+        self.scheduler.cache_mut().record_events();
+    }
+
+    /// Takes the changes of the pages that requests can share since the last call; none where they
+    /// are not recorded.
+    pub fn take_kv_events(&mut self) -> Vec<KvEvent> {
+        self.scheduler.cache_mut().take_events()
+    }
+
+    /// Tokens of a page of the KV pools.
+    pub fn page_tokens(&self) -> usize {
+        self.scheduler.limits().page_tokens
+    }
+
     /// Its requests and pages at this moment.
     pub fn load(&self) -> BatcherLoad {
         let load = self.scheduler.load();
@@ -636,6 +654,11 @@ impl Batcher {
                 each(piece.ticket, Event::Fault(Arc::clone(&error)));
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn stored_blocks(&mut self) -> super::cache::StoredBlocks {
+        self.scheduler.cache_mut().stored()
     }
 
     #[cfg(test)]

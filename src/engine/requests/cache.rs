@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::super::pages::PagePool;
+use super::kv_events::KvEvent;
 
 /// Pages, their holders and their contents.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct PageCache {
     available: usize,
     /// Counts prefixes and departures.
     clock: u64,
+    /// Changes of the index since they were last taken; none where they are not recorded.
+    events: Option<Vec<KvEvent>>,
 }
 
 /// The number of a prefix: of all tokens up to the end of a full page. No number is used twice; 0
@@ -56,7 +59,18 @@ impl PageCache {
             idle: BTreeMap::new(),
             available: pages,
             clock: 0,
+            events: None,
         }
+    }
+
+    /// Records changes of the index from now on.
+    pub fn record_events(&mut self) {
+        self.events.get_or_insert_default();
+    }
+
+    /// Takes the changes of the index since the last call.
+    pub fn take_events(&mut self) -> Vec<KvEvent> {
+        self.events.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Pages that can be taken: free ones and idle ones.
@@ -137,7 +151,12 @@ impl PageCache {
             return same;
         }
         self.clock += 1;
-        self.page_mut(page).full = Some((self.clock, contents.clone()));
+        let block = self.clock;
+        if let Some(events) = &mut self.events {
+            let parent = (before != 0).then_some(before);
+            events.push(KvEvent::Stored { block, parent, tokens: contents.tokens.clone() });
+        }
+        self.page_mut(page).full = Some((block, contents.clone()));
         self.index.insert(contents, page);
         page
     }
@@ -149,6 +168,9 @@ impl PageCache {
         }
         self.index.clear();
         self.pages.iter_mut().for_each(|page| page.full = None);
+        if let Some(events) = &mut self.events {
+            events.push(KvEvent::Cleared);
+        }
     }
 
     fn hold(&mut self, page: i32) {
@@ -163,8 +185,11 @@ impl PageCache {
     }
 
     fn forget(&mut self, page: i32) {
-        if let Some((_, contents)) = self.page_mut(page).full.take() {
+        if let Some((block, contents)) = self.page_mut(page).full.take() {
             self.index.remove(&contents);
+            if let Some(events) = &mut self.events {
+                events.push(KvEvent::Removed { block });
+            }
         }
     }
 
@@ -177,8 +202,18 @@ impl PageCache {
     }
 }
 
+/// The tokens of the blocks that can be shared, by their numbers.
+#[cfg(test)]
+pub type StoredBlocks = BTreeMap<u64, Box<[u32]>>;
+
 #[cfg(test)]
 impl PageCache {
+    /// The blocks that can be shared.
+    pub fn stored(&self) -> StoredBlocks {
+        let full = self.index.values().filter_map(|&page| self.page(page).full.clone());
+        full.map(|(block, contents)| (block, contents.tokens)).collect()
+    }
+
     /// Pages of the pools.
     pub fn len(&self) -> usize {
         self.pages.len()
@@ -244,6 +279,23 @@ mod tests {
         assert_eq!(found, pages[..2]);
         cache.check([&pages[2..], &found]);
         assert_eq!(cache.take(), None);
+    }
+
+    #[test]
+    fn events_name_blocks_that_are_stored_and_removed() {
+        let mut cache = PageCache::new(2, 2);
+        cache.record_events();
+        let pages = filled(&mut cache, &[1, 2, 3, 4]);
+        let [first, second] = &cache.take_events()[..] else { panic!("two pages are full") };
+        let &KvEvent::Stored { block, parent: None, ref tokens } = first else { panic!("{first:?}") };
+        assert_eq!(**tokens, [1, 2]);
+        let &KvEvent::Stored { block: last, parent, ref tokens } = second else { panic!("{second:?}") };
+        assert_eq!((parent, &**tokens), (Some(block), &[3, 4][..]));
+        cache.leave(&pages);
+        cache.take();
+        assert_eq!(cache.take_events(), [KvEvent::Removed { block: last }]);
+        cache.forget_all();
+        assert_eq!(cache.take_events(), [KvEvent::Cleared]);
     }
 
     #[test]

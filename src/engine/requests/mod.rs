@@ -8,6 +8,7 @@
 //! | `step` | what a step runs |
 //! | `sequence` | a request while it is there |
 //! | `cache` | pages: holders, prefixes that are found by their tokens |
+//! | `kv_events` | changes of the pages that are found |
 //! | `slots` | places for what a flow keeps of requests |
 //! | `proposer` | tokens that may come next, from what the text repeats |
 //! | `gain` | whether steps of several of a sequence's tokens pay |
@@ -28,6 +29,7 @@ mod choice;
 mod flow_limits;
 mod gain;
 mod giving;
+mod kv_events;
 mod pace;
 mod phases;
 mod processor;
@@ -48,6 +50,7 @@ pub use batcher::{BatchOptions, Batcher, ServerRoom};
 pub(crate) use batcher::{BatcherSetup, batcher_of};
 #[cfg(feature = "cli")]
 pub(crate) use gain::Gain;
+pub use kv_events::KvEvent;
 pub use processor::{LogitsHook, LogitsProcessor};
 #[cfg(feature = "cli")]
 pub(crate) use proposer::{MOST_PROPOSED, Proposer};

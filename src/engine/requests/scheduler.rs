@@ -206,6 +206,11 @@ impl Scheduler {
         self.cache.forget_all();
     }
 
+    /// The pages, and which of them are found.
+    pub(super) fn cache_mut(&mut self) -> &mut PageCache {
+        &mut self.cache
+    }
+
     /// Plans the next step and takes its pages; `None` if there is no request to run. `beside` maps
     /// the number of decoding rows to the number of rows that the step may have with prompts.
     pub fn plan(&mut self, beside: impl Fn(usize) -> usize) -> Option<Step> {

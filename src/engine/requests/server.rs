@@ -14,6 +14,7 @@ use super::super::error::EngineError;
 use super::super::request::{Completion, Finish};
 use super::super::text::{Text, TextRules};
 use super::batcher::{BatchOptions, Batcher, CallBackFlag};
+use super::kv_events::KvEvent;
 use super::submission::{BatcherLoad, Event, Statistics, Submission, Ticket, Token};
 use crate::checkpoint::{Checkpoint, Tokenizer};
 
@@ -39,6 +40,7 @@ use crate::checkpoint::{Checkpoint, Tokenizer};
 pub struct Server {
     post: Post,
     load: Arc<Mutex<BatcherLoad>>,
+    page_tokens: usize,
     thread: JoinHandle<()>,
 }
 
@@ -95,6 +97,9 @@ type Deliver = Box<dyn FnMut(ServerEvent) -> ControlFlow<()> + Send>;
 /// The callback for the ticket of a request, on the server's thread.
 type Answer = Box<dyn FnOnce(Result<Ticket, EngineError>) + Send>;
 
+/// The callback for changes of the pages that requests can share, on the server's thread.
+type OnKvEvents = Box<dyn FnMut(Vec<KvEvent>) + Send>;
+
 /// The way to a server's thread.
 #[derive(Clone)]
 struct Post {
@@ -113,7 +118,29 @@ impl Engine {
     /// # Errors
     /// As [`Engine::batcher`]; no thread can be started.
     pub fn server(&self, options: &BatchOptions) -> Result<Server, EngineError> {
-        let batcher = self.batcher(options)?;
+        self.server_of(options, None)
+    }
+
+    /// A server that also reports which KV pages later requests can share, so that a router can
+    /// send a request to the server that has its prefix. `on_events` runs on the server's thread
+    /// after each step that changed some, and must not block.
+    ///
+    /// # Errors
+    /// As [`Engine::server`].
+    pub fn server_with_kv_events(
+        &self,
+        options: &BatchOptions,
+        on_events: impl FnMut(Vec<KvEvent>) + Send + 'static,
+    ) -> Result<Server, EngineError> {
+        self.server_of(options, Some(Box::new(on_events)))
+    }
+
+    fn server_of(&self, options: &BatchOptions, on_events: Option<OnKvEvents>) -> Result<Server, EngineError> {
+        let mut batcher = self.batcher(options)?;
+        if on_events.is_some() {
+            batcher.record_kv_events();
+        }
+        let page_tokens = batcher.page_tokens();
         let (commands, received) = mpsc::channel();
         let post = Post { commands, attention: batcher.attention() };
         let checkpoint = Arc::clone(self.checkpoint());
@@ -121,9 +148,10 @@ impl Engine {
         let load = Arc::new(Mutex::new(batcher.load()));
         let published = Arc::clone(&load);
         let name = thread::Builder::new().name("tilewright-server".to_owned());
-        let run = move || serve(&checkpoint, batcher, &received, &Flags { attention, published });
+        let outlets = Outlets { attention, published, on_events };
+        let run = move || serve(&checkpoint, batcher, &received, outlets);
         let thread = name.spawn(run).map_err(EngineError::Thread)?;
-        Ok(Server { post, load, thread })
+        Ok(Server { post, load, page_tokens, thread })
     }
 }
 
@@ -182,6 +210,11 @@ impl Server {
             thread::sleep(Duration::from_millis(1));
         }
         thread.is_finished()
+    }
+
+    /// Tokens of a page of the KV pools.
+    pub fn page_tokens(&self) -> usize {
+        self.page_tokens
     }
 
     /// Requests, pages and counters as of the last step.
@@ -333,23 +366,33 @@ impl Client<'_> {
 }
 
 /// What the thread shares with its callers.
-struct Flags {
+struct Outlets {
     attention: CallBackFlag,
     published: Arc<Mutex<BatcherLoad>>,
+    on_events: Option<OnKvEvents>,
 }
 
-impl Flags {
+impl Outlets {
     fn publish(&self, batcher: &Batcher) {
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = batcher.load();
+    }
+
+    fn publish_events(&mut self, batcher: &mut Batcher) {
+        let events = batcher.take_kv_events();
+        if let Some(on_events) = &mut self.on_events
+            && !events.is_empty()
+        {
+            on_events(events);
+        }
     }
 }
 
 /// The thread: commands between steps.
-fn serve(checkpoint: &Checkpoint, mut batcher: Batcher, commands: &Receiver<Command>, flags: &Flags) {
+fn serve(checkpoint: &Checkpoint, mut batcher: Batcher, commands: &Receiver<Command>, mut outlets: Outlets) {
     let tokenizer = checkpoint.tokenizer();
     let mut clients = HashMap::new();
     loop {
-        flags.publish(&batcher);
+        outlets.publish(&batcher);
         if batcher.is_idle() {
             match commands.recv() {
                 Ok(command) => obey(command, tokenizer, &mut batcher, &mut clients),
@@ -357,7 +400,7 @@ fn serve(checkpoint: &Checkpoint, mut batcher: Batcher, commands: &Receiver<Comm
             }
         }
         // Commands sent from here on call back from the next launch.
-        flags.attention.store(false, Ordering::Release);
+        outlets.attention.store(false, Ordering::Release);
         loop {
             match commands.try_recv() {
                 Ok(command) => obey(command, tokenizer, &mut batcher, &mut clients),
@@ -365,7 +408,7 @@ fn serve(checkpoint: &Checkpoint, mut batcher: Batcher, commands: &Receiver<Comm
                 Err(TryRecvError::Disconnected) => return,
             }
         }
-        flags.publish(&batcher);
+        outlets.publish(&batcher);
         batcher.step(|ticket, event| {
             let is_last = !matches!(event, Event::Token(_));
             let answer = clients.get_mut(&ticket).map_or(ControlFlow::Break(()), |client| client.hear(event));
@@ -374,6 +417,7 @@ fn serve(checkpoint: &Checkpoint, mut batcher: Batcher, commands: &Receiver<Comm
             }
             answer
         });
+        outlets.publish_events(&mut batcher);
     }
 }
 

@@ -13,7 +13,9 @@ use super::super::super::error::EngineError;
 use super::super::super::request::{Finish, Request};
 use super::super::super::sampling::Sampling;
 use super::super::batcher::{Batcher, BatcherShape};
+use super::super::cache::StoredBlocks;
 use super::super::choice::{Chooser, logprobs};
+use super::super::kv_events::KvEvent;
 use super::super::pace::Pace;
 use super::super::processor::{LogitsHook, LogitsProcessor};
 use super::super::scheduler::{FlowLimits, SchedulerLimits};
@@ -197,6 +199,8 @@ pub struct Drive {
     plan: FaultPlan,
     time: Arc<AtomicU64>,
     faults: usize,
+    /// The blocks that can be shared, according to the events.
+    stored: StoredBlocks,
 }
 
 /// Steps after which a batcher that is still at work has lost its way.
@@ -248,10 +252,31 @@ impl Drive {
         let clock = Box::new(move || Duration::from_millis(clock.load(Ordering::Relaxed)));
         let widths = (0..).map(|power| 1 << power).take_while(|&width| width < 2 * config.rows).collect();
         let pace = Pace::new(config.pace.map(|(_, bound)| Duration::from_millis(bound)), widths);
-        let batcher = Batcher::of(Box::new(fake), limits, shape, pace, clock);
+        let mut batcher = Batcher::of(Box::new(fake), limits, shape, pace, clock);
+        batcher.record_kv_events();
         let stories = BTreeMap::new();
         let ended = Vec::new();
-        Drive { batcher, stories, ended, config: config.clone(), plan, time, faults: 0 }
+        let stored = StoredBlocks::new();
+        Drive { batcher, stories, ended, config: config.clone(), plan, time, faults: 0, stored }
+    }
+
+    /// Checks the pages, and that events tell which of them can be shared.
+    fn check(&mut self) {
+        self.batcher.check();
+        for event in self.batcher.take_kv_events() {
+            match event {
+                KvEvent::Stored { block, parent, tokens } => {
+                    assert!(
+                        parent.is_none_or(|parent| self.stored.contains_key(&parent)),
+                        "{block} follows {parent:?}"
+                    );
+                    assert!(self.stored.insert(block, tokens).is_none(), "{block} is stored twice");
+                }
+                KvEvent::Removed { block } => assert!(self.stored.remove(&block).is_some(), "{block} is not stored"),
+                KvEvent::Cleared => self.stored.clear(),
+            }
+        }
+        assert_eq!(self.stored, self.batcher.stored_blocks());
     }
 
     /// The time, in milliseconds.
@@ -271,7 +296,7 @@ impl Drive {
             }
             Action::Wait(time) => _ = self.time.fetch_add(*time, Ordering::Relaxed),
         }
-        self.batcher.check();
+        self.check();
     }
 
     pub fn submit(&mut self, asked: TrialRequest) -> Option<Ticket> {
@@ -348,12 +373,12 @@ impl Drive {
     pub fn finish(&mut self) -> Statistics {
         let mut steps = 0;
         while self.step() {
-            self.batcher.check();
+            self.check();
             steps += 1;
             assert!(steps < MOST_STEPS, "requests wait for ever");
         }
         assert!(self.batcher.is_idle());
-        self.batcher.check();
+        self.check();
         let mut given = 0;
         for (ticket, story) in &self.stories {
             let asked = story.asked.as_ref().expect("it was asked");
