@@ -6,8 +6,11 @@ use proptest::prelude::*;
 use tilewright::codegen::device::{Stream, sim};
 use tilewright::codegen::trial::Draw;
 use tilewright::kernels::naive;
+use tilewright::kernels::quant::{Code, Rounding, nearest};
 use tilewright::layout::DType;
-use tilewright::ops::{AttentionDecode, DecodeCache, Gemm, Linear, OpError, Ops, RmsNorm, Tensor, pack_linear};
+use tilewright::ops::{
+    AttentionDecode, DecodeCache, Gemm, Linear, OpError, Ops, RmsNorm, Tensor, WeightForm, pack_linear,
+};
 
 /// Results of bf16 are within half of the distance of neighbours, and an error of the sums.
 const ROUNDING: f64 = 1.0 / 256.0 + 1e-5;
@@ -26,6 +29,11 @@ fn near(found: impl IntoIterator<Item = f64>, exact: &[f64], relative: f64) {
         let allowed = relative * (exact.abs() + largest * 1e-2) + 1e-5 * largest;
         assert!((found - exact).abs() <= allowed, "[{at}] = {found}, not {exact}");
     }
+}
+
+fn packed_on(stream: &Stream, weight: &[bf16], k: usize, form: WeightForm) -> Tensor {
+    let packed = pack_linear(weight, k, form).unwrap();
+    tensor(stream, &packed, DType::U8, &[packed.len()])
 }
 
 fn wide(numbers: &[bf16]) -> Vec<f64> {
@@ -60,14 +68,14 @@ proptest! {
         let [a, b, bias] = [m * k, n * k, n].map(|count| draw.floats(count, bf16::from_f64));
         let of = |numbers: &[bf16], shape: &[usize]| tensor(&stream, numbers, DType::BF16, shape);
         let (x, weight, bias_tensor) = (of(&a, &[m, k]), of(&b, &[n, k]), of(&bias, &[n]));
-        let packed = pack_linear(&b, k).unwrap();
-        let packed = of(&packed, &[packed.len()]);
+        let packed = packed_on(&stream, &b, k, WeightForm::Bf16);
         let [by_gemm, by_linear] = [0, 1].map(|_| of(&vec![bf16::ZERO; m * n], &[m, n]));
         let ops = Ops::new(&device).unwrap();
         let bias_operand = Some(&bias_tensor);
         let gemm = Gemm { a: &x, b: &weight, bias: bias_operand, activation: None, residual: None, out: &by_gemm, workspace: None };
         ops.gemm(&stream, &gemm).unwrap();
-        let linear = Linear { x: &x, packed: &packed, bias: bias_operand, residual: None, out: &by_linear };
+        let form = WeightForm::Bf16;
+        let linear = Linear { x: &x, packed: &packed, form, bias: bias_operand, residual: None, out: &by_linear };
         ops.linear(&stream, &linear).unwrap();
         let (a, b, bias) = (wide(&a), wide(&b), wide(&bias));
         let dot = |row: &[f64], column: &[f64]| row.iter().zip(column).map(|(a, b)| a * b).sum::<f64>();
@@ -76,6 +84,38 @@ proptest! {
         for out in [by_gemm, by_linear] {
             near(wide(&read(&stream, &out)), &exact, ROUNDING);
         }
+    }
+
+    #[test]
+    fn products_of_codes_are_those_of_their_numbers(
+        seed: u64, m in 1..17usize, n in 1..80usize, tiles in 1..4usize, form in 1..4usize, has_bias: bool,
+    ) {
+        let (k, form) = (128 * tiles, WeightForm::ALL[form]);
+        let device = sim::open(seed);
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let [a, b, bias] = [m * k, n * k, n].map(|count| draw.floats(count, bf16::from_f64));
+        let of = |numbers: &[bf16], shape: &[usize]| tensor(&stream, numbers, DType::BF16, shape);
+        let (x, bias_tensor, out) = (of(&a, &[m, k]), of(&bias, &[n]), of(&vec![bf16::ZERO; m * n], &[m, n]));
+        let packed = packed_on(&stream, &b, k, form);
+        let linear =
+            Linear { x: &x, packed: &packed, form, bias: has_bias.then_some(&bias_tensor), residual: None, out: &out };
+        Ops::new(&device).unwrap().linear(&stream, &linear).unwrap();
+        // The numbers that the codes stand for, by the definition of each form.
+        let store: fn(f32) -> f32 = |scale| bf16::from_f32(scale).to_f32();
+        let rounding = match form {
+            WeightForm::W4A16 => Rounding { code: Code::U4, zero: 8, group: 128, store },
+            WeightForm::W8A16 => Rounding { code: Code::U8, zero: 128, group: k, store },
+            _ => Rounding { code: Code::E4m3, zero: 0, group: k, store: |scale| scale },
+        };
+        let numbers: Vec<f32> = b.iter().map(|x| x.to_f32()).collect();
+        let weight = naive::dequantize::<f64>(&nearest(&numbers, n, k, &rounding).unwrap());
+        let (a, bias) = (wide(&a), wide(&bias));
+        let exact: Vec<f64> = a.chunks(k).flat_map(|row| {
+            let sum = |column: &[f64]| row.iter().zip(column).map(|(a, b)| a * b).sum::<f64>();
+            weight.chunks(k).zip(&bias).map(move |(column, bias)| sum(column) + if has_bias { *bias } else { 0.0 })
+        }).collect();
+        near(wide(&read(&stream, &out)), &exact, 2.0 * ROUNDING);
     }
 
     #[test]
@@ -113,7 +153,10 @@ proptest! {
             let seen = plane..plane + lengths[line / heads] as usize * dim;
             naive::combine(&[naive::attention(&q[line * dim..][..dim], &keys[seen.clone()], &values[seen], 0.125, None)], dim)
         }).collect();
-        near(wide(&read(&stream, &out)), &exact, 4.0 * ROUNDING);
+        // Probabilities are rounded to bf16, of values up to 1.
+        for (at, (found, exact)) in wide(&read(&stream, &out)).into_iter().zip(exact).enumerate() {
+            prop_assert!((found - exact).abs() <= ROUNDING, "[{at}] = {found}, not {exact}");
+        }
     }
 }
 

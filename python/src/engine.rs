@@ -147,7 +147,7 @@ impl Engine {
         })
     }
 
-    /// Ends the engine once its requests are gone; whether it did within so many seconds.
+    /// Ends the engine once its requests are gone; whether it did within `seconds`.
     fn close(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let most = duration(seconds)?;
         let server = lock(&self.server).take();

@@ -61,7 +61,7 @@ impl Value {
         Ok(self.composed()?.layout().is_injective())
     }
 
-    /// The widest vector of elements of so many bits that can be moved everywhere.
+    /// The widest vector of elements of `element_bits` that can be moved everywhere.
     fn vector_width(&self, element_bits: i64) -> PyResult<i64> {
         Ok(self.composed()?.vector_width(element_bits))
     }

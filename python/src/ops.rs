@@ -16,7 +16,9 @@ use tilewright::kernels::activation::Activation;
 use tilewright::kernels::naive::Sampling;
 use tilewright::kernels::sample::Request;
 use tilewright::layout::DType;
-use tilewright::ops::{self, AttentionDecode, DecodeCache, Embedding, Gated, Gemm, Linear, RmsNorm, Rope, Tensor};
+use tilewright::ops::{
+    self, AttentionDecode, DecodeCache, Embedding, Gated, Gemm, Linear, RmsNorm, Rope, Tensor, WeightForm,
+};
 
 use crate::error::{OpError, op_error};
 
@@ -100,16 +102,19 @@ impl Ops {
         })
     }
 
-    #[pyo3(signature = (stream, x, packed, out, bias=None, residual=None))]
+    #[pyo3(signature = (stream, form, x, packed, out, bias=None, residual=None))]
+    #[expect(clippy::too_many_arguments, reason = "the operands of the op, by name in Python")]
     fn linear(
         &self,
         stream: u64,
+        form: &str,
         x: Array,
         packed: Array,
         out: Array,
         bias: Option<Array>,
         residual: Option<Array>,
     ) -> PyResult<()> {
+        let form = form_of(form)?;
         let call = Call::new(self, stream)?;
         let [x, packed, out, bias, residual] = call.bind([
             (Some(&x), false),
@@ -119,7 +124,7 @@ impl Ops {
             (residual.as_ref(), false),
         ])?;
         call.run([&x, &packed, &out, &bias, &residual], |[x, packed, out], stream| {
-            self.ops.linear(stream, &Linear { x, packed, out, bias: bias.tensor(), residual: residual.tensor() })
+            self.ops.linear(stream, &Linear { x, packed, form, out, bias: bias.tensor(), residual: residual.tensor() })
         })
     }
 
@@ -238,13 +243,19 @@ pub fn sampling_request(
         .collect())
 }
 
-/// The packed order of a weight's rows of `k` elements of bfloat16, given and returned as bytes.
+fn form_of(name: &str) -> PyResult<WeightForm> {
+    let found = WeightForm::ALL.into_iter().find(|form| form.name() == name);
+    found
+        .ok_or_else(|| OpError::new_err(format!("{name} is no form of a weight; there are bf16, w4a16, w8a16 and fp8")))
+}
+
+/// The packed order of a weight's rows of `k` elements of bfloat16, given as bytes, in a form.
 #[pyfunction]
-pub fn pack_linear<'py>(py: Python<'py>, weight: &[u8], k: usize) -> PyResult<Bound<'py, PyBytes>> {
+pub fn pack_linear<'py>(py: Python<'py>, weight: &[u8], k: usize, form: &str) -> PyResult<Bound<'py, PyBytes>> {
+    let form = form_of(form)?;
     let weight: Vec<bf16> = weight.chunks_exact(2).map(|pair| bf16::from_le_bytes([pair[0], pair[1]])).collect();
-    let packed = py.detach(|| ops::pack_linear(&weight, k)).map_err(op_error)?;
-    let bytes: Vec<u8> = packed.into_iter().flat_map(bf16::to_le_bytes).collect();
-    Ok(PyBytes::new(py, &bytes))
+    let packed = py.detach(|| ops::pack_linear(&weight, k, form)).map_err(op_error)?;
+    Ok(PyBytes::new(py, &packed))
 }
 
 fn activation_of(name: &str) -> PyResult<Activation> {

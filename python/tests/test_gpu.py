@@ -109,6 +109,11 @@ def draw_linear() -> None:
     out = torch.empty_like(residual)
     ops.linear(x, ops.pack(weight), out=out, residual=residual)
     near(out, x.double() @ weight.double().T + residual.double(), 2.0**-16)
+    # Integers of 8 bits with a scale of 1 are exactly these weights.
+    weight = torch.randint(-128, 128, (n, k), dtype=b16)
+    weight[:, 0], weight[:, 1] = -128, 127
+    ops.linear(x, ops.pack(weight, "w8a16"), out=out, form="w8a16", residual=residual)
+    near(out, x.double() @ weight.double().T + residual.double(), 2.0**-14)
 
 
 def draw_attention() -> None:
@@ -124,7 +129,8 @@ def draw_attention() -> None:
     exact = torch.nn.functional.scaled_dot_product_attention(
         q[:, :, None].double(), keys.double(), values.double(), attn_mask=seen[:, None, None], enable_gqa=True
     )
-    near(out, exact[:, :, 0], 2.0**-7)
+    # Probabilities are rounded to bfloat16.
+    near(out, exact[:, :, 0], float(2.0**-8 * values.abs().max() / exact.abs().max()))
 
 
 def draw_argmax() -> None:

@@ -268,24 +268,6 @@ impl Engine {
         self.lowering(tokens, false).pages_per_sequence()
     }
 
-    /// The options of a batcher that serves requests in this room.
-    ///
-    /// ```
-    /// use tilewright::engine::{Device, Engine, ServerRoom};
-    /// let engine = Engine::load("models/tiny-llama".as_ref(), Device::cpu())?;
-    /// let room = ServerRoom { context: Some(256), ..ServerRoom::for_rows(4) };
-    /// let options = engine.batch_options(room);
-    /// assert_eq!((options.rows, options.context), (4, 256));
-    /// # Ok::<(), tilewright::engine::EngineError>(())
-    /// ```
-    pub fn batch_options(&self, room: ServerRoom) -> BatchOptions {
-        let positions = self.spec().max_positions;
-        let context = room.context.map_or(positions, |most| most.min(positions));
-        let tokens = room.kv_tokens.unwrap_or_else(|| ServerRoom::tokens(room.rows, context));
-        let pages = Some(self.kv_pages(tokens.max(1)));
-        BatchOptions { rows: room.rows, pages, ..BatchOptions::for_context(context) }
-    }
-
     /// Returns a handle that ends the engine's work from another thread: the running step fails as
     /// aborted, later steps run.
     pub fn abort_handle(&self) -> Abort {

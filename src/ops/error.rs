@@ -5,7 +5,9 @@ use tilewright_codegen::device::DeviceError;
 use tilewright_codegen::verify::VerifyErrors;
 use tilewright_kernels::attention::AttentionError;
 use tilewright_kernels::gemm::GemmRefusal;
-use tilewright_kernels::gemv::PlanError;
+use tilewright_kernels::gemv::{PlanError, hopper};
+use tilewright_kernels::quant::QuantError;
+use tilewright_kernels::weights::StripError;
 use tilewright_layout::DType;
 
 /// Why an op is refused. Nothing was launched.
@@ -93,6 +95,15 @@ pub enum OpError {
     /// No kernel multiplies the packed weight.
     #[error("linear: {0}")]
     Packed(#[from] PlanError),
+    /// No kernel multiplies the packed codes.
+    #[error("linear: {0}")]
+    PackedCodes(#[from] hopper::PlanError),
+    /// Rows of which no tiles are made.
+    #[error("linear: {0}")]
+    Strip(#[from] StripError),
+    /// Numbers that have no codes.
+    #[error("pack: {0}")]
+    Codes(#[from] QuantError),
     /// No kernel computes the attention.
     #[error("attention: {0}")]
     Attention(#[from] AttentionError),

@@ -12,7 +12,6 @@ use tilewright_kernels::gemm::{
     Argument, GemmBuffer, GemmDevice, GemmOutput, GemmProblem, GemmRefusal, PlannedLaunch, WarpChoice, choose,
     choose_warps, hopper_steps, plan, warp_step,
 };
-use tilewright_kernels::gemv::{Epilogue, GemvEpilogue, gemv};
 use tilewright_kernels::kv::CpAsync;
 use tilewright_kernels::mma::InputType;
 use tilewright_kernels::norm::{NormKind, NormShape, add_rms_norm_rows, rms_norm_rows};
@@ -21,7 +20,8 @@ use tilewright_kernels::sample::{argmax_rows, sample_rows};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use super::{OpError, linear};
+use super::OpError;
+use super::packed::PackedProduct;
 
 /// Warps of a block that reads logits.
 const LOGIT_WARPS: u32 = 32;
@@ -43,7 +43,7 @@ pub(super) enum Recipe {
     Rope { heads: u32, dim: u32, x: Float, out: Float },
     Argmax,
     Sample,
-    Linear { rows: u32, k: u32, strips: u32, bias: bool, residual: bool, wide: bool },
+    Linear(PackedProduct),
     Gemm(Box<Product>),
     Decode(Decode),
 }
@@ -98,10 +98,7 @@ impl Recipe {
             }
             Recipe::Argmax => argmax_rows(arch, LOGIT_WARPS),
             Recipe::Sample => sample_rows(arch, LOGIT_WARPS),
-            &Recipe::Linear { rows, k, strips, bias, residual, wide } => {
-                let epilogue = Epilogue { bias, residual, ..Epilogue::default() };
-                gemv(arch, &linear::plan(rows, k, strips)?, GemvEpilogue { wide, ..epilogue.into() })
-            }
+            Recipe::Linear(product) => return Ok(vec![product.plan(arch, sms)?]),
             Recipe::Gemm(product) => return Ok(product.plan(arch, sms)?),
             Recipe::Decode(decode) => decode.record::<CpAsync<3>>(arch),
         };

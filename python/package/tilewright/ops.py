@@ -198,11 +198,16 @@ def sampling_request(
     return bytes(_native.sampling_request(temperature, top_k, top_p, seed, step, row))
 
 
-def pack(weight: Array) -> Array:
-    """The packed order of a weight ``[N, K]`` of bfloat16, which :func:`linear` reads.
+def pack(weight: Array, form: str = "bf16") -> Array:
+    """A weight ``[N, K]`` of bfloat16 in the order, and the form, that :func:`linear` reads.
+
+    The forms are ``bf16``; ``w4a16``, integers of 4 bits with a scale for each 128 columns; ``w8a16``,
+    integers of 8 bits with a scale for each row; and ``fp8``, e4m3 with a scale for each row. Codes are
+    the nearest ones.
 
     The weight is a tensor of torch, of any device, or an array of numpy in the host's memory; the
-    result is one axis of bfloat16, of the same library and device. K is a multiple of 64.
+    result is one axis of uint8, of the same library and device. K is a multiple of 64, of ``w4a16`` of
+    128.
     """
     torch = sys.modules.get("torch")
     if len(weight.shape) != 2 or "bfloat16" not in str(weight.dtype):
@@ -210,11 +215,11 @@ def pack(weight: Array) -> Array:
     columns = int(weight.shape[1])
     if torch is not None and isinstance(weight, torch.Tensor):
         raw = weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
-        packed = _native.pack_linear(raw, columns)
-        return torch.frombuffer(bytearray(packed), dtype=torch.bfloat16).to(weight.device)
+        packed = _native.pack_linear(raw, columns, form)
+        return torch.frombuffer(bytearray(packed), dtype=torch.uint8).to(weight.device)
     import numpy
 
-    return numpy.frombuffer(_native.pack_linear(weight.tobytes(), columns), dtype=weight.dtype)
+    return numpy.frombuffer(_native.pack_linear(weight.tobytes(), columns, form), dtype=numpy.uint8)
 
 
 def linear(
@@ -222,18 +227,22 @@ def linear(
     packed: Array,
     *,
     out: Array,
+    form: str = "bf16",
     bias: Array | None = None,
     residual: Array | None = None,
     stream: int | None = None,
 ) -> None:
-    """``out = x @ w.T + bias + residual`` for 1 to 16 rows, where ``packed`` is ``pack(w)``.
+    """``out = x @ w.T + bias + residual`` for 1 to 16 rows, where ``packed`` is ``pack(w, form)``.
 
     ``x`` is ``[.., K]`` of bfloat16, ``out`` ``[.., N]`` of bfloat16 or float32, with ``residual`` of its
-    type. Weights are fetched before earlier work of the stream has ended: the launch just before
-    must not write them.
+    type; ``bias`` is bfloat16. Weights are fetched before earlier work of the stream has ended: the
+    launch just before must not write them. Forms other than ``bf16`` need compute capability 9.0.
     """
     call = _Call(stream)
-    call("linear", call.array("x", x),
+    call(
+        "linear",
+        form,
+        call.array("x", x),
         call.array("packed", packed),
         call.array("out", out, writes=True),
         call.optional("bias", bias),

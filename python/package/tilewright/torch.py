@@ -59,10 +59,15 @@ def rope(x: Tensor, turns: Tensor, positions: Tensor, out: Tensor) -> None:
 
 @torch.library.custom_op("tilewright::linear", mutates_args=("out",))
 def linear(
-    x: Tensor, packed: Tensor, out: Tensor, bias: Optional[Tensor] = None, residual: Optional[Tensor] = None
+    x: Tensor,
+    packed: Tensor,
+    out: Tensor,
+    bias: Optional[Tensor] = None,
+    residual: Optional[Tensor] = None,
+    form: str = "bf16",
 ) -> None:
     """:func:`tilewright.ops.linear`."""
-    ops.linear(x, packed, out=out, bias=bias, residual=residual)
+    ops.linear(x, packed, out=out, form=form, bias=bias, residual=residual)
 
 
 @torch.library.custom_op("tilewright::gemm", mutates_args=("out", "workspace"))
