@@ -101,7 +101,7 @@ proptest! {
         let linear =
             Linear { x: &x, packed: &packed, form, bias: has_bias.then_some(&bias_tensor), residual: None, out: &out };
         Ops::new(&device).unwrap().linear(&stream, &linear).unwrap();
-        // The numbers that the codes stand for, by the definition of each form.
+        // The numbers that the codes stand for, by the definition of each form, as bf16.
         let store: fn(f32) -> f32 = |scale| bf16::from_f32(scale).to_f32();
         let rounding = match form {
             WeightForm::W4A16 => Rounding { code: Code::U4, zero: 8, group: 128, store },
@@ -110,6 +110,7 @@ proptest! {
         };
         let numbers: Vec<f32> = b.iter().map(|x| x.to_f32()).collect();
         let weight = naive::dequantize::<f64>(&nearest(&numbers, n, k, &rounding).unwrap());
+        let weight: Vec<f64> = weight.into_iter().map(|y| bf16::from_f64(y).to_f64()).collect();
         let (a, bias) = (wide(&a), wide(&bias));
         let exact: Vec<f64> = a.chunks(k).flat_map(|row| {
             let sum = |column: &[f64]| row.iter().zip(column).map(|(a, b)| a * b).sum::<f64>();

@@ -214,6 +214,7 @@ impl<F> Call<'_, F> {
             CpuStorage::F32(from) => (copied(stream, from, elements)?, DType::F32),
             CpuStorage::F16(from) => (copied(stream, from, elements)?, DType::F16),
             CpuStorage::BF16(from) => (copied(stream, from, elements)?, DType::BF16),
+            CpuStorage::U8(from) => (copied(stream, from, elements)?, DType::U8),
             CpuStorage::U32(from) => (copied(stream, from, elements)?, DType::U32),
             CpuStorage::I32(from) => (copied(stream, from, elements)?, DType::I32),
             other => {
@@ -240,6 +241,7 @@ pub(crate) fn tensor(
         DType::F32 => layout::DType::F32,
         DType::F16 => layout::DType::F16,
         DType::BF16 => layout::DType::BF16,
+        DType::U8 => layout::DType::U8,
         DType::U32 => layout::DType::U32,
         DType::I32 => layout::DType::I32,
         found => return Err(Error::Type { op, found }),

@@ -85,6 +85,7 @@ impl Gpu {
             CudaStorageSlice::F32(slice) => of(slice.device_ptr(&self.owner), DType::F32),
             CudaStorageSlice::F16(slice) => of(slice.device_ptr(&self.owner), DType::F16),
             CudaStorageSlice::BF16(slice) => of(slice.device_ptr(&self.owner), DType::BF16),
+            CudaStorageSlice::U8(slice) => of(slice.device_ptr(&self.owner), DType::U8),
             CudaStorageSlice::U32(slice) => of(slice.device_ptr(&self.owner), DType::U32),
             CudaStorageSlice::I32(slice) => of(slice.device_ptr(&self.owner), DType::I32),
             _ => {

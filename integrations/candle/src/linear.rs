@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Module, Result, Shape, Tensor};
 use half::bf16;
-use tilewright::ops::{Gemm, Linear, pack_linear};
+use tilewright::ops::{Gemm, Linear, WeightForm, pack_linear};
 
 use crate::{Context, Error};
 
@@ -33,7 +33,7 @@ impl PackedLinear {
         let (_, k) = weight.dims2()?;
         let weight = weight.contiguous()?;
         let numbers = weight.flatten_all()?.to_vec1::<bf16>()?;
-        let packed = pack_linear(&numbers, k).map_err(Error::from)?;
+        let packed = pack_linear(&numbers, k, WeightForm::Bf16).map_err(Error::from)?;
         let count = packed.len();
         let packed = Tensor::from_vec(packed, count, weight.device())?;
         // The kernel prefetches weights before earlier work of the stream has ended.
@@ -107,7 +107,7 @@ fn product(
     [bias, residual]: [Option<&tilewright::ops::Tensor>; 2],
 ) -> std::result::Result<(), tilewright::ops::OpError> {
     if is_packed {
-        ops.linear(stream, &Linear { x, packed: weight, bias, residual, out })
+        ops.linear(stream, &Linear { x, packed: weight, form: WeightForm::Bf16, bias, residual, out })
     } else {
         ops.gemm(stream, &Gemm { a: x, b: weight, bias, activation: None, residual, out, workspace: None })
     }
