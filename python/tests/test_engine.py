@@ -106,7 +106,7 @@ def test_what_is_dropped_or_cancelled_ends(engine: Engine) -> None:
     while engine.load()["running"] + engine.load()["waiting"] > 0:
         assert time.monotonic() < until, engine.load()
         time.sleep(0.01)
-    assert engine.generate(PROMPT, max_new_tokens=800, ignore_eos=True, timeout=0.2).finish == "timeout"
+    assert engine.generate(PROMPT, max_new_tokens=800, ignore_eos=True, timeout=0.05).finish == "timeout"
 
 
 def test_texts_stop_where_they_are_told(engine: Engine) -> None:
