@@ -41,6 +41,8 @@
 #[cfg(feature = "engine")]
 pub mod algebra;
 #[cfg(feature = "engine")]
+mod chain;
+#[cfg(feature = "engine")]
 pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -61,6 +63,8 @@ pub mod testing;
 #[cfg(feature = "engine")]
 pub mod tuning;
 
+#[cfg(feature = "engine")]
+pub use chain::chain;
 #[cfg(feature = "engine")]
 pub use engine::{Device, Engine, Request, Sampling};
 

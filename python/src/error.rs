@@ -1,11 +1,11 @@
 //! The package's exceptions. Each message is one line: what was wrong, where, and what to do.
 
 use std::error::Error;
-use std::fmt::Write as _;
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use tilewright::chain;
 
 create_exception!(tilewright, LayoutError, PyValueError, "A layout, or an operation on one, that does not exist.");
 create_exception!(tilewright, EngineError, PyRuntimeError, "A model that cannot be loaded or run as asked.");
@@ -28,15 +28,5 @@ pub fn layout_error(error: impl Error) -> PyErr {
 }
 
 fn line(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        // A transparent error has the text of its cause.
-        let said = next.to_string();
-        if !text.ends_with(&said) {
-            _ = write!(text, ": {said}");
-        }
-        cause = next.source();
-    }
-    text.replace(['\n', '\r'], " ")
+    chain(error).replace(['\n', '\r'], " ")
 }

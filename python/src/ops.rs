@@ -17,7 +17,7 @@ use tilewright::kernels::naive::Sampling;
 use tilewright::kernels::sample::Request;
 use tilewright::layout::DType;
 use tilewright::ops::{
-    self, AttentionDecode, DecodeCache, Embedding, Gated, Gemm, Linear, RmsNorm, Rope, Tensor, WeightForm,
+    self, AttentionDecode, DecodeCache, Embedding, Gated, Gemm, Linear, RmsNorm, Rope, Tensor, WeightForm, spanned,
 };
 
 use crate::error::{OpError, op_error};
@@ -311,7 +311,8 @@ impl<'o> Call<'o> {
                 continue;
             };
             let dtype = dtype_of(dtype)?;
-            let bytes = span(shape, strides).saturating_mul(dtype.bits()) / 8;
+            let bytes = spanned(shape, strides).and_then(|spanned| spanned.checked_mul(dtype.bits() / 8));
+            let bytes = bytes.ok_or_else(|| OpError::new_err("an array spans more bytes than memory has"))?;
             let buffer = if self.ops.simulated.is_some() {
                 self.copied(&mut bound, *address, bytes)?
             } else {
@@ -365,17 +366,6 @@ impl<'o> Call<'o> {
         }
         Ok(())
     }
-}
-
-/// Elements from the first to the last.
-fn span(shape: &[usize], strides: &[usize]) -> usize {
-    if shape.contains(&0) {
-        return 0;
-    }
-    shape
-        .iter()
-        .zip(strides)
-        .fold(1, |last: usize, (extent, stride)| last.saturating_add((extent - 1).saturating_mul(*stride)))
 }
 
 fn dtype_of(name: &str) -> PyResult<DType> {

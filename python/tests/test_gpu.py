@@ -17,6 +17,8 @@ if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
 import tilewright.torch as registered  # noqa: E402
 
+from .layers import normed_gate  # noqa: E402
+
 DRAWS = 300 if os.environ.get("TILEWRIGHT_LONG") == "1" else 20
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
 b16 = torch.bfloat16
@@ -179,15 +181,9 @@ def test_ops_follow_the_current_stream() -> None:
 
 
 def test_a_compiled_function_keeps_the_operators() -> None:
-    def layer(x: Any, weight: Any) -> Any:
-        normed, out = torch.empty_like(x), torch.empty_like(x)
-        torch.ops.tilewright.rms_norm(x, weight, normed, 1e-5)
-        torch.ops.tilewright.gated(normed * 2, x, out)
-        return out + 1
-
     x, weight = torch.randn(3, 64), torch.randn(64)
-    compiled = torch.compile(layer, fullgraph=True)
-    torch.testing.assert_close(compiled(x, weight), layer(x, weight))
+    compiled = torch.compile(normed_gate, fullgraph=True)
+    torch.testing.assert_close(compiled(x, weight), normed_gate(x, weight))
 
 
 def test_operands_of_two_places_are_refused() -> None:

@@ -12,6 +12,8 @@ from tilewright import OpError, ops
 torch = pytest.importorskip("torch")
 import tilewright.torch as registered  # noqa: E402
 
+from .layers import normed_gate  # noqa: E402
+
 b16 = torch.bfloat16
 
 
@@ -97,15 +99,9 @@ def test_every_operator_passes_opcheck(at: int) -> None:
 
 
 def test_a_compiled_function_keeps_the_operators() -> None:
-    def layer(x: Any, weight: Any) -> Any:
-        normed, out = torch.empty_like(x), torch.empty_like(x)
-        torch.ops.tilewright.rms_norm(x, weight, normed, 1e-5)
-        torch.ops.tilewright.gated(normed * 2, x, out)
-        return out + 1
-
     x, weight = torch.randn(3, 64), torch.randn(64)
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(x, weight), layer(x, weight), rtol=0, atol=0)
+    compiled = torch.compile(normed_gate, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, weight), normed_gate(x, weight), rtol=0, atol=0)
 
 
 def test_operators_agree_with_torch() -> None:

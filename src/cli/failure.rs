@@ -6,6 +6,7 @@ use std::io;
 use std::process::ExitCode;
 
 use super::paint::{self, Word};
+use crate::chain;
 
 /// Exit code of a process whose reader closed the pipe, as shells report SIGPIPE: 128 and the
 /// signal's number.
@@ -42,19 +43,8 @@ impl Failure {
         self.0.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// The chain of causes as one line. A cause is omitted if the text of its parent already ends
-    /// with it.
+    /// The chain of causes as one line.
     fn line(&self) -> String {
-        let mut line = self.0.to_string();
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            let text = error.to_string();
-            if !line.ends_with(&text) {
-                line.push_str(": ");
-                line.push_str(&text);
-            }
-            cause = error.source();
-        }
-        line.replace(['\n', '\r'], " ")
+        chain(&*self.0).replace(['\n', '\r'], " ")
     }
 }

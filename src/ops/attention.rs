@@ -5,7 +5,7 @@ use tilewright_kernels::attention::ScoreVariant;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_layout::DType;
 
-use super::recipe::{Recipe, decode_tile};
+use super::recipe::Recipe;
 use super::tensor::Operand;
 use super::{OpError, Ops, Tensor};
 
@@ -55,6 +55,8 @@ pub enum DecodeCache<'t> {
 }
 
 const OP: &str = "attention_decode";
+/// Tokens of a tile of keys and values.
+const TILE: u32 = 32;
 
 /// The parts of a workspace.
 struct Workspace {
@@ -207,10 +209,7 @@ impl Ops {
         args.extend(attention.window.map(Arg::from));
         args.extend(attention.sinks.map(|sinks| Arg::from(sinks.buffer())));
         args.extend([&acc, &stats, &done, attention.out.buffer()].map(Arg::from));
-        for step in self.steps(Recipe::Decode(decode))?.iter() {
-            step.kernel.launch(stream, [parts.splits, kv_heads, sequences], &args)?;
-        }
-        Ok(())
+        self.launch(stream, Recipe::Decode(decode), [parts.splits, kv_heads, sequences], &args)
     }
 
     fn check_numbers(&self, attention: &AttentionDecode<'_>) -> Result<(), OpError> {
@@ -229,5 +228,5 @@ impl Ops {
 }
 
 fn decode(depth: u32, group: u32, layout: Layout, scores: ScoreVariant) -> Decode {
-    Decode { depth, group, layout, tile: decode_tile(), scores }
+    Decode { depth, group, layout, tile: TILE, scores }
 }

@@ -40,6 +40,7 @@ mod error;
 mod gemm;
 mod linear;
 mod packed;
+pub(crate) mod planned;
 mod recipe;
 mod rows;
 mod tensor;
@@ -47,7 +48,7 @@ mod tensor;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tilewright_codegen::device::Device;
+use tilewright_codegen::device::{Arg, Device, Grid, Stream};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
 
@@ -58,7 +59,7 @@ pub use linear::Linear;
 pub use packed::{WeightForm, pack_linear};
 use recipe::{Recipe, Step};
 pub use rows::{Embedding, Gated, RmsNorm, Rope};
-pub use tensor::Tensor;
+pub use tensor::{Tensor, spanned};
 
 /// The ops of a device, with the kernels that they have made so far. Shared by threads.
 #[derive(Debug)]
@@ -82,6 +83,12 @@ impl Ops {
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Queues the launch of a recipe's one kernel.
+    fn launch(&self, stream: &Stream, recipe: Recipe, grid: impl Into<Grid>, args: &[Arg<'_>]) -> Result<(), OpError> {
+        let grid = grid.into();
+        Ok(self.steps(recipe)?.iter().try_for_each(|step| step.kernel.launch(stream, grid, args))?)
     }
 
     /// The launches of a recipe: made and loaded the first time.

@@ -10,9 +10,9 @@ use tilewright_kernels::weights::{CodePacker, Codes, Strip, pack};
 
 use super::OpError;
 
-/// How the weight of a [`Linear`](super::Linear) is stored. Codes are the nearest ones, with the scale of least
-/// squared error for each group. What they stand for is rounded to bf16 where it is multiplied;
-/// such products need compute capability 9.0.
+/// How the weight of a [`Linear`](super::Linear) is stored. Codes are the nearest ones, with the
+/// scale of least squared error for each group. What they stand for is rounded to bf16 where it is
+/// multiplied; such products need compute capability 9.0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WeightForm {
     /// As it is.

@@ -1,7 +1,7 @@
 //! What a kernel of an op is made for, and its launches.
 
 use half::{bf16, f16};
-use tilewright_codegen::device::{Arg, DeviceError, Kernel, Stream, TensorMap};
+use tilewright_codegen::device::{Arg, DeviceError, Kernel, Stream};
 use tilewright_codegen::ir::{self, Arch};
 use tilewright_codegen::trial::TrialElement;
 use tilewright_kernels::activation::Activation;
@@ -9,8 +9,8 @@ use tilewright_kernels::attention::decode::Decode;
 use tilewright_kernels::elementwise::{Types, gated_all};
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
 use tilewright_kernels::gemm::{
-    Argument, GemmBuffer, GemmDevice, GemmOutput, GemmProblem, GemmRefusal, PlannedLaunch, WarpChoice, choose,
-    choose_warps, hopper_steps, plan, warp_step,
+    Argument, GemmBuffer, GemmDevice, GemmOutput, GemmProblem, GemmRefusal, HopperChoice, PlannedLaunch, WarpChoice,
+    choose, choose_warps, hopper_steps, plan, warp_step,
 };
 use tilewright_kernels::kv::CpAsync;
 use tilewright_kernels::mma::InputType;
@@ -22,6 +22,7 @@ use tilewright_layout::DType;
 
 use super::OpError;
 use super::packed::PackedProduct;
+use super::planned::with_arguments;
 
 /// Warps of a block that reads logits.
 const LOGIT_WARPS: u32 = 32;
@@ -31,8 +32,6 @@ const ROW_WARPS: u32 = 4;
 const MOST_NORM_WARPS: u32 = 16;
 /// Elements of a row for each warp that normalises it.
 const NORM_WARP_ELEMENTS: u32 = 256;
-/// Tokens of a tile of keys and values.
-const DECODE_TILE: u32 = 32;
 
 /// All that a kernel is specialised for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -106,11 +105,6 @@ impl Recipe {
     }
 }
 
-/// The tiles of a decode kernel.
-pub(super) const fn decode_tile() -> u32 {
-    DECODE_TILE
-}
-
 fn single(kernel: ir::Kernel) -> PlannedLaunch {
     PlannedLaunch { kernel, grid: 1, arguments: Vec::new(), custom: false }
 }
@@ -135,13 +129,8 @@ impl Product {
             return plan::<F, D>(problem, GemmDevice { arch, multiprocessors, aligned });
         }
         let whole = choose::<F>(&problem, multiprocessors);
-        let by_maps = (arch == Arch::Sm90a && aligned.is_multiple_of(16)).then(|| {
-            hopper_steps::<F, D>(
-                problem,
-                tilewright_kernels::gemm::HopperChoice { splits: 1, ..whole },
-                multiprocessors,
-            )
-        });
+        let by_maps = (arch == Arch::Sm90a && aligned.is_multiple_of(16))
+            .then(|| hopper_steps::<F, D>(problem, HopperChoice { splits: 1, ..whole }, multiprocessors));
         if let Some(Ok(steps)) = by_maps {
             return Ok(steps);
         }
@@ -167,18 +156,13 @@ impl Step {
         stream: &Stream,
         tensor: impl Fn(GemmBuffer) -> Option<&'t super::Tensor>,
     ) -> Result<(), DeviceError> {
-        let maps = self.arguments.iter().map(|argument| match argument {
-            Argument::Map(of, shape) => {
-                tensor(*of).map(|tensor| stream.device().tensor_map(tensor.buffer(), shape.clone())).transpose()
-            }
-            Argument::Pointer(_) | Argument::Number(_) => Ok(None),
-        });
-        let maps = maps.collect::<Result<Vec<Option<TensorMap>>, _>>()?;
-        let args = self.arguments.iter().zip(&maps).map(|(argument, map)| match argument {
-            Argument::Number(number) => (*number).into(),
-            Argument::Pointer(of) => tensor(*of).map_or(Arg::Null, |tensor| tensor.buffer().into()),
-            Argument::Map(..) => map.as_ref().map_or(Arg::Null, Arg::Map),
-        });
-        self.kernel.launch(stream, self.grid, &args.collect::<Vec<Arg<'_>>>())
+        // A launch names the buffers of its op's operands alone.
+        let absent = || DeviceError::Foreign { what: "operand", device: stream.device().properties().name.clone() };
+        with_arguments(
+            &self.arguments,
+            |of, shape| stream.device().tensor_map(tensor(of).ok_or_else(absent)?.buffer(), shape),
+            |of| tensor(of).map_or(Arg::Null, |tensor| tensor.buffer().into()),
+            |args| self.kernel.launch(stream, self.grid, args),
+        )
     }
 }

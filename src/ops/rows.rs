@@ -263,11 +263,4 @@ impl Ops {
         let recipe = if requests.is_some() { Recipe::Sample } else { Recipe::Argmax };
         self.launch(stream, recipe, rows.rows, &args)
     }
-
-    fn launch(&self, stream: &Stream, recipe: Recipe, grid: u32, args: &[Arg<'_>]) -> Result<(), OpError> {
-        for step in self.steps(recipe)?.iter() {
-            step.kernel.launch(stream, grid, args)?;
-        }
-        Ok(())
-    }
 }

@@ -58,11 +58,7 @@ impl Tensor {
     /// in number.
     pub fn strided(buffer: Buffer<u8>, dtype: DType, shape: &[usize], strides: &[usize]) -> Result<Tensor, OpError> {
         let elements = buffer.len() * 8 / dtype.bits();
-        let last = shape.iter().zip(strides).try_fold(0usize, |last, (&extent, &stride)| {
-            extent.saturating_sub(1).checked_mul(stride).and_then(|step| last.checked_add(step))
-        });
-        let is_empty = shape.contains(&0);
-        if shape.len() != strides.len() || !(is_empty || last.is_some_and(|last| last < elements)) {
+        if shape.len() != strides.len() || spanned(shape, strides).is_none_or(|spanned| spanned > elements) {
             return Err(OpError::Outside { shape: shape.to_vec(), strides: strides.to_vec(), elements });
         }
         Ok(Tensor { buffer, dtype, shape: shape.to_vec(), strides: strides.to_vec() })
@@ -97,6 +93,22 @@ impl Tensor {
     pub(super) fn vector(&self) -> u32 {
         if self.buffer.address().is_multiple_of(4 * self.dtype.bits() as u64 / 8) { 4 } else { 1 }
     }
+}
+
+/// Elements of memory from the first of a tensor to its last; `None` where they are more than a
+/// number counts.
+///
+/// ```
+/// use tilewright::ops::spanned;
+/// assert_eq!((spanned(&[2, 3], &[8, 1]), spanned(&[2, 0], &[8, 1])), (Some(11), Some(0)));
+/// ```
+pub fn spanned(shape: &[usize], strides: &[usize]) -> Option<usize> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape.iter().zip(strides).try_fold(1usize, |spanned, (&extent, &stride)| {
+        (extent - 1).checked_mul(stride).and_then(|step| spanned.checked_add(step))
+    })
 }
 
 /// An operand of an op, for its checks.

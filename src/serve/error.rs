@@ -1,6 +1,5 @@
 //! Why a request gets no answer: the status of the response, and OpenAI's error object as its body.
 
-use std::error::Error;
 use std::sync::Arc;
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -8,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use thiserror::Error;
 
+use crate::chain;
 use crate::checkpoint::TokenizerError;
 use crate::engine::EngineError;
 
@@ -197,20 +197,6 @@ fn of_engine(error: &EngineError) -> (StatusCode, ErrorClass, Option<&'static st
         | EngineError::Stop(_) => invalid(None),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, ErrorClass::Server, None),
     }
-}
-
-/// An error and its causes on one line.
-fn chain(error: &EngineError) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !line.ends_with(&text) {
-            line = format!("{line}: {text}");
-        }
-        cause = error.source();
-    }
-    line
 }
 
 impl From<EngineError> for ApiError {

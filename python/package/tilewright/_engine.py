@@ -74,7 +74,7 @@ class Request:
     max_new_tokens: int = 128
     #: Divides the logits; 0 chooses the likeliest token.
     temperature: float = 0.0
-    #: Keeps so many of the likeliest tokens.
+    #: Keeps this number of the likeliest tokens.
     top_k: int | None = None
     #: Keeps the fewest of the likeliest tokens whose probabilities reach this.
     top_p: float = 1.0
@@ -248,7 +248,7 @@ class Engine:
     ``rows`` requests run at a time, 1 to 64, with sequences of ``context`` tokens at most;
     ``kv_tokens`` are the tokens that the cache holds for all of them. ``weights`` quantises linear
     layers while loading (``"w4a16"``, ``"w8a16"``, ``"fp8"``), ``kv`` is the type of keys and values
-    (``"bf16"``, ``"fp8"``), ``prompt_chunk`` prefills in chunks of so many tokens on a GPU.
+    (``"bf16"``, ``"fp8"``), ``prompt_chunk`` is the number of tokens of a prefill chunk on a GPU.
     ``deterministic`` gives every step the same width, so that a text does not depend on others.
     """
 

@@ -8,8 +8,7 @@ use tilewright_codegen::trial::{Draw, TrialElement};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::epilogue::SumScale;
 use tilewright_kernels::gemm::{
-    self, Argument, Drawn, Epilogue, GemmProblem, HopperChoice, HopperConfig, HopperShape, PlannedLaunch, choose,
-    predict,
+    self, Drawn, Epilogue, GemmProblem, HopperChoice, HopperConfig, HopperShape, PlannedLaunch, choose, predict,
 };
 use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
@@ -20,6 +19,7 @@ use crate::cli::Failure;
 use crate::cli::bench::error::BenchError;
 use crate::cli::bench::extent::room;
 use crate::cli::bench::tunable::{Prepare, ShapeExtents, Tunable};
+use crate::ops::planned::with_arguments;
 use crate::results::ResultRow;
 use crate::tuning::{SearchSpace, Settings, SettingsError};
 
@@ -295,17 +295,7 @@ pub(super) fn work_of<'b>(
     map: impl Fn(gemm::GemmBuffer, TensorShape) -> Result<TensorMap, DeviceError>,
     pointer: impl Fn(gemm::GemmBuffer) -> Arg<'b>,
 ) -> Result<Work, Failure> {
-    let maps = step.arguments.iter().map(|argument| match argument {
-        Argument::Map(of, shape) => map(*of, shape.clone()).map(Some),
-        Argument::Pointer(_) | Argument::Number(_) => Ok(None),
-    });
-    let maps = maps.collect::<Result<Vec<Option<TensorMap>>, _>>()?;
-    let args = step.arguments.iter().zip(&maps).filter_map(|(argument, map)| match argument {
-        Argument::Number(number) => Some((*number).into()),
-        Argument::Pointer(of) => Some(pointer(*of)),
-        Argument::Map(..) => map.as_ref().map(Arg::Map),
-    });
-    Ok(kernel.work(step.grid, &args.collect::<Vec<Arg>>())?)
+    Ok(with_arguments(&step.arguments, map, pointer, |args| kernel.work(step.grid, args))?)
 }
 
 /// The relative error of elements at random places, against f64.

@@ -129,16 +129,7 @@ pub(super) fn plain(text: &str) -> String {
     text.chars().take(400).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// An error and its causes on one line; a cause whose text its parent ends with is not repeated.
+/// An error and its causes as a text from outside.
 pub(super) fn chain(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !line.ends_with(&text) {
-            line = format!("{line}: {text}");
-        }
-        cause = error.source();
-    }
-    plain(&line)
+    plain(&crate::chain(error))
 }
