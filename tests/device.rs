@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use measure::relative_l2;
 use serde::Deserialize;
 use tilewright::checkpoint::{Checkpoint, Scheme};
-use tilewright::engine::{Completion, Device, Engine, EngineError, Finish, Request, Session};
+use tilewright::engine::{
+    Completion, DecodePlan, Device, Engine, EngineError, Finish, PlanOptions, PlanPart, Request, Session,
+};
 use tilewright_codegen::sample::Sample;
 use tilewright_kernels::naive::{Sampling, sample};
 use tilewright_megakernel::vm::LaunchError;
@@ -424,4 +426,98 @@ fn an_abort_ends_a_generation_and_the_engine_goes_on() {
         assert!(matches!(error, EngineError::Launch(LaunchError::Aborted { .. })), "{error:?}");
         assert_eq!(generate(&engine, prompt, 2).token_ids.len(), 2);
     }
+}
+
+/// Writes and reads buffers of a plan.
+struct Hand<'p>(&'p mut DecodePlan);
+
+impl Hand<'_> {
+    fn write<T: bytemuck::Pod>(&self, name: &str, values: &[T]) {
+        let memory = self.0.buffer(name).expect("a buffer").memory;
+        self.0.stream().upload(values, &memory.cast().expect("whole elements")).expect("uploads");
+    }
+
+    fn read<T: bytemuck::Pod>(&self, name: &str) -> Vec<T> {
+        let memory = self.0.buffer(name).expect("a buffer").memory;
+        self.0.stream().read(&memory.cast().expect("whole elements")).expect("reads")
+    }
+
+    fn step(&mut self) {
+        let stream = self.0.stream().clone();
+        self.0.queue(&stream).expect("queues");
+        stream.wait().expect("ends");
+        self.0.check().expect("no step failed");
+    }
+}
+
+#[test]
+fn a_plan_of_the_model_gives_the_tokens_of_the_engine() {
+    for device in devices(&[19]) {
+        let engine = engine("tiny-llama", device);
+        let prompt = &cases("tiny-llama")[0].prompt_ids[..4];
+        let expected = generate(&engine, prompt, 3).token_ids;
+        let mut plan = engine.decode_plan(&PlanOptions::for_context(64)).expect("a plan");
+        let mut found = Vec::new();
+        for position in 0..prompt.len() + expected.len() - 1 {
+            let token = prompt.get(position).or(found.last()).copied().expect("a token");
+            let mut hand = Hand(&mut plan);
+            hand.write("token", &[token]);
+            hand.write("position", &[position as i32]);
+            hand.step();
+            if position + 1 >= prompt.len() {
+                found.extend(hand.read::<u32>("next_token"));
+            }
+        }
+        assert_eq!(found, expected, "{device}");
+        let again = plan.run(&[prompt[3] as i32], &[3], 3).expect("runs");
+        assert_eq!(again, expected, "{device}, in one launch");
+    }
+}
+
+#[test]
+fn plans_of_layers_and_of_halves_of_them_agree() {
+    for device in devices(&[23]) {
+        let engine = engine("tiny-qwen3", device);
+        let layers = engine.spec().layers;
+        let rows = 3;
+        let plan = |part| {
+            let options = PlanOptions { part, rows, ..PlanOptions::for_context(48) };
+            engine.decode_plan(&options).expect("a plan")
+        };
+        let mut whole = plan(PlanPart::Layers(0..layers));
+        let mut parts = vec![plan(PlanPart::Attention(0)), plan(PlanPart::Mlp(0)), plan(PlanPart::Layers(1..layers))];
+        assert!(parts[1].buffer("position").is_ok_and(|cell| cell.shape == [rows]));
+        assert!(parts[1].buffer("layers.0.k").is_err(), "an MLP keeps no keys");
+        for step in 0..3 {
+            let hidden: Vec<f32> = (0..rows * engine.spec().hidden).map(|at| ((at + step) % 17) as f32 - 8.0).collect();
+            let run = |plan: &mut DecodePlan, hidden: &[f32]| {
+                let mut hand = Hand(plan);
+                hand.write("hidden.in", hidden);
+                hand.write("position", &vec![step as i32; rows]);
+                hand.step();
+                hand.read::<f32>("hidden.out")
+            };
+            let expected = run(&mut whole, &hidden);
+            let found = parts.iter_mut().fold(hidden, |hidden, part| run(part, &hidden));
+            // Programs differ in the order of sums.
+            let error = relative_l2(&found, &expected);
+            assert!(error < 1e-6, "step {step} on {device}: {error:e}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_of_what_there_is_not_is_refused() {
+    let error = |engine: &Engine, options| match engine.decode_plan(&options) {
+        Ok(_) => panic!("there is no such plan"),
+        Err(error) => tilewright::chain(&error),
+    };
+    let engine = engine("tiny-llama", Device::Sim { seed: 1 });
+    let part = |part| PlanOptions { part, ..PlanOptions::for_context(64) };
+    let layers = error(&engine, part(PlanPart::Layers(1..9)));
+    assert!(layers.contains("a stage has the layers 1:9"), "{layers}");
+    let none = error(&engine, PlanOptions { rows: 0, ..PlanOptions::for_context(64) });
+    assert!(none.contains("option `rows` is 0"), "{none}");
+    let host = error(&cpu("tiny-llama"), PlanOptions::for_context(64));
+    assert!(host.contains("a plan is of one GPU"), "{host}");
 }

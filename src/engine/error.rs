@@ -77,6 +77,8 @@ pub enum EngineError {
     Exchange,
     #[error("the megakernel runs on a GPU: give a device such as cuda:0, or sim for a simulated one")]
     NoGpu,
+    #[error("a plan is of one GPU: load the engine on a device such as cuda:0, or sim for a simulated one")]
+    PlanDevice,
     #[error("the user's file of tuned settings cannot be used; mend it, or remove it and tune again")]
     Tuned(#[from] ResultsError),
     #[error(transparent)]

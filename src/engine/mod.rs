@@ -15,6 +15,7 @@
 mod bare;
 mod by_graph;
 mod cells;
+mod decode_plan;
 mod deferred_summaries;
 mod device;
 mod error;
@@ -57,6 +58,7 @@ use tilewright_megakernel::weights::WeightTensor;
 use crate::checkpoint::{Checkpoint, Tokenizer};
 #[cfg(feature = "cli")]
 pub(crate) use bare::Bare;
+pub use decode_plan::{DecodePlan, PlanBuffer, PlanOptions, PlanPart};
 pub use device::{Device, DeviceError, NoFirstGpu, first_gpu};
 pub use error::EngineError;
 pub use flow::{Chosen, OnChosen};
@@ -125,6 +127,7 @@ fn rounded(checkpoint: &Checkpoint) -> Option<String> {
 /// | serve requests from many threads, with batching | [`Engine::server`], [`Engine::batcher`] |
 /// | make texts follow a grammar, such as a JSON schema | [`Engine::grammars`] |
 /// | get logits for every token of a text | [`Engine::logits`] |
+/// | queue a decode step, or a part of one, on a stream of one's own | [`Engine::decode_plan`] |
 /// | stop work from another thread | [`Engine::abort_handle`] |
 ///
 /// A [`Device`] is the CPU (the reference machine, exact and slow), one GPU or several that share

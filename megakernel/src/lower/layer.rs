@@ -143,7 +143,11 @@ pub(super) fn lower(
     let mut values = LoweredValues { locations: HashMap::new(), ready, normed, indexer };
     // Nodes of a layer since the last result that devices exchange.
     let mut open = Vec::new();
-    let mut layer = 0;
+    let mut layer = e.stage.layers().start;
+    // The input of an MLP without its attention; of whole layers it is that of the heads.
+    if let Some(stream) = nodes.first().filter(|_| !e.stage.attends()).and_then(LoweredNode::stream) {
+        values.locations.insert(stream, Location::Residual(ResidualBuffer::Input));
+    }
     for (place, node) in nodes.iter().enumerate() {
         match node {
             LoweredNode::Embed { table, scale, out } => {

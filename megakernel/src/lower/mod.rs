@@ -41,7 +41,7 @@ use emit::Emitter;
 pub use indexer::{Indexer, LayerTasks, Selected};
 pub use level::LevelDone;
 use nodes::LoweredNode;
-pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
+pub use options::{LayerParts, LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
 use plan::PlannedLevels;
 pub use plan::{Level, StepPlan};
 use stage::Stage;
@@ -139,19 +139,25 @@ fn emit<'a>(
     if target.sms == 0 {
         return Err(LowerError::NoSms { target: target.name });
     }
-    let stage = Stage::of(spec, options.layers)?;
+    let stage = Stage::of(spec, options)?;
     let share = share::share(spec, options.devices)?;
     let splits = splits(&share, options, target.sms);
     let mut name = format!("{}, {} row(s)", spec.name(), options.rows);
     if let Some(layers) = options.layers.filter(|_| !stage.is_whole()) {
         name += &format!(", layers {layers}");
     }
+    name += match options.parts {
+        LayerParts::Stage | LayerParts::Layers => "",
+        LayerParts::Attention => ", attention",
+        LayerParts::Mlp => ", MLP",
+    };
     let mut program = Program::new(name, target);
     program.devices = options.devices;
     let graph = halve_rotations(&fold_factors(&normalise(spec.graph())?)?)?;
     let graph = fuse(&repeat_norms(&graph)?)?;
     let nodes = nodes::read(&graph)?;
-    let sources = StageWeights { spec, graph: &graph, nodes: &nodes, share: &share, stage, dtype_of };
+    let nodes = stage.nodes(&nodes)?;
+    let sources = StageWeights { spec, graph: &graph, nodes, share: &share, stage, dtype_of };
     let weights = WeightBuffers::add(&mut program, sources)?;
     let parts = options.devices > 1 || nodes.iter().any(LoweredNode::is_summed_apart);
     let normed = nodes.iter().any(|node| node.layer_norm().is_some());
@@ -163,7 +169,7 @@ fn emit<'a>(
         Emission::Levels => (None, Some(PlannedLevels::default())),
     };
     let mut e = Emitter { program, planned, spec: &share, options, stage, host, shards, device: 0, splits };
-    layer::lower(&mut e, &nodes, indexer)?;
+    layer::lower(&mut e, nodes, indexer)?;
     Ok(Emitted { program: e.program, planned: e.planned.unwrap_or_default() })
 }
 

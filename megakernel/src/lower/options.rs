@@ -42,6 +42,23 @@ pub struct LowerOptions {
     /// The layers of a [stage](super::HIDDEN_IN) of a pipeline; `None`: all, from token ids to
     /// logits.
     pub layers: Option<Span>,
+    /// What the program has of these layers, and of the model around them.
+    pub parts: LayerParts,
+}
+
+/// What a program has of the layers that it is lowered for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LayerParts {
+    /// The layers, with the embedding if the first is among them and the choice of tokens if the
+    /// last is.
+    #[default]
+    Stage,
+    /// The layers alone: from the residual stream before them to that after them.
+    Layers,
+    /// Of one layer what adds attention to the residual stream.
+    Attention,
+    /// Of one layer what adds the MLP, or the experts, to the residual stream.
+    Mlp,
 }
 
 impl LowerOptions {
@@ -58,6 +75,7 @@ impl LowerOptions {
             sampling: false,
             devices: 1,
             layers: None,
+            parts: LayerParts::Stage,
         }
     }
 
@@ -149,6 +167,10 @@ pub enum LowerError {
     SharedHeads { devices: usize },
     #[error("a stage has the layers {found}, the model has 0:{layers}; name at least one, and none beyond the last")]
     Layers { found: Span, layers: usize },
+    #[error("half a layer is of one layer, {found} were named; name a layer")]
+    Half { found: usize },
+    #[error("the {half} of layer {layer} reads more than the residual stream before it; lower the whole layer")]
+    NoHalf { half: &'static str, layer: usize },
     #[error("tensor `{name}` has dtype {found}; weights may be f32, f16 or bf16")]
     WeightDType { name: String, found: DType },
     #[error(

@@ -10,7 +10,8 @@
 //! compute what the whole does, bit for bit. A program of all layers is the first stage and the
 //! last.
 
-use super::options::LowerError;
+use super::nodes::LoweredNode;
+use super::options::{LayerParts, LowerError, LowerOptions};
 use crate::model::{ModelSizes, ModelSpec, TensorSpec};
 use crate::program::Span;
 
@@ -20,17 +21,55 @@ pub(super) struct Stage {
     layers: Span,
     /// Layers of the whole model.
     all: usize,
+    parts: LayerParts,
 }
 
 impl Stage {
-    /// The stage of those layers; of all where none are named.
-    pub fn of(spec: &ModelSizes, layers: Option<Span>) -> Result<Stage, LowerError> {
+    /// The stage of the options' layers; of all where none are named.
+    pub fn of(spec: &ModelSizes, options: &LowerOptions) -> Result<Stage, LowerError> {
         let all = spec.layers;
-        let layers = layers.unwrap_or(Span::all(all));
+        let layers = options.layers.unwrap_or(Span::all(all));
         if layers.is_empty() || layers.hi > all {
             return Err(LowerError::Layers { found: layers, layers: all });
         }
-        Ok(Stage { layers, all })
+        let is_half = matches!(options.parts, LayerParts::Attention | LayerParts::Mlp);
+        if is_half && layers.len() > 1 {
+            return Err(LowerError::Half { found: layers.len() });
+        }
+        Ok(Stage { layers, all, parts: options.parts })
+    }
+
+    /// The nodes of the half of a layer, where the stage is one; else all.
+    pub fn nodes<'n, 'g>(self, nodes: &'n [LoweredNode<'g>]) -> Result<&'n [LoweredNode<'g>], LowerError> {
+        let half = match self.parts {
+            LayerParts::Stage | LayerParts::Layers => return Ok(nodes),
+            LayerParts::Attention => "attention",
+            LayerParts::Mlp => "MLP",
+        };
+        let layer = self.layers.lo;
+        let refused = LowerError::NoHalf { half, layer };
+        let is_first = |node: &LoweredNode<'_>| matches!(node, LoweredNode::Heads(heads) if heads.cache == layer);
+        let Some(first) = nodes.iter().position(is_first) else { return Err(refused) };
+        let nodes = &nodes[first..];
+        let is_next = |node: &LoweredNode<'_>| matches!(node, LoweredNode::Heads(_) | LoweredNode::Choice(_));
+        let end = nodes[1..].iter().position(is_next).map_or(nodes.len(), |end| end + 1);
+        let sums = nodes[..end].iter().position(|node| matches!(node, LoweredNode::Added(_)));
+        let Some(middle) = sums.map(|place| place + 1).filter(|middle| *middle < end) else { return Err(refused) };
+        let (attention, mlp) = nodes[..end].split_at(middle);
+        let half = if self.parts == LayerParts::Attention { attention } else { mlp };
+        // The stream is one value in, and of it the sums.
+        let mut sum = half.iter().find_map(LoweredNode::stream);
+        let input = sum;
+        let is_alone = half.iter().all(|node| match node {
+            LoweredNode::Added(added) => std::mem::replace(&mut sum, Some(added.out)) == Some(added.residual),
+            node => node.stream().is_none_or(|stream| Some(stream) == input),
+        });
+        if is_alone { Ok(half) } else { Err(refused) }
+    }
+
+    /// Whether it keeps keys and values.
+    pub fn attends(self) -> bool {
+        self.parts != LayerParts::Mlp
     }
 
     /// The numbers of its layers.
@@ -40,12 +79,12 @@ impl Stage {
 
     /// Whether it begins with token ids.
     pub fn embeds(self) -> bool {
-        self.layers.lo == 0
+        self.parts == LayerParts::Stage && self.layers.lo == 0
     }
 
     /// Whether it ends with logits.
     pub fn chooses(self) -> bool {
-        self.layers.hi == self.all
+        self.parts == LayerParts::Stage && self.layers.hi == self.all
     }
 
     /// Whether it is the whole model.
@@ -92,6 +131,10 @@ mod tests {
         known.layers(layers).tied(tied_embeddings).model().expect("sizes that fit").into_owned()
     }
 
+    fn options(lo: usize, hi: usize) -> LowerOptions {
+        LowerOptions { layers: Some(Span::new(lo, hi)), ..LowerOptions::for_context(16) }
+    }
+
     proptest! {
         /// Every tensor belongs to some stage; only the table of tied embeddings is read by two
         /// stages.
@@ -100,7 +143,7 @@ mod tests {
             let spec = spec(layers, tied);
             let cut = cut.min(layers - 1);
             let read = |lo, hi| {
-                let stage = Stage::of(&spec, Some(Span::new(lo, hi))).expect("layers of the model");
+                let stage = Stage::of(&spec, &options(lo, hi)).expect("layers of the model");
                 stage.tensors(&spec).map(|tensor| tensor.name).collect::<Vec<_>>()
             };
             let mut found = [read(0, cut), read(cut, layers)].concat();
@@ -116,7 +159,7 @@ mod tests {
 
     #[test]
     fn layers_that_a_model_lacks_are_refused_with_numbers() {
-        let text = |lo, hi| match Stage::of(&spec(4, true), Some(Span::new(lo, hi))) {
+        let text = |lo, hi| match Stage::of(&spec(4, true), &options(lo, hi)) {
             Ok(stage) => format!("{stage:?}"),
             Err(error) => error.to_string(),
         };

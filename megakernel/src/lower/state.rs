@@ -145,7 +145,8 @@ pub(super) fn add(
         let mut on = On { program: &mut *program, device };
         let mut pool =
             |layer, which| on.of_device(&format!("layers.{layer}.{which}"), BufferKind::KvPool, options.kv, &shape);
-        state.pools = stage.layers().map(|layer| ["k", "v"].map(|which| pool(layer, which))).collect();
+        let layers = stage.layers().filter(|_| stage.attends());
+        state.pools = layers.map(|layer| ["k", "v"].map(|which| pool(layer, which))).collect();
     }
     (HostBuffers { inlet, at: RowCells { position, page_table }, request, outlet }, states)
 }

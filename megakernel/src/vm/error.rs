@@ -106,6 +106,8 @@ pub enum LaunchError {
          and ask for at least one token"
     )]
     Text { tokens: usize, pages: usize, left: usize, width: usize },
+    #[error("the machine takes no queued launches; make it with the option `queued`, of one device")]
+    NotQueued,
     #[error("the machine was made without a timeline")]
     NoTimeline,
 }

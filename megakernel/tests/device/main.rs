@@ -29,6 +29,7 @@ mod prefetch;
 mod propose;
 mod quantised;
 mod quantised_resources;
+mod queue;
 mod refusals;
 mod resident;
 mod resources;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LOGITS, LowerOptions, NEXT_TOKEN, lower};
+use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LOGITS, LayerParts, LowerOptions, NEXT_TOKEN, lower};
 use tilewright_megakernel::model::{Architecture, ModelSpec};
 use tilewright_megakernel::program::{BufferKind, Span};
 use tilewright_megakernel::schedule::schedule;
@@ -49,12 +49,19 @@ struct Run {
 /// The results of each step: the bits of the logits, and the choices.
 type Given = Vec<(Vec<u32>, Vec<i32>)>;
 
-/// Runs a sequence of tokens on the stages whose last layers are `ends`; `wire` transforms the data
-/// between stages.
-fn run(spec: &ModelSpec, ends: &[usize], run: &Run, wire: impl Fn(&mut Vec<f32>)) -> Given {
+/// A program of some layers, one after another of which compute a model.
+type Piece = (Span, LayerParts);
+
+/// The stages whose last layers are `ends`.
+fn stages(ends: &[usize]) -> Vec<Piece> {
+    let layers = ends.iter().scan(0, |lo, &hi| Some(Span::new(std::mem::replace(lo, hi), hi)));
+    layers.map(|layers| (layers, LayerParts::Stage)).collect()
+}
+
+/// Runs a sequence of tokens on the pieces; `wire` transforms the data between them.
+fn run(spec: &ModelSpec, pieces: &[Piece], run: &Run, wire: impl Fn(&mut Vec<f32>)) -> Given {
     let weights = RandomWeights::new(spec, DType::BF16, 5).unwrap();
-    let layers: Vec<Span> = ends.iter().scan(0, |lo, &hi| Some(Span::new(std::mem::replace(lo, hi), hi))).collect();
-    let mut pools: Vec<Option<KvState>> = layers.iter().map(|_| None).collect();
+    let mut pools: Vec<Option<KvState>> = pieces.iter().map(|_| None).collect();
     let mut given = Vec::new();
     let mut at = 0;
     for &[rows, live] in &run.steps {
@@ -62,7 +69,7 @@ fn run(spec: &ModelSpec, ends: &[usize], run: &Run, wire: impl Fn(&mut Vec<f32>)
         let tokens: Vec<i32> = (0..rows).map(|row| ((at + row) * 37 % spec.vocab) as i32).collect();
         let page_table: Vec<i32> = (0..rows).flat_map(|_| [5, 2]).collect();
         let mut hidden = Vec::new();
-        for (&layers, kv) in layers.iter().zip(&mut pools) {
+        for (&(layers, parts), kv) in pieces.iter().zip(&mut pools) {
             let whole = layers == Span::all(spec.layers);
             let options = LowerOptions {
                 rows,
@@ -71,6 +78,7 @@ fn run(spec: &ModelSpec, ends: &[usize], run: &Run, wire: impl Fn(&mut Vec<f32>)
                 splits: Some(2),
                 devices: run.devices,
                 layers: (!whole).then_some(layers),
+                parts,
                 ..LowerOptions::for_context(CONTEXT)
             };
             let program = lower(spec, &|_| DType::BF16, Target::host(run.sms), &options).unwrap();
@@ -87,7 +95,12 @@ fn run(spec: &ModelSpec, ends: &[usize], run: &Run, wire: impl Fn(&mut Vec<f32>)
                 machine.set_input(HIDDEN_IN, &hidden).unwrap();
                 tokens = &[];
             }
-            let cells = StepCells { tokens, positions: &positions, page_table: &page_table };
+            // An MLP has no positions.
+            let [positions, page_table] = match parts {
+                LayerParts::Mlp => [&[][..]; 2],
+                _ => [&positions[..], &page_table],
+            };
+            let cells = StepCells { tokens, positions, page_table };
             let output = machine.step(kv, &cells).unwrap_or_else(|error| panic!("{error}"));
             if layers.hi < spec.layers {
                 hidden = output.f32(HIDDEN_OUT).unwrap();
@@ -126,10 +139,46 @@ proptest! {
         let spec = spec(family, borders.len() + 1);
         let ends = ends(&borders);
         let how = Run { steps, devices, sms, workers };
-        let whole = run(&spec, &[spec.layers], &how, |_| ());
-        let found = run(&spec, &ends, &Run { sms: more_sms, ..how }, |_| ());
+        let whole = run(&spec, &stages(&[spec.layers]), &how, |_| ());
+        let found = run(&spec, &stages(&ends), &Run { sms: more_sms, ..how }, |_| ());
         prop_assert!(found == whole, "stages that end at {ends:?}");
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Layers of any number, whole or in halves, between a stage with the embedding and one with the
+    /// choice.
+    #[test]
+    fn layers_and_halves_of_them_give_the_bits_of_the_whole(
+        family in prop::sample::select(FAMILIES.to_vec()),
+        halved in prop::collection::vec(any::<bool>(), 1..4),
+        steps in prop::collection::vec((1usize..6, 0usize..3).prop_map(|(live, idle)| [live + idle, live]), 1..3),
+        devices in prop::sample::select(vec![1usize, 1, 2]),
+        sms in 1usize..5,
+    ) {
+        let spec = spec(family, halved.len() + 2);
+        let how = Run { steps, devices, sms, workers: 2 };
+        let inner = halved.iter().zip(1..).flat_map(|(&is_halved, layer)| {
+            let parts = if is_halved { vec![LayerParts::Attention, LayerParts::Mlp] } else { vec![LayerParts::Layers] };
+            parts.into_iter().map(move |parts| (Span::one(layer), parts))
+        });
+        let last = spec.layers - 1;
+        let ends = [(Span::one(0), LayerParts::Stage), (Span::one(last), LayerParts::Stage)];
+        let pieces: Vec<Piece> = [ends[0]].into_iter().chain(inner).chain([ends[1]]).collect();
+        let whole = run(&spec, &stages(&[spec.layers]), &how, |_| ());
+        let found = run(&spec, &pieces, &how, |_| ());
+        prop_assert!(found == whole, "{pieces:?}");
+    }
+}
+
+#[test]
+fn half_of_several_layers_is_refused() {
+    let options =
+        LowerOptions { layers: Some(Span::new(0, 2)), parts: LayerParts::Mlp, ..LowerOptions::for_context(16) };
+    let error = lower(&spec("llama", 2), &|_| DType::BF16, Target::host(2), &options).unwrap_err();
+    assert_eq!(error.to_string(), "half a layer is of one layer, 2 were named; name a layer");
 }
 
 /// The law has teeth: a number that is handed on wrongly is seen, wherever it is.
@@ -137,9 +186,9 @@ proptest! {
 fn a_bit_that_a_stage_gets_wrong_is_seen() {
     let spec = spec("qwen3", 3);
     let how = Run { steps: vec![[2, 2]], devices: 1, sms: 2, workers: 1 };
-    let whole = run(&spec, &[3], &how, |_| ());
+    let whole = run(&spec, &stages(&[3]), &how, |_| ());
     for at in [0, 47, 48, 95] {
-        let found = run(&spec, &[1, 2, 3], &how, |hidden| hidden[at] += 1.0);
+        let found = run(&spec, &stages(&[1, 2, 3]), &how, |hidden| hidden[at] += 1.0);
         assert!(found != whole, "element {at}");
     }
 }

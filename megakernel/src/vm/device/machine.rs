@@ -6,20 +6,21 @@ use std::time::Duration;
 
 use half::bf16;
 use tilewright_codegen::device::{
-    Buffer, Device, DeviceError, Kernel, KernelSource, Mapped, Stream, launch_side_by_side,
+    Buffer, Device, DeviceError, Kernel, KernelSource, Mapped, Stream, Work, launch_side_by_side,
 };
 use tilewright_kernels::kv::swizzled;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
 use super::kernel::{Feeds, TIMES};
-use super::part::{DevicePart, Given};
+use super::part::{DevicePart, Given, PartMemory};
 use super::record::BlockRecord;
 use super::watch::{EachStep, Ended, Watch};
 use super::{DeviceOptions, Plan, TaskTimes, status};
 use crate::program::{BufferId, BufferKind, TaskId};
 use crate::validate::Placed;
 use crate::vm::cells::{CellLimits, CellRoles};
+use crate::vm::resident::kv::bytes;
 use crate::vm::resident::stored::BoundWeights;
 use crate::vm::resident::{DeviceKernels, DeviceKv};
 use crate::vm::{AbortHandle, AccessError, KvError, LaunchError, LoadError, MAX_STEPS, RequestSlot, binding};
@@ -354,22 +355,48 @@ impl DeviceMachine {
         part.memory.state.slice(start..start + len * size_of::<T>())?.cast()
     }
 
+    /// The launch of a part.
+    pub(super) fn work(&self, part: &DevicePart, steps: u32, feeds: Feeds) -> Result<Work, DeviceError> {
+        let numbers = [self.epoch, steps, feeds as u32];
+        part.kernel.work(self.plan.blocks, &part.args(&self.plan, numbers, &self.status, &self.parts))
+    }
+
+    /// The code that the kernel reported; 0: none.
+    pub(super) fn code(&self) -> Result<u32, DeviceError> {
+        self.status.load(status::CODE as usize)
+    }
+
+    /// Clears what host and kernel tell each other.
+    pub(super) fn clear(&self) -> Result<(), DeviceError> {
+        (0..status::TOKENS as usize).try_for_each(|word| self.status.store(word, 0))
+    }
+
+    /// The memory of a cell, an input, an output or a pool on the first device, its element type and
+    /// its shape.
+    ///
+    /// # Errors
+    /// [`AccessError::Missing`] if the program has no such buffer.
+    pub fn memory(&self, name: &str) -> Result<(Buffer<u8>, DType, &[usize]), LaunchError> {
+        let found = self.placed.buffer_named(name).filter(|buffer| {
+            matches!(buffer.kind, BufferKind::Cell | BufferKind::Input | BufferKind::Output | BufferKind::KvPool)
+        });
+        let buffer = found.ok_or_else(|| AccessError::Missing { name: name.to_owned() })?;
+        let PartMemory { state, pools, .. } = &self.first().memory;
+        let space = if buffer.kind == BufferKind::KvPool { pools } else { state };
+        let start = self.plan.places.offset(buffer.id) as usize;
+        Ok((space.slice(start..start + bytes(buffer) as usize)?, buffer.dtype, &buffer.shape))
+    }
+
     /// Launches and waits; gives how many steps `each` was told of.
     pub(super) fn launch(&mut self, steps: u32, feeds: Feeds, each: EachStep) -> Result<u32, LaunchError> {
         let timeout = self.timeout;
         if self.lost {
             return Err(self.failed(false).unwrap_or(LaunchError::Unresponsive { steps: 0, timeout }));
         }
-        for word in 0..status::TOKENS as usize {
-            self.status.store(word, 0)?;
-        }
+        self.clear()?;
         if self.abort.is_set() {
             self.status.store(status::ABORT as usize, 1)?;
         }
-        let numbers = [self.epoch, steps, feeds as u32];
-        let work = |part: &DevicePart| {
-            part.kernel.work(self.plan.blocks, &part.args(&self.plan, numbers, &self.status, &self.parts))
-        };
         let rows = self.plan.rows as usize;
         let streams: Vec<&Stream> = self.parts.iter().map(|part| &part.stream).collect();
         let watch = Watch { streams: &streams, status: &self.status, abort: &self.abort, timeout, rows };
@@ -378,6 +405,7 @@ impl DeviceMachine {
             count += 1;
             if feeds == Feeds::Nothing { ControlFlow::Continue(()) } else { each(tokens) }
         };
+        let work = |part| self.work(part, steps, feeds);
         let works = self.parts.iter().map(|part| Ok((&part.stream, work(part)?))).collect::<Result<Vec<_>, _>>();
         let launched = works.and_then(|works| launch_side_by_side(&works));
         let ended = match launched {
@@ -449,7 +477,7 @@ impl DeviceMachine {
     }
 
     /// Decodes the error that the kernel reported.
-    fn failure(&self, code: u32) -> Result<LaunchError, DeviceError> {
+    pub(super) fn failure(&self, code: u32) -> Result<LaunchError, DeviceError> {
         let word = |at: u32| self.status.load(at as usize);
         let block = word(status::BLOCK)?;
         let task = word(status::TASK)?;
@@ -481,7 +509,7 @@ impl DeviceMachine {
     }
 
     /// Counters as of the beginning: a launch that was stopped left them anywhere.
-    fn recover(&mut self) -> Result<(), DeviceError> {
+    pub(super) fn recover(&mut self) -> Result<(), DeviceError> {
         self.epoch = 0;
         self.parts.iter().try_for_each(DevicePart::recover)
     }

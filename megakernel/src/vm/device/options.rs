@@ -80,6 +80,10 @@ pub struct DeviceOptions {
     /// Whether a launch may propose tokens of one sequence to its rows
     /// ([`DeviceMachine::propose`](super::DeviceMachine::propose)).
     pub propose: bool,
+    /// Whether launches may be queued ([`DeviceMachine::queue`](super::DeviceMachine::queue)), and
+    /// repeated by a CUDA graph: the kernel then reads how many steps there were so far, which it is
+    /// told otherwise. For programs of one device.
+    pub queued: bool,
     /// Limits of the planner, which callers read and do not set.
     pub thresholds: FixedThresholds,
 }
@@ -235,6 +239,7 @@ impl Default for DeviceOptions {
             merge_packets: true,
             take_registers: true,
             timeline: false,
+            queued: false,
             propose: false,
             thresholds: FixedThresholds::default(),
         }

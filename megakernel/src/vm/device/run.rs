@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 
+use tilewright_codegen::device::Stream;
 use tilewright_kernels::sample::Request;
 
 use super::DeviceMachine;
@@ -95,6 +96,35 @@ impl DeviceMachine {
         self.set_ends(ends)?;
         self.set_cells(cells)?;
         self.launch(steps as u32, Feeds::Choices, each).map(|steps| steps as usize)
+    }
+
+    /// Queues one step on a stream of the machine's device, and waits for nothing. Cells and inputs
+    /// are in [`DeviceMachine::memory`] when the stream comes to it. A CUDA graph may capture it.
+    ///
+    /// What fails is reported by [`DeviceMachine::check`]; steps that are queued behind it do nothing.
+    ///
+    /// # Errors
+    /// [`LaunchError::NotQueued`] for a machine that was not made for it, and errors of the device.
+    pub fn queue(&self, stream: &Stream) -> Result<(), LaunchError> {
+        if !self.plan().options.queued || self.parts().len() > 1 {
+            return Err(LaunchError::NotQueued);
+        }
+        Ok(stream.submit(&self.work(self.first(), 1, Feeds::Nothing)?)?)
+    }
+
+    /// Reports the failure of queued steps, whose streams have ended, and prepares the next ones.
+    ///
+    /// # Errors
+    /// The first failure since the last call.
+    pub fn check(&mut self) -> Result<(), LaunchError> {
+        let code = self.code()?;
+        if code == 0 {
+            return Ok(());
+        }
+        let failure = self.failure(code)?;
+        self.recover()?;
+        self.clear()?;
+        Err(failure)
     }
 
     pub(super) fn set_ends(&mut self, ends: &[&[u32]]) -> Result<(), LaunchError> {

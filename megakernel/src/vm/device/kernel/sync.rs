@@ -65,6 +65,9 @@ impl<'k> Sync<'k> {
         let stop = k.shared::<u32>("stop", 1);
         let left = shape.leaves.then(|| k.shared::<u32>("left", 1));
         let KernelShape { blocks, devices, counters: own, options, .. } = *shape;
+        // The next step is opened when every block has ended this launch's first, and so has read it.
+        let so_far = || counters.at((own + BEGUN) * PITCH).load_relaxed(Scope::Gpu);
+        let epoch = if options.queued { so_far() } else { epoch };
         Sync { k, counters, status, stop, left, epoch, own, polls: options.polls, blocks, devices, peers }
     }
 
