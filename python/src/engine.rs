@@ -21,6 +21,7 @@ use tilewright::engine::{
 use tilewright::{Device, Sampling};
 
 use crate::error::{EngineError, engine_error};
+use crate::plan::{Asked, Plan};
 
 /// How often a thread that waits for a token looks whether Python was interrupted.
 const SIGNALS: Duration = Duration::from_millis(50);
@@ -112,6 +113,11 @@ impl Engine {
     /// Submits a prompt.
     fn submit(&self, py: Python<'_>, prompt: Vec<u32>, request: Request) -> PyResult<Stream> {
         py.detach(|| self.send(prompt, request))
+    }
+
+    /// A decode step of the model, or of a part of it.
+    fn plan(&self, py: Python<'_>, asked: Asked) -> PyResult<Plan> {
+        py.detach(|| Plan::new(&self.engine, asked))
     }
 
     #[getter]

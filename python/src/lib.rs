@@ -6,12 +6,14 @@
 //! | `ops` | kernels on arrays and tensors |
 //! | `layout` | layouts, swizzles, fragments, pictures |
 //! | `engine` | a model on a device, its requests and their streams |
+//! | `plan` | a decode step, or a part of one, on a caller's stream |
 //! | `error` | the package's exceptions |
 
 mod engine;
 mod error;
 mod layout;
 mod ops;
+mod plan;
 
 use pyo3::prelude::*;
 
@@ -25,4 +27,6 @@ mod _native {
     use crate::layout::{Value, apply, atoms, evaluate, fragment, svg, text, wavefronts};
     #[pymodule_export]
     use crate::ops::{Ops, dlpack, pack_linear, sampling_request};
+    #[pymodule_export]
+    use crate::plan::Plan;
 }

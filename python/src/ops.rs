@@ -5,12 +5,12 @@
 #![expect(unsafe_code, reason = "memory of other libraries, by address")]
 
 use std::ffi::{CStr, c_void};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use half::bf16;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule};
+use pyo3::types::{PyBytes, PyCapsule, PyString};
 use tilewright::codegen::device::{self, Buffer, Stream, cuda};
 use tilewright::kernels::activation::Activation;
 use tilewright::kernels::naive::Sampling;
@@ -24,7 +24,37 @@ use crate::error::{OpError, op_error};
 
 /// Address, type, shape and strides in elements.
 #[derive(FromPyObject)]
-pub struct Array(u64, String, Vec<usize>, Vec<usize>);
+pub struct Array(u64, ElementType, Vec<usize>, Vec<usize>);
+
+/// The type of elements: a name, or an object of which the text is one, such as `torch.float32`.
+#[derive(Clone, Copy)]
+struct ElementType(DType);
+
+/// Objects that are remembered.
+const MOST_TYPES: usize = 64;
+/// The objects so far.
+static TYPES: Mutex<Vec<(Py<PyAny>, DType)>> = Mutex::new(Vec::new());
+
+impl<'py> FromPyObject<'_, 'py> for ElementType {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<ElementType> {
+        if let Ok(name) = object.cast::<PyString>() {
+            return Ok(ElementType(dtype_of(name.to_str()?)?));
+        }
+        let types = || TYPES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, dtype)) = types().iter().find(|(known, _)| known.is(&object)) {
+            return Ok(ElementType(*dtype));
+        }
+        let text = object.str()?;
+        let dtype = dtype_of(text.to_str()?.trim_start_matches("torch."))?;
+        // A program makes few such objects; what it makes anew each time is not kept.
+        if types().len() < MOST_TYPES {
+            types().push((object.to_owned().unbind(), dtype));
+        }
+        Ok(ElementType(dtype))
+    }
+}
 
 /// The ops of a device.
 #[pyclass(frozen, module = "tilewright._native")]
@@ -288,7 +318,7 @@ impl<'o> Call<'o> {
         if let Some(simulated) = &ops.simulated {
             return Ok(Call { stream: simulated.clone(), ops });
         }
-        let mut last = ops.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut last = ops.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((raw, known)) = last.as_ref()
             && *raw == stream
         {
@@ -306,11 +336,11 @@ impl<'o> Call<'o> {
         let mut bound: Vec<(u64, usize, Buffer<u8>)> = Vec::new();
         let mut operands = Vec::with_capacity(N);
         for (array, is_written) in arrays {
-            let Some(Array(address, dtype, shape, strides)) = array else {
+            let Some(Array(address, ElementType(dtype), shape, strides)) = array else {
                 operands.push(Operand { tensor: None, home: None });
                 continue;
             };
-            let dtype = dtype_of(dtype)?;
+            let dtype = *dtype;
             let bytes = spanned(shape, strides).and_then(|spanned| spanned.checked_mul(dtype.bits() / 8));
             let bytes = bytes.ok_or_else(|| OpError::new_err("an array spans more bytes than memory has"))?;
             let buffer = if self.ops.simulated.is_some() {
@@ -351,11 +381,12 @@ impl<'o> Call<'o> {
     fn run<const R: usize, const N: usize>(
         &self,
         operands: [&Operand; N],
-        op: impl FnOnce([&Tensor; R], &Stream) -> Result<(), ops::OpError>,
+        op: impl FnOnce([&Tensor; R], &Stream) -> Result<(), ops::OpError> + Send,
     ) -> PyResult<()> {
         let needed: Vec<&Tensor> = operands.iter().take(R).filter_map(|operand| operand.tensor()).collect();
         let needed = needed.try_into().map_err(|_| OpError::new_err("an operand is missing"))?;
-        op(needed, &self.stream).map_err(op_error)?;
+        // Other threads go on while a kernel is made.
+        Python::attach(|py| py.detach(|| op(needed, &self.stream))).map_err(op_error)?;
         for operand in operands {
             let (Some(tensor), Some((address, bytes))) = (operand.tensor(), operand.home) else { continue };
             if bytes > 0 {

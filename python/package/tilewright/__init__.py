@@ -13,6 +13,7 @@ from ._layout import (
     layout,
 )
 from ._native import EngineError, LayoutError, OpError
+from ._plan import Plan
 
 __all__ = [
     "BankConflicts",
@@ -24,6 +25,7 @@ __all__ = [
     "LayoutError",
     "Logprobs",
     "OpError",
+    "Plan",
     "Request",
     "Swizzle",
     "TextStream",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard, Union, cast, overload
 
 from . import _native
 from ._native import EngineError
+from ._plan import Plan
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -279,6 +280,39 @@ class Engine:
             model.save_pretrained(folder, safe_serialization=True)
             tokenizer.save_pretrained(folder)
             return cls(folder, **options)
+
+    def plan(
+        self,
+        *,
+        layers: range | None = None,
+        attention: int | None = None,
+        mlp: int | None = None,
+        rows: int = 1,
+        context: int | None = None,
+        pages: int | None = None,
+        sampling: bool = False,
+    ) -> Plan:
+        """A decode step of the model as one launch, for a stream and buffers of one's own.
+
+        ``layers`` takes decoder layers alone, from the residual stream before them to that after them;
+        ``attention`` and ``mlp`` half of a layer. ``rows`` are 1 to 16 tokens; ``context`` is the longest
+        sequence, ``pages`` are those of each pool: as many as the rows need where nothing is said. The
+        engine runs on one GPU, or on a simulated one. Weights that plans of other parts read are not
+        shared, and stay as long as the engine.
+        """
+        halves = {"attention": attention, "mlp": mlp}
+        named = [(name, layer, 1) for name, layer in halves.items() if layer is not None]
+        if layers is not None:
+            if layers.step != 1:
+                raise EngineError(f"{layers} skips layers; a plan has consecutive ones")
+            named.append(("layers", layers.start, len(layers)))
+        if len(named) > 1:
+            raise EngineError("a plan is of layers, or of the attention or the MLP of one; name one of them")
+        part, first, count = named[0] if named else ("model", 0, 0)
+        if first < 0:
+            raise EngineError(f"layer {first} is none of the model; the first is 0")
+        asked = (part, first, count, rows, context or self.positions, pages, sampling)
+        return Plan(self._native.plan(asked), self.device.startswith("sim"))
 
     @overload
     def generate(self, prompts: Prompt, request: Request = ..., **settings: Any) -> Completion: ...

@@ -54,9 +54,13 @@ _DL_CPU, _DL_CUDA = 1, 2
 _state = threading.local()
 
 
+#: The types of tensors, once torch is imported.
+_tensors: tuple[type, ...] = ()
+
+
 @functools.cache
-def _on(device: str) -> _native.Ops:
-    return _native.Ops(device)
+def _on(device: int) -> _native.Ops:
+    return _native.Ops(f"cuda:{device}")
 
 
 @contextlib.contextmanager
@@ -83,6 +87,11 @@ class _Call:
 
     def array(self, name: str, array: Array, *, writes: bool = False) -> Any:
         """An array as the extension module takes it."""
+        # The usual case by itself: a tensor of torch on the GPU of the operands before it.
+        if self._device >= 0 and type(array) in _tensors and array.get_device() == self._device:
+            if array.requires_grad:
+                _without_gradient(name, array)
+            return array.data_ptr(), array.dtype, array.shape, array.stride()
         device, described = _described(name, array, writes)
         if self.native is None:
             self._device = device
@@ -94,7 +103,7 @@ class _Call:
                         "inside `with tilewright.ops.simulator():`"
                     )
             else:
-                self.native = _on(f"cuda:{device}")
+                self.native = _on(device)
                 self.stream = _current_stream(device) if self._given is None else self._given
         elif device != self._device:
             raise OpError(f"{name} lies on another device than the first operand")
@@ -338,15 +347,13 @@ def attention_workspace(q: Array, keys: Array, table: Array | None = None) -> in
 
 def _described(name: str, array: Array, writes: bool) -> tuple[int, Any]:
     """The device of an array, and its address, type, shape and strides in elements."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(array, torch.Tensor):
+    if _is_tensor(array):
         device = array.device
         if device.type not in ("cpu", "cuda"):
             raise OpError(f"{name} lies on {device}; ops run on cuda")
-        # What autograd would record is not computed here.
-        if array.requires_grad and torch.is_grad_enabled():
-            raise OpError(f"{name} requires a gradient, which ops do not have; call them inside torch.no_grad()")
-        described = (array.data_ptr(), str(array.dtype)[6:], tuple(array.shape), array.stride())
+        if array.requires_grad:
+            _without_gradient(name, array)
+        described = (array.data_ptr(), array.dtype, array.shape, array.stride())
         return (device.index if device.type == "cuda" else _HOST), described
     host = getattr(array, "__array_interface__", None)
     if host is not None:
@@ -365,6 +372,21 @@ def _described(name: str, array: Array, writes: bool) -> tuple[int, Any]:
     if kind not in (_DL_CPU, _DL_CUDA):
         raise OpError(f"{name} lies on a device of DLPack's kind {kind}; ops run on CUDA")
     return (index if kind == _DL_CUDA else _HOST), (address, dtype, tuple(extents), tuple(steps))
+
+
+def _is_tensor(array: Array) -> bool:
+    global _tensors
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    _tensors = (torch.Tensor, torch.nn.Parameter)
+    return isinstance(array, torch.Tensor)
+
+
+def _without_gradient(name: str, array: Array) -> None:
+    """Refuses a tensor for which autograd would record what is not computed here."""
+    if sys.modules["torch"].is_grad_enabled():
+        raise OpError(f"{name} requires a gradient, which ops do not have; call them inside torch.no_grad()")
 
 
 def _current_stream(device: int) -> int:
