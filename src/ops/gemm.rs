@@ -91,7 +91,7 @@ impl Ops {
             c_stride: stride(of_c),
             ..GemmProblem::new(of_a.rows, n as u32, of_a.width).epilogue(epilogue)
         };
-        let splits = match gemm.workspace {
+        let partials = match gemm.workspace {
             Some(workspace) => {
                 let operand = Operand::new(OP, "workspace", workspace);
                 operand.is(&[DType::F32], "float32")?;
@@ -116,7 +116,7 @@ impl Ops {
         let addresses = [Some(gemm.a), Some(gemm.b), Some(gemm.out), gemm.residual];
         let aligned = addresses.into_iter().flatten().map(|tensor| tensor.buffer().address().trailing_zeros()).min();
         let aligned = 1 << aligned.unwrap_or(0).min(8);
-        let product = Product { problem, input, out: gemm.out.dtype(), splits, aligned };
+        let product = Product { problem, input, out: gemm.out.dtype(), partials, aligned };
         for step in self.steps(Recipe::Gemm(Box::new(product)))?.iter() {
             step.launch(stream, tensor)?;
         }

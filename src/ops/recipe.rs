@@ -9,8 +9,7 @@ use tilewright_kernels::attention::decode::Decode;
 use tilewright_kernels::elementwise::{Types, gated_all};
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
 use tilewright_kernels::gemm::{
-    Argument, GemmBuffer, GemmDevice, GemmOutput, GemmProblem, GemmRefusal, HopperChoice, PlannedLaunch, WarpChoice,
-    choose, choose_warps, hopper_steps, plan, warp_step,
+    Argument, GemmBuffer, GemmDevice, GemmOutput, GemmProblem, GemmRefusal, PlannedLaunch, plan,
 };
 use tilewright_kernels::kv::CpAsync;
 use tilewright_kernels::mma::InputType;
@@ -55,8 +54,8 @@ pub(super) struct Product {
     pub input: DType,
     /// Type of the result.
     pub out: DType,
-    /// Whether there is room for partial sums.
-    pub splits: bool,
+    /// Whether there is memory for partial sums.
+    pub partials: bool,
     /// Bytes that all addresses are multiples of.
     pub aligned: u32,
 }
@@ -124,28 +123,8 @@ impl Product {
         F: InputType<Stored: TrialElement>,
         D: GemmOutput + TrialElement,
     {
-        let Product { problem, aligned, .. } = *self;
-        if self.splits {
-            return plan::<F, D>(problem, GemmDevice { arch, multiprocessors, aligned });
-        }
-        let whole = choose::<F>(&problem, multiprocessors);
-        let by_maps = (arch == Arch::Sm90a && aligned.is_multiple_of(16))
-            .then(|| hopper_steps::<F, D>(problem, HopperChoice { splits: 1, ..whole }, multiprocessors));
-        if let Some(Ok(steps)) = by_maps {
-            return Ok(steps);
-        }
-        let (shape, _) = choose_warps::<F>(&problem, multiprocessors);
-        let elements = (aligned * 8 / F::BITS as u32).max(1);
-        let choice = WarpChoice {
-            shape,
-            stages: 3,
-            group: 8,
-            splits: 1,
-            arch,
-            aligned: [elements; 2],
-            two_level: problem.two_level::<F>(),
-        };
-        Ok(vec![warp_step::<F, D>(problem, choice)?])
+        let Product { problem, aligned, partials, .. } = *self;
+        plan::<F, D>(problem, GemmDevice { arch, multiprocessors, aligned, partials })
     }
 }
 

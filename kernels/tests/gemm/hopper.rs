@@ -103,7 +103,7 @@ fn what_no_kernel_computes_is_refused() {
 
 #[test]
 fn a_plan_falls_back_to_warps_where_no_tensor_map_reaches() {
-    let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 4, aligned: 256 };
+    let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 4, aligned: 256, partials: true };
     for (problem, steps) in [
         (GemmProblem::new(130, 72, 136), ["gemm_bf16_64x128x64", ""]),
         (GemmProblem::new(130, 72, 67), ["gemm_bf16_64x64x64_warps", ""]),

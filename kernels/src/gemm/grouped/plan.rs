@@ -110,7 +110,7 @@ pub fn choose<F: InputType>(problem: &GroupedProblem, arch: Arch) -> GroupedChoi
 /// use tilewright_kernels::gemm::GemmDevice;
 /// use tilewright_kernels::gemm::grouped::{GroupedProblem, plan};
 ///
-/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
+/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256, partials: true };
 /// // 2048 tokens, 8 of 128 experts each. Gate and up read tokens by the order; down writes each
 /// // result to its token and choice.
 /// let rows = 2048 * 8;
