@@ -5,6 +5,7 @@ use half::bf16;
 use proptest::prelude::*;
 use tilewright::codegen::device::{Stream, sim};
 use tilewright::codegen::trial::Draw;
+use tilewright::kernels::mma::E4M3;
 use tilewright::kernels::naive;
 use tilewright::kernels::quant::{Code, Rounding, nearest};
 use tilewright::layout::DType;
@@ -72,7 +73,7 @@ proptest! {
         let [by_gemm, by_linear] = [0, 1].map(|_| of(&vec![bf16::ZERO; m * n], &[m, n]));
         let ops = Ops::new(&device).unwrap();
         let bias_operand = Some(&bias_tensor);
-        let gemm = Gemm { a: &x, b: &weight, bias: bias_operand, activation: None, residual: None, out: &by_gemm, workspace: None };
+        let gemm = Gemm { a: &x, b: &weight, scales: None, bias: bias_operand, activation: None, residual: None, out: &by_gemm, workspace: None };
         ops.gemm(&stream, &gemm).unwrap();
         let form = WeightForm::Bf16;
         let linear = Linear { x: &x, packed: &packed, form, bias: bias_operand, residual: None, out: &by_linear };
@@ -83,6 +84,47 @@ proptest! {
             a.chunks(k).flat_map(|row| b.chunks(k).zip(&bias).map(move |(column, bias)| dot(row, column) + bias)).collect();
         for out in [by_gemm, by_linear] {
             near(wide(&read(&stream, &out)), &exact, ROUNDING);
+        }
+    }
+
+    #[test]
+    fn products_of_fp8_are_scaled_by_rows_or_as_a_whole(
+        seed: u64, m in 1..40usize, n in 1..70usize, k in 1..300usize, whole_lines: bool, by_rows: bool, has_bias: bool, split: bool,
+    ) {
+        // Tensor maps need rows of whole 16 bytes; other rows are read element by element.
+        let (n, k) = if whole_lines { (n.next_multiple_of(8), k.next_multiple_of(16)) } else { (n, k) };
+        let device = sim::open(seed);
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let [a, b] = [m * k, n * k].map(|count| draw.floats(count, |y| E4M3::nearest(448.0 * y.powi(3))));
+        let counts = if by_rows { [m, n] } else { [1, 1] };
+        let scales = counts.map(|count| draw.floats(count, |y| ((1.5 + 0.5 * y) / 448.0) as f32));
+        let bias = draw.floats(n, |y| y as f32);
+        let of = |numbers: &[f32]| tensor(&stream, numbers, DType::F32, &[numbers.len()]);
+        let [a_tensor, b_tensor] = [(&a, m), (&b, n)].map(|(codes, rows)| tensor(&stream, codes, DType::F8E4M3, &[rows, k]));
+        let [a_scale, b_scale, bias_tensor] = [of(&scales[0]), of(&scales[1]), of(&bias)];
+        let out = tensor(&stream, &vec![f32::NAN; m * n], DType::F32, &[m, n]);
+        let workspace = of(&vec![f32::NAN; Ops::gemm_workspace(m, n)]);
+        let gemm = Gemm {
+            a: &a_tensor,
+            b: &b_tensor,
+            scales: Some([&a_scale, &b_scale]),
+            bias: has_bias.then_some(&bias_tensor),
+            activation: None,
+            residual: None,
+            out: &out,
+            workspace: split.then_some(&workspace),
+        };
+        Ops::new(&device).unwrap().gemm(&stream, &gemm).unwrap();
+        let found: Vec<f32> = read(&stream, &out);
+        for (at, found) in found.into_iter().enumerate() {
+            let (row, column) = (at / n, at % n);
+            let scale = f64::from(scales[0][row % counts[0]]) * f64::from(scales[1][column % counts[1]]);
+            let terms = a[row * k..][..k].iter().zip(&b[column * k..][..k]).map(|(&a, &b)| scale * E4M3::value(a) * E4M3::value(b));
+            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+            let exact = sum + if has_bias { f64::from(bias[column]) } else { 0.0 };
+            // Tensor cores keep 14 bits of a sum of 8-bit floats.
+            prop_assert!((f64::from(found) - exact).abs() <= 2f64.powi(-9) * size + 1e-6, "[{at}] = {found}, not {exact}");
         }
     }
 

@@ -64,6 +64,9 @@ pub enum SumScale {
     /// The product of two numbers in device memory, A's scale and B's: what operands of 8 bits were
     /// divided by. A matrix product has it.
     Operands,
+    /// The product of a number for each row of A and one for each row of B, in device memory. A
+    /// matrix product without groups has it.
+    Rows,
     /// The reciprocal root mean square of the row's activations: the deferred part of an RMS norm
     /// whose product reads `x ⊙ g`. Matrix-vector products support it.
     Norm,

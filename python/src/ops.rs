@@ -156,6 +156,7 @@ impl Ops {
                 a,
                 b,
                 out,
+                scales: None,
                 bias: bias.tensor(),
                 activation,
                 residual: residual.tensor(),

@@ -2,7 +2,7 @@
 
 use tilewright_codegen::device::Stream;
 use tilewright_kernels::activation::Activation;
-use tilewright_kernels::epilogue::{Epilogue, ResultFunctions};
+use tilewright_kernels::epilogue::{Epilogue, ResultFunctions, SumScale};
 use tilewright_kernels::gemm::{GemmBuffer, GemmProblem, OperandLayout};
 use tilewright_layout::DType;
 use tilewright_layout::swizzle::canonical::Major;
@@ -11,20 +11,24 @@ use super::recipe::{Product, Recipe};
 use super::tensor::{Operand, Rows};
 use super::{OpError, Ops, Tensor};
 
-/// `out = activation(a · bᵀ + bias) + residual`, sums in f32.
+/// `out = activation(scale · a · bᵀ + bias) + residual`, sums in f32.
+///
+/// Products of 8-bit floats need compute capability 8.9.
 #[derive(Clone, Copy, Debug)]
 pub struct Gemm<'t> {
-    /// `[.., K]`, bfloat16 or float16: rows.
+    /// `[.., K]`, bfloat16, float16 or e4m3: rows.
     pub a: &'t Tensor,
     /// `[N, K]`, of the type of `a`: a weight as checkpoints store it.
     pub b: &'t Tensor,
+    /// The scales of `a` and `b`, float32: one each, or one for each row of both.
+    pub scales: Option<[&'t Tensor; 2]>,
     /// `[N]`, of the type of `out`.
     pub bias: Option<&'t Tensor>,
     /// The activation, applied to the product with its bias.
     pub activation: Option<Activation>,
     /// As `out`, with its strides and type.
     pub residual: Option<&'t Tensor>,
-    /// The rows of `a` with N columns, of its type or float32.
+    /// The rows of `a` with N columns: of its type or float32, of e4m3 bfloat16 or float32.
     pub out: &'t Tensor,
     /// Float32, of [`Ops::gemm_workspace`] elements or more: with it a long contraction of a small
     /// result is shared by more blocks.
@@ -49,9 +53,12 @@ impl Ops {
         let [a, b, out] =
             [("a", gemm.a), ("b", gemm.b), ("out", gemm.out)].map(|(name, tensor)| Operand::new(OP, name, tensor));
         let input = gemm.a.dtype();
-        a.is(&[DType::BF16, DType::F16], "bfloat16 or float16")?;
+        a.is(&[DType::BF16, DType::F16, DType::F8E4M3], "bfloat16, float16 or float8_e4m3fn")?;
         b.is(&[input], "the type of a")?;
-        out.is(&[input, DType::F32], "the type of a, or float32")?;
+        match input {
+            DType::F8E4M3 => out.is(&[DType::BF16, DType::F32], "bfloat16 or float32 of float8_e4m3fn")?,
+            _ => out.is(&[input, DType::F32], "the type of a, or float32")?,
+        }
         let of_a = a.rows()?;
         let &[n, k] = gemm.b.shape() else { return Err(b.shape("it must be [N, K]")) };
         if k != of_a.width as usize {
@@ -61,6 +68,7 @@ impl Ops {
         let shape: Vec<usize> = gemm.a.shape().iter().rev().skip(1).rev().copied().chain([n]).collect();
         out.has(&shape, "it must be the rows of a and N,")?;
         let of_c = out.rows()?;
+        let scale = gemm.scales.map(|scales| sum_scale(scales, [of_a.rows as usize, n])).transpose()?;
         if let Some(bias) = gemm.bias {
             let bias = Operand::new(OP, "bias", bias);
             bias.has(&[n], "it must have a number for each column,")?;
@@ -80,6 +88,7 @@ impl Ops {
         let stride = |rows: Rows| if rows.rows > 1 { rows.stride } else { rows.width };
         let operand = |rows: Rows| OperandLayout { major: Major::K, stride: stride(rows) };
         let epilogue = Epilogue {
+            scale,
             bias: gemm.bias.is_some(),
             residual: gemm.residual.is_some(),
             functions: ResultFunctions { activation: gemm.activation, soft_cap: None },
@@ -111,7 +120,8 @@ impl Ops {
             GemmBuffer::Bias => gemm.bias,
             GemmBuffer::Residual => gemm.residual,
             GemmBuffer::Partials => gemm.workspace,
-            GemmBuffer::AScale | GemmBuffer::BScale => None,
+            GemmBuffer::AScale => gemm.scales.map(|[a, _]| a),
+            GemmBuffer::BScale => gemm.scales.map(|[_, b]| b),
         };
         let addresses = [Some(gemm.a), Some(gemm.b), Some(gemm.out), gemm.residual];
         let aligned = addresses.into_iter().flatten().map(|tensor| tensor.buffer().address().trailing_zeros()).min();
@@ -122,4 +132,20 @@ impl Ops {
         }
         Ok(())
     }
+}
+
+/// The factor of the sums by the scales of `a` and `b`, which have these rows.
+fn sum_scale(scales: [&Tensor; 2], rows: [usize; 2]) -> Result<SumScale, OpError> {
+    let [a, b] = [("a_scale", scales[0]), ("b_scale", scales[1])].map(|(name, scale)| Operand::new(OP, name, scale));
+    let is_one = scales.iter().all(|scale| scale.elements() == 1);
+    for (scale, rows) in [a, b].into_iter().zip(rows) {
+        scale.is(&[DType::F32], "float32")?;
+        if !is_one {
+            if scale.tensor.elements() != rows {
+                return Err(scale.shape(format!("it must have a number for each of {rows} rows, or both scales one")));
+            }
+            scale.contiguous()?;
+        }
+    }
+    Ok(if is_one { SumScale::Operands } else { SumScale::Rows })
 }

@@ -12,7 +12,7 @@ use tilewright_kernels::gemm::{
     Argument, GemmBuffer, GemmDevice, GemmOutput, GemmProblem, GemmRefusal, PlannedLaunch, plan,
 };
 use tilewright_kernels::kv::CpAsync;
-use tilewright_kernels::mma::InputType;
+use tilewright_kernels::mma::{E4M3, InputType};
 use tilewright_kernels::norm::{NormKind, NormShape, add_rms_norm_rows, rms_norm_rows};
 use tilewright_kernels::rope::{RopeShape, rope_rows};
 use tilewright_kernels::sample::{argmax_rows, sample_rows};
@@ -113,6 +113,8 @@ impl Product {
         match (self.input, self.out) {
             (DType::F16, DType::F32) => self.plan_of::<f16, f32>(arch, sms),
             (DType::F16, _) => self.plan_of::<f16, f16>(arch, sms),
+            (DType::F8E4M3, DType::F32) => self.plan_of::<E4M3, f32>(arch, sms),
+            (DType::F8E4M3, _) => self.plan_of::<E4M3, bf16>(arch, sms),
             (_, DType::F32) => self.plan_of::<bf16, f32>(arch, sms),
             _ => self.plan_of::<bf16, bf16>(arch, sms),
         }

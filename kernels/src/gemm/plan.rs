@@ -26,9 +26,9 @@ pub enum GemmBuffer {
     B,
     /// The result.
     C,
-    /// The scale of A, one f32.
+    /// The scale of A: one f32, or one for each row ([`SumScale::Rows`]).
     AScale,
-    /// The scale of B, one f32.
+    /// The scale of B: one f32, or one for each row.
     BScale,
     /// A number per column of B.
     Bias,

@@ -292,8 +292,10 @@ fn check<F: InputType>(problem: &GroupedProblem) -> Result<(), GemmRefusal> {
     {
         return Err(GemmRefusal::TooLarge { m: problem.rows.max(problem.groups), n: problem.b_rows() });
     }
-    if problem.epilogue.scale == Some(SumScale::Norm) {
-        return Err(GemmRefusal::NormScale);
+    match problem.epilogue.scale {
+        Some(SumScale::Norm) => return Err(GemmRefusal::NormScale),
+        Some(SumScale::Rows) => return Err(GemmRefusal::GroupedRowScale),
+        Some(SumScale::Operands) | None => {}
     }
     if F::BITS == 8 && problem.epilogue.scale.is_some() {
         return Err(GemmRefusal::Blocks { tiles: "products whose operands have one scale" });
