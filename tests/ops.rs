@@ -5,12 +5,16 @@ use half::bf16;
 use proptest::prelude::*;
 use tilewright::codegen::device::{Stream, sim};
 use tilewright::codegen::trial::Draw;
+use tilewright::kernels::activation::Activation;
+use tilewright::kernels::gemm::grouped::ragged_sizes;
 use tilewright::kernels::mma::E4M3;
 use tilewright::kernels::naive;
 use tilewright::kernels::quant::{Code, Rounding, nearest};
+use tilewright::kernels::route::{RouterKind, SigmoidRouter};
 use tilewright::layout::DType;
 use tilewright::ops::{
-    AttentionDecode, DecodeCache, Gemm, Linear, OpError, Ops, RmsNorm, Tensor, WeightForm, pack_linear,
+    AttentionDecode, DecodeCache, Gemm, GroupedGemm, Linear, Moe, OpError, Ops, RmsNorm, Tensor, WeightForm,
+    pack_linear,
 };
 
 /// Results of bf16 are within half of the distance of neighbours, and an error of the sums.
@@ -159,6 +163,125 @@ proptest! {
             weight.chunks(k).zip(&bias).map(move |(column, bias)| sum(column) + if has_bias { *bias } else { 0.0 })
         }).collect();
         near(wide(&read(&stream, &out)), &exact, 2.0 * ROUNDING);
+    }
+
+    #[test]
+    fn groups_are_multiplied_by_their_own_weights(
+        seed: u64, groups in 1..6u32, most in 1..90u32, n in 1..60usize, tiles in 1..12usize, gated: bool, has_bias: bool, has_residual: bool,
+    ) {
+        let k = 8 * tiles;
+        let device = sim::open(seed);
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let sizes = ragged_sizes(&mut draw, groups, most);
+        let mut offsets = vec![0];
+        offsets.extend(sizes.iter().scan(0, |end, size| { *end += size; Some(*end) }));
+        // Rows past the last group stay as they are.
+        let (used, spare, groups) = (offsets[offsets.len() - 1] as usize, draw.between(1..=3) as usize, groups as usize);
+        let rows = used + spare;
+        let b_rows = if gated { 2 * n } else { n };
+        let [a, b] = [rows * k, groups * b_rows * k].map(|count| draw.floats(count, bf16::from_f64));
+        let [bias, residual] = [groups * b_rows, rows * n].map(|count| draw.floats(count, |y| y as f32));
+        let [a_tensor, b_tensor] = [(&a, &[rows, k][..]), (&b, &[groups, b_rows, k])].map(|(numbers, shape)| tensor(&stream, numbers, DType::BF16, shape));
+        let [bias_tensor, residual_tensor] = [(&bias, [groups, b_rows]), (&residual, [rows, n])].map(|(numbers, shape)| tensor(&stream, numbers, DType::F32, &shape));
+        let offsets_tensor = tensor(&stream, &offsets, DType::U32, &[groups + 1]);
+        let out = tensor(&stream, &vec![7.0f32; rows * n], DType::F32, &[rows, n]);
+        let grouped = GroupedGemm {
+            a: &a_tensor,
+            b: &b_tensor,
+            offsets: &offsets_tensor,
+            scales: None,
+            bias: has_bias.then_some(&bias_tensor),
+            activation: gated.then_some(Activation::Silu),
+            gated,
+            residual: has_residual.then_some(&residual_tensor),
+            out: &out,
+        };
+        Ops::new(&device).unwrap().grouped_gemm(&stream, &grouped).unwrap();
+        let (a, b) = (wide(&a), wide(&b));
+        let exact: Vec<f64> = (0..used).flat_map(|row| {
+            let group = offsets.iter().filter(|&&first| first as usize <= row).count() - 1;
+            let (a, b, bias, residual) = (&a, &b, &bias, &residual);
+            (0..n).map(move |column| {
+                let sum = |at: usize| {
+                    let weight = &b[(group * b_rows + at) * k..][..k];
+                    let sum: f64 = a[row * k..][..k].iter().zip(weight).map(|(a, b)| a * b).sum();
+                    sum + if has_bias { f64::from(bias[group * b_rows + at]) } else { 0.0 }
+                };
+                let y = if gated { naive::activate(Activation::Silu, sum(column)) * sum(column + n) } else { sum(column) };
+                y + if has_residual { f64::from(residual[row * n + column]) } else { 0.0 }
+            })
+        }).collect();
+        let found: Vec<f32> = read(&stream, &out);
+        near(found[..used * n].iter().map(|&y| f64::from(y)), &exact, ROUNDING);
+        prop_assert!(found[used * n..].iter().all(|&y| y == 7.0));
+    }
+
+    #[test]
+    fn experts_are_chosen_and_weighed(
+        seed: u64, rows in 1..9usize, experts in 2..7usize, hidden in 1..8usize, inner in 1..6usize, sigmoid: bool, renormalise: bool, has_bias: bool,
+    ) {
+        let (hidden, inner) = (8 * hidden, 8 * inner);
+        let device = sim::open(seed);
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let chosen = draw.between(1..=experts as u32);
+        let sizes = [rows * hidden, experts * 2 * inner * hidden, experts * hidden * inner, experts * 2 * inner, experts * hidden];
+        let [x, gate_up, down, gate_up_bias, down_bias] = sizes.map(|count| draw.floats(count, bf16::from_f64));
+        let [logits, correction, residual] =
+            [rows * experts, experts, rows * hidden].map(|count| draw.floats(count, |y| 3.0 * y as f32));
+        let halves = |numbers: &[bf16], shape: &[usize]| tensor(&stream, numbers, DType::BF16, shape);
+        let floats = |numbers: &[f32], shape: &[usize]| tensor(&stream, numbers, DType::F32, shape);
+        let out = floats(&residual, &[rows, hidden]);
+        let router = match sigmoid {
+            true => RouterKind::Sigmoid(SigmoidRouter { corrected: true, groups: 1, kept: 1, renormalise, scale: 1.5 }),
+            false => RouterKind::SoftmaxThenTopK { renormalise },
+        };
+        let (gate_up_biases, down_biases) = (halves(&gate_up_bias, &[experts, 2 * inner]), halves(&down_bias, &[experts, hidden]));
+        let corrections = floats(&correction, &[experts]);
+        let elements = Ops::moe_workspace(rows, chosen as usize, experts, hidden, inner);
+        let moe = Moe {
+            x: &halves(&x, &[rows, hidden]),
+            logits: &floats(&logits, &[rows, experts]),
+            router,
+            correction: sigmoid.then_some(&corrections),
+            top_k: chosen,
+            activation: Activation::GPT_OSS,
+            gate_up: &halves(&gate_up, &[experts, 2 * inner, hidden]),
+            gate_up_bias: has_bias.then_some(&gate_up_biases),
+            down: &halves(&down, &[experts, hidden, inner]),
+            down_bias: has_bias.then_some(&down_biases),
+            residual: Some(&out),
+            out: &out,
+            workspace: &floats(&vec![f32::NAN; elements], &[elements]),
+        };
+        Ops::new(&device).unwrap().moe(&stream, &moe).unwrap();
+        let [x, gate_up, down, gate_up_bias, down_bias] = [&x, &gate_up, &down, &gate_up_bias, &down_bias].map(|numbers| wide(numbers));
+        let [logits, correction] = [&logits, &correction].map(|numbers| numbers.iter().map(|&y| f64::from(y)).collect::<Vec<f64>>());
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let bias = |numbers: &[f64], at: usize| if has_bias { numbers[at] } else { 0.0 };
+        let exact: Vec<f64> = (0..rows).flat_map(|row| {
+            let (ids, weights) = naive::route(router, &logits[row * experts..][..experts], &correction, chosen as usize);
+            let of_expert = |id: u32| -> Vec<f64> {
+                let of = |at: usize| {
+                    let at = id as usize * 2 * inner + at;
+                    dot(&x[row * hidden..][..hidden], &gate_up[at * hidden..][..hidden]) + bias(&gate_up_bias, at)
+                };
+                let gate = |i: usize| naive::activate(Activation::GPT_OSS, of(i)) * naive::gate_factor(Activation::GPT_OSS, of(inner + i));
+                let gates: Vec<f64> = (0..inner).map(gate).collect();
+                let at = |i: usize| id as usize * hidden + i;
+                (0..hidden).map(|i| dot(&gates, &down[at(i) * inner..][..inner]) + bias(&down_bias, at(i))).collect()
+            };
+            let results: Vec<Vec<f64>> = ids.into_iter().map(of_expert).collect();
+            let results: Vec<Option<&[f64]>> = results.iter().map(|y| Some(&y[..])).collect();
+            let before: Vec<f64> = residual[row * hidden..][..hidden].iter().map(|&y| y.into()).collect();
+            naive::weighted_sum(&before, &weights, &results)
+        }).collect();
+        let largest = exact.iter().fold(0f64, |most, y| most.max(y.abs()));
+        // Gated rows and experts' results are rounded to bf16.
+        for (at, (found, exact)) in read::<f32>(&stream, &out).into_iter().zip(exact).enumerate() {
+            prop_assert!((f64::from(found) - exact).abs() <= ROUNDING * 2.0 * largest, "[{at}] = {found}, not {exact}");
+        }
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub enum OpError {
         name: String,
     },
     /// No kernel computes the product.
-    #[error("gemm: {0}")]
+    #[error("matrix product: {0}")]
     Gemm(#[from] GemmRefusal),
     /// No kernel multiplies the packed weight.
     #[error("linear: {0}")]
