@@ -1,7 +1,7 @@
 //! Ops on tensors of a caller: on the simulator, over shapes at random, against the oracles in f64.
 //! `python/tests` holds the others, and what is refused.
 
-use half::bf16;
+use half::{bf16, f16};
 use proptest::prelude::*;
 use tilewright::codegen::device::{Stream, sim};
 use tilewright::codegen::trial::Draw;
@@ -9,12 +9,12 @@ use tilewright::kernels::activation::Activation;
 use tilewright::kernels::gemm::grouped::ragged_sizes;
 use tilewright::kernels::mma::E4M3;
 use tilewright::kernels::naive;
-use tilewright::kernels::quant::{Code, Rounding, nearest};
+use tilewright::kernels::quant::{Code, QuantMatrix, QuantParts, Rounding, Zeros, nearest};
 use tilewright::kernels::route::{RouterKind, SigmoidRouter};
 use tilewright::layout::DType;
 use tilewright::ops::{
     AttentionDecode, DecodeCache, Gemm, GroupedGemm, Linear, Moe, OpError, Ops, RmsNorm, Tensor, WeightForm,
-    pack_linear,
+    pack_codes, pack_linear,
 };
 
 /// Results of bf16 are within half of the distance of neighbours, and an error of the sums.
@@ -134,9 +134,11 @@ proptest! {
 
     #[test]
     fn products_of_codes_are_those_of_their_numbers(
-        seed: u64, m in 1..17usize, n in 1..80usize, tiles in 1..4usize, form in 1..4usize, has_bias: bool,
+        seed: u64, m in 1..17usize, n in 1..80usize, tiles in 1..7usize, form in 1..6usize, has_bias: bool,
     ) {
-        let (k, form) = (128 * tiles, WeightForm::ALL[form]);
+        let form = WeightForm::ALL[form];
+        // Groups of 128 columns are whole.
+        let k = 64 * if matches!(form, WeightForm::W4A16 | WeightForm::Awq) { tiles.next_multiple_of(2) } else { tiles };
         let device = sim::open(seed);
         let stream = device.stream().unwrap();
         let mut draw = Draw::new(seed);
@@ -152,10 +154,14 @@ proptest! {
         let rounding = match form {
             WeightForm::W4A16 => Rounding { code: Code::U4, zero: 8, group: 128, store },
             WeightForm::W8A16 => Rounding { code: Code::U8, zero: 128, group: k, store },
+            WeightForm::Mxfp4 => Rounding { code: Code::E2m1, zero: 0, group: 32, store: |scale| scale.log2().ceil().exp2() },
+            WeightForm::Awq => Rounding { code: Code::U4, zero: 8, group: 128, store: |scale| f16::from_f32(scale).to_f32() },
             _ => Rounding { code: Code::E4m3, zero: 0, group: k, store: |scale| scale },
         };
         let numbers: Vec<f32> = b.iter().map(|x| x.to_f32()).collect();
-        let weight = naive::dequantize::<f64>(&nearest(&numbers, n, k, &rounding).unwrap());
+        let matrix = nearest(&numbers, n, k, &rounding).unwrap();
+        prop_assert_eq!(pack_codes(&matrix, form).unwrap(), read::<u8>(&stream, &packed));
+        let weight = naive::dequantize::<f64>(&matrix);
         let weight: Vec<f64> = weight.into_iter().map(|y| bf16::from_f64(y).to_f64()).collect();
         let (a, bias) = (wide(&a), wide(&bias));
         let exact: Vec<f64> = a.chunks(k).flat_map(|row| {
@@ -163,6 +169,37 @@ proptest! {
             weight.chunks(k).zip(&bias).map(move |(column, bias)| sum(column) + if has_bias { *bias } else { 0.0 })
         }).collect();
         near(wide(&read(&stream, &out)), &exact, 2.0 * ROUNDING);
+    }
+
+    #[test]
+    fn codes_of_a_checkpoint_are_multiplied_as_they_are(
+        seed: u64, m in 1..17usize, n in 1..60usize, tiles in 1..4usize, is_awq: bool,
+    ) {
+        let k = 128 * tiles;
+        let device = sim::open(seed);
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let (form, code, group) = if is_awq { (WeightForm::Awq, Code::U4, 128) } else { (WeightForm::Mxfp4, Code::E2m1, 32) };
+        let codes = (0..n * k / 2).map(|_| draw.between(0..=255) as u8).collect();
+        // Scales of f16 with zero points, or powers of two.
+        let scales = (0..n * k / group).map(|_| match is_awq {
+            true => f16::from_f32(draw.between(1..=1000) as f32 / 4096.0).to_f32(),
+            false => (draw.between(0..=6) as f32 - 3.0).exp2(),
+        }).collect();
+        let zeros = if is_awq { Zeros::Each((0..n * k / group).map(|_| draw.between(0..=15) as i16).collect()) } else { Zeros::Same(0) };
+        let matrix = QuantMatrix::new(QuantParts { n, k, code, group, codes, scales, zeros, order: None }).unwrap();
+        let packed = pack_codes(&matrix, form).unwrap();
+        let packed = tensor(&stream, &packed, DType::U8, &[packed.len()]);
+        let a = draw.floats(m * k, bf16::from_f64);
+        let x = tensor(&stream, &a, DType::BF16, &[m, k]);
+        let out = tensor(&stream, &vec![f32::NAN; m * n], DType::F32, &[m, n]);
+        let linear = Linear { x: &x, packed: &packed, form, bias: None, residual: None, out: &out };
+        Ops::new(&device).unwrap().linear(&stream, &linear).unwrap();
+        let weight: Vec<f64> = naive::dequantize::<f64>(&matrix).into_iter().map(|y| bf16::from_f64(y).to_f64()).collect();
+        let a = wide(&a);
+        let dot = |row: &[f64], column: &[f64]| row.iter().zip(column).map(|(a, b)| a * b).sum::<f64>();
+        let exact: Vec<f64> = a.chunks(k).flat_map(|row| weight.chunks(k).map(move |column| dot(row, column))).collect();
+        near(read::<f32>(&stream, &out).into_iter().map(f64::from), &exact, 2.0 * ROUNDING);
     }
 
     #[test]

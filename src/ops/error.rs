@@ -6,7 +6,8 @@ use tilewright_codegen::verify::VerifyErrors;
 use tilewright_kernels::attention::AttentionError;
 use tilewright_kernels::gemm::GemmRefusal;
 use tilewright_kernels::gemv::{PlanError, hopper};
-use tilewright_kernels::quant::QuantError;
+use tilewright_kernels::quant::{Code, QuantError};
+use tilewright_kernels::tile::Float;
 use tilewright_kernels::weights::StripError;
 use tilewright_layout::DType;
 
@@ -104,6 +105,23 @@ pub enum OpError {
     /// Numbers that have no codes.
     #[error("pack: {0}")]
     Codes(#[from] QuantError),
+    /// Codes of a checkpoint that a form does not hold as they are.
+    #[error(
+        "pack_codes: {form} does not hold rows of {k} {code} codes in groups of {group} with scales of {scale:?} as \
+         they are"
+    )]
+    Form {
+        /// The form.
+        form: &'static str,
+        /// The codes.
+        code: Code,
+        /// Codes of a row.
+        k: usize,
+        /// Codes that share a scale.
+        group: usize,
+        /// The narrowest type of the scales.
+        scale: Float,
+    },
     /// No kernel computes the attention.
     #[error("attention: {0}")]
     Attention(#[from] AttentionError),

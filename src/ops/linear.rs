@@ -18,7 +18,8 @@ use super::{OpError, Ops, Tensor};
 pub struct Linear<'t> {
     /// `[.., K]` bfloat16, 1 to 16 rows, contiguous, of a K that is a multiple of 64.
     pub x: &'t Tensor,
-    /// What [`pack_linear`](super::pack_linear) makes of the weight `[N, K]`, uint8.
+    /// What [`pack_linear`](super::pack_linear) or [`pack_codes`](super::pack_codes) makes of the
+    /// weight `[N, K]`, uint8.
     pub packed: &'t Tensor,
     /// How the weight is stored.
     pub form: WeightForm,
