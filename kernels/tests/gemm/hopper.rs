@@ -118,3 +118,21 @@ fn a_plan_falls_back_to_warps_where_no_tensor_map_reaches() {
         check::<bf16, bf16>(&problem, plan, 5);
     }
 }
+
+#[test]
+fn a_plan_without_partial_sums_is_one_launch() {
+    let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256, partials: true };
+    let long = [GemmProblem::new(30, 72, 4096), GemmProblem::new(30, 72, 4097)];
+    for problem in long {
+        assert_eq!(plan::<bf16, bf16>(&problem, target).unwrap().len(), 2, "{problem:?} is split");
+        let whole = plan::<bf16, bf16>(&problem, GemmDevice { partials: false, ..target }).unwrap();
+        assert_eq!(whole.len(), 1);
+        check::<bf16, bf16>(&problem, whole, 5);
+    }
+    let gated = long[1].epilogue(Epilogue::gate(Activation::Silu));
+    let refused = plan::<bf16, bf16>(&gated, GemmDevice { partials: false, ..target }).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "a gated product over mma.sync leaves partial sums, and there is no memory for them"
+    );
+}
