@@ -77,7 +77,7 @@ proptest! {
         let [by_gemm, by_linear] = [0, 1].map(|_| of(&vec![bf16::ZERO; m * n], &[m, n]));
         let ops = Ops::new(&device).unwrap();
         let bias_operand = Some(&bias_tensor);
-        let gemm = Gemm { a: &x, b: &weight, scales: None, bias: bias_operand, activation: None, residual: None, out: &by_gemm, workspace: None };
+        let gemm = Gemm { a: &x, b: &weight, scales: None, bias: bias_operand, activation: None, gated: false, residual: None, out: &by_gemm, workspace: None };
         ops.gemm(&stream, &gemm).unwrap();
         let form = WeightForm::Bf16;
         let linear = Linear { x: &x, packed: &packed, form, bias: bias_operand, residual: None, out: &by_linear };
@@ -115,6 +115,7 @@ proptest! {
             scales: Some([&a_scale, &b_scale]),
             bias: has_bias.then_some(&bias_tensor),
             activation: None,
+            gated: false,
             residual: None,
             out: &out,
             workspace: split.then_some(&workspace),
@@ -130,6 +131,42 @@ proptest! {
             // Tensor cores keep 14 bits of a sum of 8-bit floats.
             prop_assert!((f64::from(found) - exact).abs() <= 2f64.powi(-9) * size + 1e-6, "[{at}] = {found}, not {exact}");
         }
+    }
+
+    #[test]
+    fn gates_multiply_what_follows_them(seed: u64, m in 1..40usize, n in 1..70usize, k in 1..300usize, whole_lines: bool, has_bias: bool) {
+        let (n, k) = if whole_lines { (n.next_multiple_of(8), k.next_multiple_of(8)) } else { (n, k) };
+        let device = sim::open(seed);
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let [a, b] = [m * k, 2 * n * k].map(|count| draw.floats(count, bf16::from_f64));
+        let bias = draw.floats(2 * n, |y| y as f32);
+        let [a_tensor, b_tensor] = [(&a, m), (&b, 2 * n)].map(|(numbers, rows)| tensor(&stream, numbers, DType::BF16, &[rows, k]));
+        let bias_tensor = tensor(&stream, &bias, DType::F32, &[2 * n]);
+        let out = tensor(&stream, &vec![f32::NAN; m * n], DType::F32, &[m, n]);
+        let elements = Ops::gemm_workspace(m, 2 * n);
+        let workspace = tensor(&stream, &vec![f32::NAN; elements], DType::F32, &[elements]);
+        let gemm = Gemm {
+            a: &a_tensor,
+            b: &b_tensor,
+            scales: None,
+            bias: has_bias.then_some(&bias_tensor),
+            activation: Some(Activation::Silu),
+            gated: true,
+            residual: None,
+            out: &out,
+            workspace: Some(&workspace),
+        };
+        Ops::new(&device).unwrap().gemm(&stream, &gemm).unwrap();
+        let (a, b) = (wide(&a), wide(&b));
+        let exact: Vec<f64> = (0..m * n).map(|at| {
+            let sum = |row: usize| {
+                let sum: f64 = a[at / n * k..][..k].iter().zip(&b[row * k..][..k]).map(|(a, b)| a * b).sum();
+                sum + if has_bias { f64::from(bias[row]) } else { 0.0 }
+            };
+            naive::activate(Activation::Silu, sum(at % n)) * sum(at % n + n)
+        }).collect();
+        near(read::<f32>(&stream, &out).into_iter().map(f64::from), &exact, ROUNDING);
     }
 
     #[test]

@@ -13,25 +13,30 @@ use super::{OpError, Ops, Tensor};
 
 /// `out = activation(scale · a · bᵀ + bias) + residual`, sums in f32.
 ///
+/// A gated product has gates and the values that they multiply in `b`: `activation(gate) · up`.
 /// Products of 8-bit floats need compute capability 8.9.
 #[derive(Clone, Copy, Debug)]
 pub struct Gemm<'t> {
     /// `[.., K]`, bfloat16, float16 or e4m3: rows.
     pub a: &'t Tensor,
-    /// `[N, K]`, of the type of `a`: a weight as checkpoints store it.
+    /// `[N, K]`, of the type of `a`: a weight as checkpoints store it. Of a gated product `[2N, K]`,
+    /// gates first.
     pub b: &'t Tensor,
     /// The scales of `a` and `b`, float32: one each, or one for each row of both.
     pub scales: Option<[&'t Tensor; 2]>,
-    /// `[N]`, of the type of `out`.
+    /// A number for each row of `b`, of the type of `out`.
     pub bias: Option<&'t Tensor>,
     /// The activation, applied to the product with its bias.
     pub activation: Option<Activation>,
+    /// Whether the product is gated.
+    pub gated: bool,
     /// As `out`, with its strides and type.
     pub residual: Option<&'t Tensor>,
     /// The rows of `a` with N columns: of its type or float32, of e4m3 bfloat16 or float32.
     pub out: &'t Tensor,
     /// Float32, of [`Ops::gemm_workspace`] elements or more: with it a long contraction of a small
-    /// result is shared by more blocks.
+    /// result is shared by more blocks. A gated product that no tensor map reaches needs it: other
+    /// devices than compute capability 9.0, and rows that are no multiple of 16 bytes.
     pub workspace: Option<&'t Tensor>,
 }
 
@@ -40,9 +45,9 @@ const OP: &str = "gemm";
 const MOST_SPLITS: usize = 16;
 
 impl Ops {
-    /// Elements of the workspace, float32, of products with results of `[m, n]`.
-    pub fn gemm_workspace(m: usize, n: usize) -> usize {
-        MOST_SPLITS.saturating_mul(m).saturating_mul(n)
+    /// Elements of the workspace, float32, of products of `a_rows` rows with a `b` of `b_rows`.
+    pub fn gemm_workspace(a_rows: usize, b_rows: usize) -> usize {
+        MOST_SPLITS.saturating_mul(a_rows).saturating_mul(b_rows)
     }
 
     /// A matrix product with its epilogue.
@@ -60,19 +65,24 @@ impl Ops {
             _ => out.is(&[input, DType::F32], "the type of a, or float32")?,
         }
         let of_a = a.rows()?;
-        let &[n, k] = gemm.b.shape() else { return Err(b.shape("it must be [N, K]")) };
+        let &[b_rows, k] = gemm.b.shape() else { return Err(b.shape("it must be [N, K]")) };
         if k != of_a.width as usize {
             return Err(b.shape(format!("K must be the last axis of a, {}", of_a.width)));
         }
+        if gemm.gated && !b_rows.is_multiple_of(2) {
+            return Err(b.shape("of a gated product it must be [2N, K]"));
+        }
+        let n = if gemm.gated { b_rows / 2 } else { b_rows };
         let of_b = b.rows()?;
         let shape: Vec<usize> = gemm.a.shape().iter().rev().skip(1).rev().copied().chain([n]).collect();
         out.has(&shape, "it must be the rows of a and N,")?;
         let of_c = out.rows()?;
-        let scale = gemm.scales.map(|scales| sum_scale(scales, [of_a.rows as usize, n])).transpose()?;
+        let scale = gemm.scales.map(|scales| sum_scale(scales, [of_a.rows as usize, b_rows])).transpose()?;
         if let Some(bias) = gemm.bias {
             let bias = Operand::new(OP, "bias", bias);
-            bias.has(&[n], "it must have a number for each column,")?;
+            bias.has(&[b_rows], "it must have a number for each row of b,")?;
             bias.is(&[gemm.out.dtype()], "the type of out")?;
+            bias.contiguous()?;
         }
         if let Some(residual) = gemm.residual {
             let residual = Operand::new(OP, "residual", residual);
@@ -90,6 +100,7 @@ impl Ops {
         let epilogue = Epilogue {
             scale,
             bias: gemm.bias.is_some(),
+            gated: gemm.gated,
             residual: gemm.residual.is_some(),
             functions: ResultFunctions { activation: gemm.activation, soft_cap: None },
             ..Epilogue::default()
@@ -105,7 +116,7 @@ impl Ops {
                 let operand = Operand::new(OP, "workspace", workspace);
                 operand.is(&[DType::F32], "float32")?;
                 operand.contiguous()?;
-                let needed = Ops::gemm_workspace(of_a.rows as usize, n);
+                let needed = Ops::gemm_workspace(of_a.rows as usize, b_rows);
                 if workspace.elements() < needed {
                     return Err(operand.shape(format!("it must have {needed} elements")));
                 }

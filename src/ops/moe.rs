@@ -142,8 +142,7 @@ impl Ops {
             operand.aligned()?;
         }
         logits.contiguous()?;
-        let choices =
-            rows.checked_mul(moe.top_k).ok_or_else(|| x.shape("it has more than 2^32 choices of experts"))?;
+        let choices = rows.checked_mul(moe.top_k).ok_or_else(|| x.shape("it has more than 2^32 choices of experts"))?;
         let size = MoeSize { choices: choices as usize, experts, hidden, inner };
         let ends = size.ends();
         let workspace = operand("workspace", moe.workspace);
