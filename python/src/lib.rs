@@ -4,10 +4,12 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `ops` | kernels on arrays and tensors |
+//! | `codes` | codes of checkpoints as kernels read them |
 //! | `layout` | layouts, swizzles, fragments, pictures |
 //! | `engine` | a model on a device, its requests and their streams |
 //! | `error` | the package's exceptions |
 
+mod codes;
 mod engine;
 mod error;
 mod layout;
@@ -17,6 +19,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::codes::pack_codes;
     #[pymodule_export]
     use crate::engine::{Engine, Stream, Token};
     #[pymodule_export]

@@ -36,6 +36,19 @@ def attention() -> dict[str, Any]:
     }
 
 
+def experts() -> dict[str, Any]:
+    x, gate_up = torch.randn(3, 16, dtype=b16), torch.randn(4, 16, 16, dtype=b16)
+    return {
+        "x": x,
+        "logits": torch.randn(3, 4),
+        "gate_up": gate_up,
+        "down": torch.randn(4, 16, 8, dtype=b16),
+        "out": torch.empty(3, 16),
+        "workspace": torch.zeros(ops.moe_workspace(x, gate_up, 2)),
+        "top_k": 2,
+    }
+
+
 def calls() -> list[tuple[Any, dict[str, Any]]]:
     x, request = torch.randn(3, 64), ops.sampling_request(top_k=1)
     return [
@@ -79,6 +92,16 @@ def calls() -> list[tuple[Any, dict[str, Any]]]:
                 "out": torch.empty(3, 24, dtype=b16),
             },
         ),
+        (
+            registered.grouped_gemm,
+            {
+                "a": torch.randn(5, 16, dtype=b16),
+                "b": torch.randn(2, 8, 16, dtype=b16),
+                "offsets": torch.tensor([0, 2, 5], dtype=torch.int32),
+                "out": torch.empty(5, 8, dtype=b16),
+            },
+        ),
+        (registered.moe, experts()),
         (registered.attention_decode, attention()),
         (registered.argmax, {"logits": x, "out": torch.empty(3, dtype=torch.int32)}),
         (
@@ -92,7 +115,7 @@ def calls() -> list[tuple[Any, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.parametrize("at", range(10))
+@pytest.mark.parametrize("at", range(12))
 def test_every_operator_passes_opcheck(at: int) -> None:
     op, operands = calls()[at]
     torch.library.opcheck(op, (), operands)
