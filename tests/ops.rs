@@ -3,7 +3,9 @@
 
 use half::{bf16, f16};
 use proptest::prelude::*;
-use tilewright::codegen::device::{Stream, sim};
+use tilewright::codegen::device::sim::{self, Options, Simulator};
+use tilewright::codegen::device::{Device, Stream};
+use tilewright::codegen::ir::Arch;
 use tilewright::codegen::trial::Draw;
 use tilewright::kernels::activation::Activation;
 use tilewright::kernels::gemm::grouped::ragged_sizes;
@@ -19,6 +21,11 @@ use tilewright::ops::{
 
 /// Results of bf16 are within half of the distance of neighbours, and an error of the sums.
 const ROUNDING: f64 = 1.0 / 256.0 + 1e-5;
+
+/// A device whose kernels multiply by `wgmma` (sm_90a), or by `mma.sync`.
+fn simulated(seed: u64, arch: Arch) -> Device {
+    Simulator::new(Options { seed, arch, ..Options::default() }).device()
+}
 
 fn tensor<T: bytemuck::Pod>(stream: &Stream, numbers: &[T], dtype: DType, shape: &[usize]) -> Tensor {
     Tensor::new(stream.buffer(numbers).unwrap().cast().unwrap(), dtype, shape).unwrap()
@@ -93,11 +100,11 @@ proptest! {
 
     #[test]
     fn products_of_fp8_are_scaled_by_rows_or_as_a_whole(
-        seed: u64, m in 1..40usize, n in 1..70usize, k in 1..300usize, whole_lines: bool, by_rows: bool, has_bias: bool, split: bool,
+        seed: u64, by_warps: bool, m in 1..40usize, n in 1..70usize, k in 1..300usize, whole_lines: bool, by_rows: bool, has_bias: bool, split: bool,
     ) {
         // Tensor maps need rows of whole 16 bytes; other rows are read element by element.
         let (n, k) = if whole_lines { (n.next_multiple_of(8), k.next_multiple_of(16)) } else { (n, k) };
-        let device = sim::open(seed);
+        let device = simulated(seed, if by_warps { Arch::Sm89 } else { Arch::Sm90a });
         let stream = device.stream().unwrap();
         let mut draw = Draw::new(seed);
         let [a, b] = [m * k, n * k].map(|count| draw.floats(count, |y| E4M3::nearest(448.0 * y.powi(3))));
@@ -134,9 +141,9 @@ proptest! {
     }
 
     #[test]
-    fn gates_multiply_what_follows_them(seed: u64, m in 1..40usize, n in 1..70usize, k in 1..300usize, whole_lines: bool, has_bias: bool) {
+    fn gates_multiply_what_follows_them(seed: u64, by_warps: bool, m in 1..40usize, n in 1..70usize, k in 1..300usize, whole_lines: bool, has_bias: bool) {
         let (n, k) = if whole_lines { (n.next_multiple_of(8), k.next_multiple_of(8)) } else { (n, k) };
-        let device = sim::open(seed);
+        let device = simulated(seed, if by_warps { Arch::Sm80 } else { Arch::Sm90a });
         let stream = device.stream().unwrap();
         let mut draw = Draw::new(seed);
         let [a, b] = [m * k, 2 * n * k].map(|count| draw.floats(count, bf16::from_f64));
@@ -241,10 +248,10 @@ proptest! {
 
     #[test]
     fn groups_are_multiplied_by_their_own_weights(
-        seed: u64, groups in 1..6u32, most in 1..90u32, n in 1..60usize, tiles in 1..12usize, gated: bool, has_bias: bool, has_residual: bool,
+        seed: u64, by_warps: bool, groups in 1..6u32, most in 1..90u32, n in 1..60usize, tiles in 1..12usize, gated: bool, has_bias: bool, has_residual: bool,
     ) {
         let k = 8 * tiles;
-        let device = sim::open(seed);
+        let device = simulated(seed, if by_warps { Arch::Sm80 } else { Arch::Sm90a });
         let stream = device.stream().unwrap();
         let mut draw = Draw::new(seed);
         let sizes = ragged_sizes(&mut draw, groups, most);
@@ -293,10 +300,10 @@ proptest! {
 
     #[test]
     fn experts_are_chosen_and_weighed(
-        seed: u64, rows in 1..9usize, experts in 2..7usize, hidden in 1..8usize, inner in 1..6usize, sigmoid: bool, renormalise: bool, has_bias: bool,
+        seed: u64, by_warps: bool, rows in 1..9usize, experts in 2..7usize, hidden in 1..8usize, inner in 1..6usize, sigmoid: bool, renormalise: bool, has_bias: bool,
     ) {
         let (hidden, inner) = (8 * hidden, 8 * inner);
-        let device = sim::open(seed);
+        let device = simulated(seed, if by_warps { Arch::Sm80 } else { Arch::Sm90a });
         let stream = device.stream().unwrap();
         let mut draw = Draw::new(seed);
         let chosen = draw.between(1..=experts as u32);
@@ -427,4 +434,50 @@ fn a_second_call_makes_no_kernel() {
         made.push(format!("{ops:?}").matches("Step").count());
     }
     assert_eq!(made, [1, 1, 1]);
+}
+
+/// What a device has no kernel for is refused, not computed in another way.
+#[test]
+fn products_that_need_a_newer_device_are_refused() {
+    let device = simulated(1, Arch::Sm80);
+    let stream = device.stream().unwrap();
+    let of = |dtype: DType, shape: &[usize]| {
+        tensor(&stream, &vec![0u8; shape.iter().product::<usize>() * dtype.bytes()], dtype, shape)
+    };
+    let ops = Ops::new(&device).unwrap();
+    let [a, b, out] = [of(DType::F8E4M3, &[3, 128]), of(DType::F8E4M3, &[8, 128]), of(DType::F32, &[3, 8])];
+    let gemm = Gemm {
+        a: &a,
+        b: &b,
+        scales: None,
+        bias: None,
+        activation: None,
+        gated: false,
+        residual: None,
+        out: &out,
+        workspace: None,
+    };
+    let error = ops.gemm(&stream, &gemm).unwrap_err();
+    assert!(matches!(error, OpError::Gemm(_)) && error.to_string().contains("sm_80"), "{error}");
+    let (b, offsets) = (of(DType::F8E4M3, &[1, 8, 128]), of(DType::U32, &[2]));
+    let [a_scale, b_scale] = [of(DType::F32, &[3, 1]), of(DType::F32, &[1, 1, 1])];
+    let grouped = GroupedGemm {
+        a: &a,
+        b: &b,
+        offsets: &offsets,
+        scales: Some([&a_scale, &b_scale]),
+        bias: None,
+        activation: None,
+        gated: false,
+        residual: None,
+        out: &out,
+    };
+    let error = ops.grouped_gemm(&stream, &grouped).unwrap_err();
+    assert_eq!(error.to_string(), "grouped_gemm: a is float8_e4m3fn, which needs compute capability 9.0");
+    let x = of(DType::BF16, &[3, 128]);
+    let packed = pack_linear(&[bf16::ONE; 8 * 128], 128, WeightForm::Mxfp4).unwrap();
+    let packed = tensor(&stream, &packed, DType::U8, &[packed.len()]);
+    let linear = Linear { x: &x, packed: &packed, form: WeightForm::Mxfp4, bias: None, residual: None, out: &out };
+    let error = ops.linear(&stream, &linear).unwrap_err();
+    assert_eq!(error.to_string(), "linear: packed is mxfp4, which needs compute capability 9.0");
 }

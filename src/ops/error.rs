@@ -72,6 +72,18 @@ pub enum OpError {
         /// The bytes.
         multiple: u64,
     },
+    /// An operand that kernels of other devices take.
+    #[error("{op}: {operand} is {found}, which needs compute capability {needed}")]
+    Capability {
+        /// The op.
+        op: &'static str,
+        /// The operand.
+        operand: &'static str,
+        /// Its type or form.
+        found: &'static str,
+        /// The compute capability.
+        needed: &'static str,
+    },
     /// A number outside of its range.
     #[error("{op}: {name} is {found}; {expected}")]
     Number {

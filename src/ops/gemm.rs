@@ -103,7 +103,6 @@ impl Ops {
             gated: gemm.gated,
             residual: gemm.residual.is_some(),
             functions: ResultFunctions { activation: gemm.activation, soft_cap: None },
-            ..Epilogue::default()
         };
         let problem = GemmProblem {
             a: operand(of_a),

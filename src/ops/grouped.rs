@@ -1,6 +1,7 @@
 //! Matrix products of groups of rows, whose sizes only the device knows.
 
 use tilewright_codegen::device::Stream;
+use tilewright_codegen::ir::Arch;
 use tilewright_kernels::activation::Activation;
 use tilewright_kernels::epilogue::{Epilogue, ResultFunctions};
 use tilewright_kernels::gemm::grouped::{GroupedBuffer, GroupedProblem};
@@ -59,6 +60,9 @@ impl Ops {
             DType::F8E4M3 => out.is(&[DType::BF16, DType::F32], "bfloat16 or float32 of float8_e4m3fn")?,
             _ => out.is(&[input, DType::F32], "the type of a, or float32")?,
         }
+        if input == DType::F8E4M3 && self.arch != Arch::Sm90a {
+            return Err(OpError::Capability { op: OP, operand: "a", found: "float8_e4m3fn", needed: "9.0" });
+        }
         let &[rows, k] = grouped.a.shape() else { return Err(a.shape("it must be [rows, K]")) };
         let &[groups, b_rows, columns] = grouped.b.shape() else {
             return Err(b.shape("it must be [groups, N, K], of a gated product [groups, 2N, K]"));
@@ -77,7 +81,8 @@ impl Ops {
         out.has(&[rows, n], "it must be the rows of a and N,")?;
         let offsets = operand("offsets", grouped.offsets);
         offsets.is(&[DType::I32, DType::U32], "int32")?;
-        offsets.has(&[groups + 1], "it must have the first row of each group and the end of the last,")?;
+        offsets
+            .has(&[groups.saturating_add(1)], "it must have the first row of each group and the end of the last,")?;
         let residual = grouped.residual.map(|residual| operand("residual", residual));
         if let Some(residual) = residual {
             residual.has(&[rows, n], "it must be as out,")?;

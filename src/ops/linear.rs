@@ -1,6 +1,7 @@
 //! Products of a few rows with packed weights, at the speed of the memory.
 
 use tilewright_codegen::device::{Arg, Stream};
+use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemm::GemmBuffer;
 use tilewright_kernels::weights::Strip;
 use tilewright_layout::DType;
@@ -59,6 +60,10 @@ impl Ops {
         let shape: Vec<usize> = leading.copied().chain(expected).collect();
         out.has(&shape, "it must be the rows of x and N,")?;
         let needed = n.div_ceil(Strip::ROWS) as usize * linear.form.strip(of_x.width)?.bytes() as usize;
+        if linear.form != WeightForm::Bf16 && self.arch != Arch::Sm90a {
+            let found = linear.form.name();
+            return Err(OpError::Capability { op: OP, operand: "packed", found, needed: "9.0" });
+        }
         if linear.packed.elements() != needed {
             let (form, k) = (linear.form.name(), of_x.width);
             return Err(packed.shape(format!("a packed [{n}, {k}] of {form} has {needed} bytes")));
