@@ -138,6 +138,24 @@ def test_operators_agree_with_torch() -> None:
     torch.testing.assert_close(operands["out"].float(), exact, rtol=2e-2, atol=2e-2)
 
 
+def test_products_of_fp8_agree_with_torch() -> None:
+    a, b = (torch.randn(rows, 64).to(torch.float8_e4m3fn) for rows in (5, 16))
+    scales, out = [torch.rand(5, 1) + 0.5, torch.rand(1, 16) + 0.5], torch.empty(5, 16)
+    registered.gemm(a, b, out, a_scale=scales[0], b_scale=scales[1])
+    torch.testing.assert_close(out, a.float() @ b.float().T * scales[0] * scales[1], rtol=1e-2, atol=1e-1)
+
+
+def test_codes_of_torch_are_packed() -> None:
+    x, out = torch.randn(3, 128, dtype=b16), torch.empty(3, 8)
+    scale = torch.full((8, 1), 0.5, dtype=b16)
+    words = torch.full((8, 16), 0x55555555, dtype=torch.int32)
+    ops.linear(x, ops.pack_codes(words, scale, "w4a16"), out=out, form="w4a16")
+    torch.testing.assert_close(out, x.float().sum(1, keepdim=True).expand(3, 8) * -1.5, rtol=1e-3, atol=1e-2)
+    codes = torch.randn(8, 128).to(torch.float8_e4m3fn)
+    ops.linear(x, ops.pack_codes(codes, scale, "fp8"), out=out, form="fp8")
+    torch.testing.assert_close(out, x.float() @ codes.float().T / 2, rtol=1e-3, atol=1e-2)
+
+
 def test_what_has_no_gradient_is_refused() -> None:
     x = torch.randn(3, 64, requires_grad=True)
     with torch.enable_grad(), pytest.raises(OpError, match="gradient"):
