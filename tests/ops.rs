@@ -1,19 +1,31 @@
 //! Ops on tensors of a caller: on the simulator, over shapes at random, against the oracles in f64.
 //! `python/tests` holds the others, and what is refused.
 
-use half::bf16;
+use half::{bf16, f16};
 use proptest::prelude::*;
-use tilewright::codegen::device::{Stream, sim};
+use tilewright::codegen::device::sim::{self, Options, Simulator};
+use tilewright::codegen::device::{Device, Stream};
+use tilewright::codegen::ir::Arch;
 use tilewright::codegen::trial::Draw;
+use tilewright::kernels::activation::Activation;
+use tilewright::kernels::gemm::grouped::ragged_sizes;
+use tilewright::kernels::mma::E4M3;
 use tilewright::kernels::naive;
-use tilewright::kernels::quant::{Code, Rounding, nearest};
+use tilewright::kernels::quant::{Code, QuantMatrix, QuantParts, Rounding, Zeros, nearest};
+use tilewright::kernels::route::{RouterKind, SigmoidRouter};
 use tilewright::layout::DType;
 use tilewright::ops::{
-    AttentionDecode, DecodeCache, Gemm, Linear, OpError, Ops, RmsNorm, Tensor, WeightForm, pack_linear,
+    AttentionDecode, DecodeCache, Gemm, GroupedGemm, Linear, Moe, OpError, Ops, RmsNorm, Tensor, WeightForm,
+    pack_codes, pack_linear,
 };
 
 /// Results of bf16 are within half of the distance of neighbours, and an error of the sums.
 const ROUNDING: f64 = 1.0 / 256.0 + 1e-5;
+
+/// A device whose kernels multiply by `wgmma` (sm_90a), or by `mma.sync`.
+fn simulated(seed: u64, arch: Arch) -> Device {
+    Simulator::new(Options { seed, arch, ..Options::default() }).device()
+}
 
 fn tensor<T: bytemuck::Pod>(stream: &Stream, numbers: &[T], dtype: DType, shape: &[usize]) -> Tensor {
     Tensor::new(stream.buffer(numbers).unwrap().cast().unwrap(), dtype, shape).unwrap()
@@ -72,7 +84,7 @@ proptest! {
         let [by_gemm, by_linear] = [0, 1].map(|_| of(&vec![bf16::ZERO; m * n], &[m, n]));
         let ops = Ops::new(&device).unwrap();
         let bias_operand = Some(&bias_tensor);
-        let gemm = Gemm { a: &x, b: &weight, bias: bias_operand, activation: None, residual: None, out: &by_gemm, workspace: None };
+        let gemm = Gemm { a: &x, b: &weight, scales: None, bias: bias_operand, activation: None, gated: false, residual: None, out: &by_gemm, workspace: None };
         ops.gemm(&stream, &gemm).unwrap();
         let form = WeightForm::Bf16;
         let linear = Linear { x: &x, packed: &packed, form, bias: bias_operand, residual: None, out: &by_linear };
@@ -87,10 +99,90 @@ proptest! {
     }
 
     #[test]
-    fn products_of_codes_are_those_of_their_numbers(
-        seed: u64, m in 1..17usize, n in 1..80usize, tiles in 1..4usize, form in 1..4usize, has_bias: bool,
+    fn products_of_fp8_are_scaled_by_rows_or_as_a_whole(
+        seed: u64, by_warps: bool, m in 1..40usize, n in 1..70usize, k in 1..300usize, whole_lines: bool, by_rows: bool, has_bias: bool, split: bool,
     ) {
-        let (k, form) = (128 * tiles, WeightForm::ALL[form]);
+        // Tensor maps need rows of whole 16 bytes; other rows are read element by element.
+        let (n, k) = if whole_lines { (n.next_multiple_of(8), k.next_multiple_of(16)) } else { (n, k) };
+        let device = simulated(seed, if by_warps { Arch::Sm89 } else { Arch::Sm90a });
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let [a, b] = [m * k, n * k].map(|count| draw.floats(count, |y| E4M3::nearest(448.0 * y.powi(3))));
+        let counts = if by_rows { [m, n] } else { [1, 1] };
+        let scales = counts.map(|count| draw.floats(count, |y| ((1.5 + 0.5 * y) / 448.0) as f32));
+        let bias = draw.floats(n, |y| y as f32);
+        let of = |numbers: &[f32]| tensor(&stream, numbers, DType::F32, &[numbers.len()]);
+        let [a_tensor, b_tensor] = [(&a, m), (&b, n)].map(|(codes, rows)| tensor(&stream, codes, DType::F8E4M3, &[rows, k]));
+        let [a_scale, b_scale, bias_tensor] = [of(&scales[0]), of(&scales[1]), of(&bias)];
+        let out = tensor(&stream, &vec![f32::NAN; m * n], DType::F32, &[m, n]);
+        let workspace = of(&vec![f32::NAN; Ops::gemm_workspace(m, n)]);
+        let gemm = Gemm {
+            a: &a_tensor,
+            b: &b_tensor,
+            scales: Some([&a_scale, &b_scale]),
+            bias: has_bias.then_some(&bias_tensor),
+            activation: None,
+            gated: false,
+            residual: None,
+            out: &out,
+            workspace: split.then_some(&workspace),
+        };
+        Ops::new(&device).unwrap().gemm(&stream, &gemm).unwrap();
+        let found: Vec<f32> = read(&stream, &out);
+        for (at, found) in found.into_iter().enumerate() {
+            let (row, column) = (at / n, at % n);
+            let scale = f64::from(scales[0][row % counts[0]]) * f64::from(scales[1][column % counts[1]]);
+            let terms = a[row * k..][..k].iter().zip(&b[column * k..][..k]).map(|(&a, &b)| scale * E4M3::value(a) * E4M3::value(b));
+            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+            let exact = sum + if has_bias { f64::from(bias[column]) } else { 0.0 };
+            // Tensor cores keep 14 bits of a sum of 8-bit floats.
+            prop_assert!((f64::from(found) - exact).abs() <= 2f64.powi(-9) * size + 1e-6, "[{at}] = {found}, not {exact}");
+        }
+    }
+
+    #[test]
+    fn gates_multiply_what_follows_them(seed: u64, by_warps: bool, m in 1..40usize, n in 1..70usize, k in 1..300usize, whole_lines: bool, has_bias: bool) {
+        let (n, k) = if whole_lines { (n.next_multiple_of(8), k.next_multiple_of(8)) } else { (n, k) };
+        let device = simulated(seed, if by_warps { Arch::Sm80 } else { Arch::Sm90a });
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let [a, b] = [m * k, 2 * n * k].map(|count| draw.floats(count, bf16::from_f64));
+        let bias = draw.floats(2 * n, |y| y as f32);
+        let [a_tensor, b_tensor] = [(&a, m), (&b, 2 * n)].map(|(numbers, rows)| tensor(&stream, numbers, DType::BF16, &[rows, k]));
+        let bias_tensor = tensor(&stream, &bias, DType::F32, &[2 * n]);
+        let out = tensor(&stream, &vec![f32::NAN; m * n], DType::F32, &[m, n]);
+        let elements = Ops::gemm_workspace(m, 2 * n);
+        let workspace = tensor(&stream, &vec![f32::NAN; elements], DType::F32, &[elements]);
+        let gemm = Gemm {
+            a: &a_tensor,
+            b: &b_tensor,
+            scales: None,
+            bias: has_bias.then_some(&bias_tensor),
+            activation: Some(Activation::Silu),
+            gated: true,
+            residual: None,
+            out: &out,
+            workspace: Some(&workspace),
+        };
+        Ops::new(&device).unwrap().gemm(&stream, &gemm).unwrap();
+        let (a, b) = (wide(&a), wide(&b));
+        let exact: Vec<f64> = (0..m * n).map(|at| {
+            let sum = |row: usize| {
+                let sum: f64 = a[at / n * k..][..k].iter().zip(&b[row * k..][..k]).map(|(a, b)| a * b).sum();
+                sum + if has_bias { f64::from(bias[row]) } else { 0.0 }
+            };
+            naive::activate(Activation::Silu, sum(at % n)) * sum(at % n + n)
+        }).collect();
+        near(read::<f32>(&stream, &out).into_iter().map(f64::from), &exact, ROUNDING);
+    }
+
+    #[test]
+    fn products_of_codes_are_those_of_their_numbers(
+        seed: u64, m in 1..17usize, n in 1..80usize, tiles in 1..7usize, form in 1..6usize, has_bias: bool,
+    ) {
+        let form = WeightForm::ALL[form];
+        // Groups of 128 columns are whole.
+        let k = 64 * if matches!(form, WeightForm::W4A16 | WeightForm::Awq) { tiles.next_multiple_of(2) } else { tiles };
         let device = sim::open(seed);
         let stream = device.stream().unwrap();
         let mut draw = Draw::new(seed);
@@ -106,10 +198,14 @@ proptest! {
         let rounding = match form {
             WeightForm::W4A16 => Rounding { code: Code::U4, zero: 8, group: 128, store },
             WeightForm::W8A16 => Rounding { code: Code::U8, zero: 128, group: k, store },
+            WeightForm::Mxfp4 => Rounding { code: Code::E2m1, zero: 0, group: 32, store: |scale| scale.log2().ceil().exp2() },
+            WeightForm::Awq => Rounding { code: Code::U4, zero: 8, group: 128, store: |scale| f16::from_f32(scale).to_f32() },
             _ => Rounding { code: Code::E4m3, zero: 0, group: k, store: |scale| scale },
         };
         let numbers: Vec<f32> = b.iter().map(|x| x.to_f32()).collect();
-        let weight = naive::dequantize::<f64>(&nearest(&numbers, n, k, &rounding).unwrap());
+        let matrix = nearest(&numbers, n, k, &rounding).unwrap();
+        prop_assert_eq!(pack_codes(&matrix, form).unwrap(), read::<u8>(&stream, &packed));
+        let weight = naive::dequantize::<f64>(&matrix);
         let weight: Vec<f64> = weight.into_iter().map(|y| bf16::from_f64(y).to_f64()).collect();
         let (a, bias) = (wide(&a), wide(&bias));
         let exact: Vec<f64> = a.chunks(k).flat_map(|row| {
@@ -117,6 +213,156 @@ proptest! {
             weight.chunks(k).zip(&bias).map(move |(column, bias)| sum(column) + if has_bias { *bias } else { 0.0 })
         }).collect();
         near(wide(&read(&stream, &out)), &exact, 2.0 * ROUNDING);
+    }
+
+    #[test]
+    fn codes_of_a_checkpoint_are_multiplied_as_they_are(
+        seed: u64, m in 1..17usize, n in 1..60usize, tiles in 1..4usize, is_awq: bool,
+    ) {
+        let k = 128 * tiles;
+        let device = sim::open(seed);
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let (form, code, group) = if is_awq { (WeightForm::Awq, Code::U4, 128) } else { (WeightForm::Mxfp4, Code::E2m1, 32) };
+        let codes = (0..n * k / 2).map(|_| draw.between(0..=255) as u8).collect();
+        // Scales of f16 with zero points, or powers of two.
+        let scales = (0..n * k / group).map(|_| match is_awq {
+            true => f16::from_f32(draw.between(1..=1000) as f32 / 4096.0).to_f32(),
+            false => (draw.between(0..=6) as f32 - 3.0).exp2(),
+        }).collect();
+        let zeros = if is_awq { Zeros::Each((0..n * k / group).map(|_| draw.between(0..=15) as i16).collect()) } else { Zeros::Same(0) };
+        let matrix = QuantMatrix::new(QuantParts { n, k, code, group, codes, scales, zeros, order: None }).unwrap();
+        let packed = pack_codes(&matrix, form).unwrap();
+        let packed = tensor(&stream, &packed, DType::U8, &[packed.len()]);
+        let a = draw.floats(m * k, bf16::from_f64);
+        let x = tensor(&stream, &a, DType::BF16, &[m, k]);
+        let out = tensor(&stream, &vec![f32::NAN; m * n], DType::F32, &[m, n]);
+        let linear = Linear { x: &x, packed: &packed, form, bias: None, residual: None, out: &out };
+        Ops::new(&device).unwrap().linear(&stream, &linear).unwrap();
+        let weight: Vec<f64> = naive::dequantize::<f64>(&matrix).into_iter().map(|y| bf16::from_f64(y).to_f64()).collect();
+        let a = wide(&a);
+        let dot = |row: &[f64], column: &[f64]| row.iter().zip(column).map(|(a, b)| a * b).sum::<f64>();
+        let exact: Vec<f64> = a.chunks(k).flat_map(|row| weight.chunks(k).map(move |column| dot(row, column))).collect();
+        near(read::<f32>(&stream, &out).into_iter().map(f64::from), &exact, 2.0 * ROUNDING);
+    }
+
+    #[test]
+    fn groups_are_multiplied_by_their_own_weights(
+        seed: u64, by_warps: bool, groups in 1..6u32, most in 1..90u32, n in 1..60usize, tiles in 1..12usize, gated: bool, has_bias: bool, has_residual: bool,
+    ) {
+        let k = 8 * tiles;
+        let device = simulated(seed, if by_warps { Arch::Sm80 } else { Arch::Sm90a });
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let sizes = ragged_sizes(&mut draw, groups, most);
+        let mut offsets = vec![0];
+        offsets.extend(sizes.iter().scan(0, |end, size| { *end += size; Some(*end) }));
+        // Rows past the last group stay as they are.
+        let (used, spare, groups) = (offsets[offsets.len() - 1] as usize, draw.between(1..=3) as usize, groups as usize);
+        let rows = used + spare;
+        let b_rows = if gated { 2 * n } else { n };
+        let [a, b] = [rows * k, groups * b_rows * k].map(|count| draw.floats(count, bf16::from_f64));
+        let [bias, residual] = [groups * b_rows, rows * n].map(|count| draw.floats(count, |y| y as f32));
+        let [a_tensor, b_tensor] = [(&a, &[rows, k][..]), (&b, &[groups, b_rows, k])].map(|(numbers, shape)| tensor(&stream, numbers, DType::BF16, shape));
+        let [bias_tensor, residual_tensor] = [(&bias, [groups, b_rows]), (&residual, [rows, n])].map(|(numbers, shape)| tensor(&stream, numbers, DType::F32, &shape));
+        let offsets_tensor = tensor(&stream, &offsets, DType::U32, &[groups + 1]);
+        let out = tensor(&stream, &vec![7.0f32; rows * n], DType::F32, &[rows, n]);
+        let grouped = GroupedGemm {
+            a: &a_tensor,
+            b: &b_tensor,
+            offsets: &offsets_tensor,
+            scales: None,
+            bias: has_bias.then_some(&bias_tensor),
+            activation: gated.then_some(Activation::Silu),
+            gated,
+            residual: has_residual.then_some(&residual_tensor),
+            out: &out,
+        };
+        Ops::new(&device).unwrap().grouped_gemm(&stream, &grouped).unwrap();
+        let (a, b) = (wide(&a), wide(&b));
+        let exact: Vec<f64> = (0..used).flat_map(|row| {
+            let group = offsets.iter().filter(|&&first| first as usize <= row).count() - 1;
+            let (a, b, bias, residual) = (&a, &b, &bias, &residual);
+            (0..n).map(move |column| {
+                let sum = |at: usize| {
+                    let weight = &b[(group * b_rows + at) * k..][..k];
+                    let sum: f64 = a[row * k..][..k].iter().zip(weight).map(|(a, b)| a * b).sum();
+                    sum + if has_bias { f64::from(bias[group * b_rows + at]) } else { 0.0 }
+                };
+                let y = if gated { naive::activate(Activation::Silu, sum(column)) * sum(column + n) } else { sum(column) };
+                y + if has_residual { f64::from(residual[row * n + column]) } else { 0.0 }
+            })
+        }).collect();
+        let found: Vec<f32> = read(&stream, &out);
+        near(found[..used * n].iter().map(|&y| f64::from(y)), &exact, ROUNDING);
+        prop_assert!(found[used * n..].iter().all(|&y| y == 7.0));
+    }
+
+    #[test]
+    fn experts_are_chosen_and_weighed(
+        seed: u64, by_warps: bool, rows in 1..9usize, experts in 2..7usize, hidden in 1..8usize, inner in 1..6usize, sigmoid: bool, renormalise: bool, has_bias: bool,
+    ) {
+        let (hidden, inner) = (8 * hidden, 8 * inner);
+        let device = simulated(seed, if by_warps { Arch::Sm80 } else { Arch::Sm90a });
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let chosen = draw.between(1..=experts as u32);
+        let sizes = [rows * hidden, experts * 2 * inner * hidden, experts * hidden * inner, experts * 2 * inner, experts * hidden];
+        let [x, gate_up, down, gate_up_bias, down_bias] = sizes.map(|count| draw.floats(count, bf16::from_f64));
+        let [logits, correction, residual] =
+            [rows * experts, experts, rows * hidden].map(|count| draw.floats(count, |y| 3.0 * y as f32));
+        let halves = |numbers: &[bf16], shape: &[usize]| tensor(&stream, numbers, DType::BF16, shape);
+        let floats = |numbers: &[f32], shape: &[usize]| tensor(&stream, numbers, DType::F32, shape);
+        let out = floats(&residual, &[rows, hidden]);
+        let router = match sigmoid {
+            true => RouterKind::Sigmoid(SigmoidRouter { corrected: true, groups: 1, kept: 1, renormalise, scale: 1.5 }),
+            false => RouterKind::SoftmaxThenTopK { renormalise },
+        };
+        let (gate_up_biases, down_biases) = (halves(&gate_up_bias, &[experts, 2 * inner]), halves(&down_bias, &[experts, hidden]));
+        let corrections = floats(&correction, &[experts]);
+        let elements = Ops::moe_workspace(rows, chosen as usize, experts, hidden, inner);
+        let moe = Moe {
+            x: &halves(&x, &[rows, hidden]),
+            logits: &floats(&logits, &[rows, experts]),
+            router,
+            correction: sigmoid.then_some(&corrections),
+            top_k: chosen,
+            activation: Activation::GPT_OSS,
+            gate_up: &halves(&gate_up, &[experts, 2 * inner, hidden]),
+            gate_up_bias: has_bias.then_some(&gate_up_biases),
+            down: &halves(&down, &[experts, hidden, inner]),
+            down_bias: has_bias.then_some(&down_biases),
+            residual: Some(&out),
+            out: &out,
+            workspace: &floats(&vec![f32::NAN; elements], &[elements]),
+        };
+        Ops::new(&device).unwrap().moe(&stream, &moe).unwrap();
+        let [x, gate_up, down, gate_up_bias, down_bias] = [&x, &gate_up, &down, &gate_up_bias, &down_bias].map(|numbers| wide(numbers));
+        let [logits, correction] = [&logits, &correction].map(|numbers| numbers.iter().map(|&y| f64::from(y)).collect::<Vec<f64>>());
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let bias = |numbers: &[f64], at: usize| if has_bias { numbers[at] } else { 0.0 };
+        let exact: Vec<f64> = (0..rows).flat_map(|row| {
+            let (ids, weights) = naive::route(router, &logits[row * experts..][..experts], &correction, chosen as usize);
+            let of_expert = |id: u32| -> Vec<f64> {
+                let of = |at: usize| {
+                    let at = id as usize * 2 * inner + at;
+                    dot(&x[row * hidden..][..hidden], &gate_up[at * hidden..][..hidden]) + bias(&gate_up_bias, at)
+                };
+                let gate = |i: usize| naive::activate(Activation::GPT_OSS, of(i)) * naive::gate_factor(Activation::GPT_OSS, of(inner + i));
+                let gates: Vec<f64> = (0..inner).map(gate).collect();
+                let at = |i: usize| id as usize * hidden + i;
+                (0..hidden).map(|i| dot(&gates, &down[at(i) * inner..][..inner]) + bias(&down_bias, at(i))).collect()
+            };
+            let results: Vec<Vec<f64>> = ids.into_iter().map(of_expert).collect();
+            let results: Vec<Option<&[f64]>> = results.iter().map(|y| Some(&y[..])).collect();
+            let before: Vec<f64> = residual[row * hidden..][..hidden].iter().map(|&y| y.into()).collect();
+            naive::weighted_sum(&before, &weights, &results)
+        }).collect();
+        let largest = exact.iter().fold(0f64, |most, y| most.max(y.abs()));
+        // Gated rows and experts' results are rounded to bf16.
+        for (at, (found, exact)) in read::<f32>(&stream, &out).into_iter().zip(exact).enumerate() {
+            prop_assert!((f64::from(found) - exact).abs() <= ROUNDING * 2.0 * largest, "[{at}] = {found}, not {exact}");
+        }
     }
 
     #[test]
@@ -188,4 +434,50 @@ fn a_second_call_makes_no_kernel() {
         made.push(format!("{ops:?}").matches("Step").count());
     }
     assert_eq!(made, [1, 1, 1]);
+}
+
+/// What a device has no kernel for is refused, not computed in another way.
+#[test]
+fn products_that_need_a_newer_device_are_refused() {
+    let device = simulated(1, Arch::Sm80);
+    let stream = device.stream().unwrap();
+    let of = |dtype: DType, shape: &[usize]| {
+        tensor(&stream, &vec![0u8; shape.iter().product::<usize>() * dtype.bytes()], dtype, shape)
+    };
+    let ops = Ops::new(&device).unwrap();
+    let [a, b, out] = [of(DType::F8E4M3, &[3, 128]), of(DType::F8E4M3, &[8, 128]), of(DType::F32, &[3, 8])];
+    let gemm = Gemm {
+        a: &a,
+        b: &b,
+        scales: None,
+        bias: None,
+        activation: None,
+        gated: false,
+        residual: None,
+        out: &out,
+        workspace: None,
+    };
+    let error = ops.gemm(&stream, &gemm).unwrap_err();
+    assert!(matches!(error, OpError::Gemm(_)) && error.to_string().contains("sm_80"), "{error}");
+    let (b, offsets) = (of(DType::F8E4M3, &[1, 8, 128]), of(DType::U32, &[2]));
+    let [a_scale, b_scale] = [of(DType::F32, &[3, 1]), of(DType::F32, &[1, 1, 1])];
+    let grouped = GroupedGemm {
+        a: &a,
+        b: &b,
+        offsets: &offsets,
+        scales: Some([&a_scale, &b_scale]),
+        bias: None,
+        activation: None,
+        gated: false,
+        residual: None,
+        out: &out,
+    };
+    let error = ops.grouped_gemm(&stream, &grouped).unwrap_err();
+    assert_eq!(error.to_string(), "grouped_gemm: a is float8_e4m3fn, which needs compute capability 9.0");
+    let x = of(DType::BF16, &[3, 128]);
+    let packed = pack_linear(&[bf16::ONE; 8 * 128], 128, WeightForm::Mxfp4).unwrap();
+    let packed = tensor(&stream, &packed, DType::U8, &[packed.len()]);
+    let linear = Linear { x: &x, packed: &packed, form: WeightForm::Mxfp4, bias: None, residual: None, out: &out };
+    let error = ops.linear(&stream, &linear).unwrap_err();
+    assert_eq!(error.to_string(), "linear: packed is mxfp4, which needs compute capability 9.0");
 }

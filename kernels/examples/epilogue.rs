@@ -51,7 +51,7 @@ impl Prepared {
     ) -> Result<Prepared, Box<dyn std::error::Error>> {
         let properties = device.properties();
         let arch = properties.arch().ok_or("no kernels for this GPU")?;
-        let target = GemmDevice { arch, multiprocessors: properties.sms, aligned: 256 };
+        let target = GemmDevice { arch, multiprocessors: properties.sms, aligned: 256, partials: true };
         let mut steps = Vec::new();
         for step in plan::<bf16, bf16>(problem, target)? {
             let map = |argument: &Argument| match argument {

@@ -129,7 +129,7 @@ fn product<'b>(
 fn launches(device: &Device, layer: Layer, memory: &Memory) -> Result<Vec<(&'static str, Work)>, Box<dyn Error>> {
     let properties = device.properties();
     let arch = properties.arch().ok_or("no kernels for this GPU")?;
-    let target = GemmDevice { arch, multiprocessors: properties.sms, aligned: 256 };
+    let target = GemmDevice { arch, multiprocessors: properties.sms, aligned: 256, partials: true };
     let Layer { tokens, experts, chosen, hidden, inner } = layer;
     let choices = layer.choices();
     let tables = [&memory.offsets, &memory.order];

@@ -64,6 +64,9 @@ pub enum SumScale {
     /// The product of two numbers in device memory, A's scale and B's: what operands of 8 bits were
     /// divided by. A matrix product has it.
     Operands,
+    /// The product of a number for each row of A and one for each row of B, in device memory. A
+    /// matrix product without groups has it.
+    Rows,
     /// The reciprocal root mean square of the row's activations: the deferred part of an RMS norm
     /// whose product reads `x ⊙ g`. Matrix-vector products support it.
     Norm,
@@ -121,7 +124,7 @@ pub type ResultFunction<'k> = Box<dyn Fn(ResultPlace<'k>, Val<'k, f32>) -> Val<'
 ///         Activation::GeluTanh.apply(y)
 ///     })
 /// });
-/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
+/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256, partials: true };
 /// let steps = plan::<bf16, bf16>(GemmProblem::new(512, 14336, 4096).custom(custom), target)?;
 /// let names: Vec<_> = steps[0].kernel.params.iter().map(|param| param.name.as_str()).collect();
 /// assert_eq!(names[names.len() - 2..], ["factors", "bias"]);
@@ -147,7 +150,7 @@ pub type CustomFunction = dyn for<'k> Fn(&'k Builder, [Val<'k, u32>; 2]) -> Resu
 /// use tilewright_kernels::gemm::{GemmDevice, GemmProblem, plan};
 ///
 /// let problem = GemmProblem::new(512, 4096, 4096).custom(linear_combination::<bf16>());
-/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
+/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256, partials: true };
 /// let steps = plan::<bf16, bf16>(problem, target)?;
 /// let names: Vec<_> = steps[0].kernel.params.iter().map(|param| param.name.as_str()).collect();
 /// assert_eq!(names[names.len() - 3..], ["alpha", "beta", "source"]);
@@ -197,7 +200,7 @@ pub type GateFunction<'k> = Box<dyn Fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, f3
 /// let gate = CustomGate(&|_| Box::new(|gate, up| Activation::Silu.apply(gate * 2.0) * (up + 1.0)));
 /// let epilogue = Epilogue { bias: true, ..Epilogue::default() };
 /// let problem = GroupedProblem::new(32, 4096, 2880, 2880).gather(4).epilogue(epilogue).gate(gate);
-/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
+/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256, partials: true };
 /// assert!(plan::<bf16, bf16>(problem, target).is_ok());
 /// ```
 #[derive(Clone, Copy)]

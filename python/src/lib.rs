@@ -4,11 +4,13 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `ops` | kernels on arrays and tensors |
+//! | `codes` | codes of checkpoints as kernels read them |
 //! | `layout` | layouts, swizzles, fragments, pictures |
 //! | `engine` | a model on a device, its requests and their streams |
 //! | `plan` | a decode step, or a part of one, on a caller's stream |
 //! | `error` | the package's exceptions |
 
+mod codes;
 mod engine;
 mod error;
 mod layout;
@@ -19,6 +21,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::codes::pack_codes;
     #[pymodule_export]
     use crate::engine::{Engine, Stream, Token};
     #[pymodule_export]

@@ -14,10 +14,12 @@ use pyo3::types::{PyBytes, PyCapsule, PyString};
 use tilewright::codegen::device::{self, Buffer, Stream, cuda};
 use tilewright::kernels::activation::Activation;
 use tilewright::kernels::naive::Sampling;
+use tilewright::kernels::route::{RouterKind, SigmoidRouter};
 use tilewright::kernels::sample::Request;
 use tilewright::layout::DType;
 use tilewright::ops::{
-    self, AttentionDecode, DecodeCache, Embedding, Gated, Gemm, Linear, RmsNorm, Rope, Tensor, WeightForm, spanned,
+    self, AttentionDecode, DecodeCache, Embedding, Gated, Gemm, GroupedGemm, Linear, Moe, RmsNorm, Rope, Tensor,
+    WeightForm, spanned,
 };
 
 use crate::error::{OpError, op_error};
@@ -158,7 +160,7 @@ impl Ops {
         })
     }
 
-    #[pyo3(signature = (stream, a, b, out, bias=None, activation=None, residual=None, workspace=None))]
+    #[pyo3(signature = (stream, a, b, out, a_scale=None, b_scale=None, bias=None, activation=None, gated=false, residual=None, workspace=None))]
     #[expect(clippy::too_many_arguments, reason = "the operands of the op, by name in Python")]
     fn gemm(
         &self,
@@ -166,28 +168,36 @@ impl Ops {
         a: Array,
         b: Array,
         out: Array,
+        a_scale: Option<Array>,
+        b_scale: Option<Array>,
         bias: Option<Array>,
         activation: Option<&str>,
+        gated: bool,
         residual: Option<Array>,
         workspace: Option<Array>,
     ) -> PyResult<()> {
-        let activation = activation.map(activation_of).transpose()?;
+        let activation = activation.map(if gated { gate_of } else { activation_of }).transpose()?;
         let call = Call::new(self, stream)?;
-        let [a, b, out, bias, residual, workspace] = call.bind([
+        let [a, b, out, a_scale, b_scale, bias, residual, workspace] = call.bind([
             (Some(&a), false),
             (Some(&b), false),
             (Some(&out), true),
+            (a_scale.as_ref(), false),
+            (b_scale.as_ref(), false),
             (bias.as_ref(), false),
             (residual.as_ref(), false),
             (workspace.as_ref(), true),
         ])?;
+        let scales = both(("a_scale", &a_scale), ("b_scale", &b_scale))?;
         call.run([&a, &b, &out, &bias, &residual, &workspace], |[a, b, out], stream| {
             let gemm = Gemm {
                 a,
                 b,
                 out,
+                scales,
                 bias: bias.tensor(),
                 activation,
+                gated,
                 residual: residual.tensor(),
                 workspace: workspace.tensor(),
             };
@@ -247,8 +257,121 @@ impl Ops {
     }
 
     #[staticmethod]
-    fn gemm_workspace(m: usize, n: usize) -> usize {
-        ops::Ops::gemm_workspace(m, n)
+    fn gemm_workspace(a_rows: usize, b_rows: usize) -> usize {
+        ops::Ops::gemm_workspace(a_rows, b_rows)
+    }
+
+    #[pyo3(signature = (stream, a, b, offsets, out, a_scale=None, b_scale=None, bias=None, activation=None, gated=false, residual=None))]
+    #[expect(clippy::too_many_arguments, reason = "the operands of the op, by name in Python")]
+    fn grouped_gemm(
+        &self,
+        stream: u64,
+        a: Array,
+        b: Array,
+        offsets: Array,
+        out: Array,
+        a_scale: Option<Array>,
+        b_scale: Option<Array>,
+        bias: Option<Array>,
+        activation: Option<&str>,
+        gated: bool,
+        residual: Option<Array>,
+    ) -> PyResult<()> {
+        let activation = activation.map(if gated { gate_of } else { activation_of }).transpose()?;
+        let call = Call::new(self, stream)?;
+        let [a, b, offsets, out, a_scale, b_scale, bias, residual] = call.bind([
+            (Some(&a), false),
+            (Some(&b), false),
+            (Some(&offsets), false),
+            (Some(&out), true),
+            (a_scale.as_ref(), false),
+            (b_scale.as_ref(), false),
+            (bias.as_ref(), false),
+            (residual.as_ref(), false),
+        ])?;
+        let scales = both(("a_scale", &a_scale), ("b_scale", &b_scale))?;
+        let (bias, residual) = (bias.tensor(), residual.tensor());
+        call.run([&a, &b, &offsets, &out], |[a, b, offsets, out], stream| {
+            self.ops
+                .grouped_gemm(stream, &GroupedGemm { a, b, offsets, scales, bias, activation, gated, residual, out })
+        })
+    }
+
+    #[pyo3(signature = (stream, x, logits, gate_up, down, out, workspace, top_k, router, activation, correction=None, gate_up_bias=None, down_bias=None, residual=None))]
+    #[expect(clippy::too_many_arguments, reason = "the operands of the op, by name in Python")]
+    fn moe(
+        &self,
+        stream: u64,
+        x: Array,
+        logits: Array,
+        gate_up: Array,
+        down: Array,
+        out: Array,
+        workspace: Array,
+        top_k: u32,
+        router: Router,
+        activation: &str,
+        correction: Option<Array>,
+        gate_up_bias: Option<Array>,
+        down_bias: Option<Array>,
+        residual: Option<Array>,
+    ) -> PyResult<()> {
+        let activation = gate_of(activation)?;
+        let router = router.kind(correction.is_some())?;
+        let call = Call::new(self, stream)?;
+        let [x, logits, gate_up, down, out, workspace, correction, gate_up_bias, down_bias, residual] = call.bind([
+            (Some(&x), false),
+            (Some(&logits), false),
+            (Some(&gate_up), false),
+            (Some(&down), false),
+            (Some(&out), true),
+            (Some(&workspace), true),
+            (correction.as_ref(), false),
+            (gate_up_bias.as_ref(), false),
+            (down_bias.as_ref(), false),
+            (residual.as_ref(), false),
+        ])?;
+        let needed = [&x, &logits, &gate_up, &down, &out, &workspace];
+        call.run(needed, |[x, logits, gate_up, down, out, workspace], stream| {
+            let moe = Moe {
+                x,
+                logits,
+                router,
+                correction: correction.tensor(),
+                top_k,
+                activation,
+                gate_up,
+                gate_up_bias: gate_up_bias.tensor(),
+                down,
+                down_bias: down_bias.tensor(),
+                residual: residual.tensor(),
+                out,
+                workspace,
+            };
+            self.ops.moe(stream, &moe)
+        })
+    }
+
+    #[staticmethod]
+    fn moe_workspace(rows: usize, top_k: usize, experts: usize, hidden: usize, inner: usize) -> usize {
+        ops::Ops::moe_workspace(rows, top_k, experts, hidden, inner)
+    }
+}
+
+/// How logits become choices: the scoring, whether weights are divided by their sum, groups of
+/// experts, those that are kept, and the factor of the weights.
+#[derive(FromPyObject)]
+struct Router(String, bool, u32, u32, f32);
+
+impl Router {
+    fn kind(self, corrected: bool) -> PyResult<RouterKind> {
+        let Router(scoring, renormalise, groups, kept, scale) = self;
+        match scoring.as_str() {
+            "softmax" if groups == 1 && kept == 1 && scale == 1.0 => Ok(RouterKind::SoftmaxThenTopK { renormalise }),
+            "softmax" => Err(OpError::new_err("moe: softmax has no expert_groups and no scale; sigmoid has")),
+            "sigmoid" => Ok(RouterKind::Sigmoid(SigmoidRouter { corrected, groups, kept, renormalise, scale })),
+            other => Err(OpError::new_err(format!("moe: {other} is no scoring; there are softmax and sigmoid"))),
+        }
     }
 }
 
@@ -273,10 +396,13 @@ pub fn sampling_request(
         .collect())
 }
 
-fn form_of(name: &str) -> PyResult<WeightForm> {
+/// A form by its name.
+pub fn form_of(name: &str) -> PyResult<WeightForm> {
     let found = WeightForm::ALL.into_iter().find(|form| form.name() == name);
-    found
-        .ok_or_else(|| OpError::new_err(format!("{name} is no form of a weight; there are bf16, w4a16, w8a16 and fp8")))
+    found.ok_or_else(|| {
+        let known = WeightForm::ALL.map(WeightForm::name).join(", ");
+        OpError::new_err(format!("{name} is no form of a weight; there are {known}"))
+    })
 }
 
 /// The packed order of a weight's rows of `k` elements of bfloat16, given as bytes, in a form.
@@ -286,6 +412,23 @@ pub fn pack_linear<'py>(py: Python<'py>, weight: &[u8], k: usize, form: &str) ->
     let weight: Vec<bf16> = weight.chunks_exact(2).map(|pair| bf16::from_le_bytes([pair[0], pair[1]])).collect();
     let packed = py.detach(|| ops::pack_linear(&weight, k, form)).map_err(op_error)?;
     Ok(PyBytes::new(py, &packed))
+}
+
+/// Two operands of which none is given alone.
+fn both<'t>((first, a): (&str, &'t Operand), (second, b): (&str, &'t Operand)) -> PyResult<Option<[&'t Tensor; 2]>> {
+    match (a.tensor(), b.tensor()) {
+        (Some(a), Some(b)) => Ok(Some([a, b])),
+        (None, None) => Ok(None),
+        _ => Err(OpError::new_err(format!("{first} and {second} go together: give both, or neither"))),
+    }
+}
+
+/// An activation that gates, by its name.
+fn gate_of(name: &str) -> PyResult<Activation> {
+    let found = Activation::ALL.into_iter().find(|activation| activation.name() == name);
+    found.ok_or_else(|| {
+        OpError::new_err(format!("{name} is no activation; there are silu, gelu_tanh and clamped_swiglu"))
+    })
 }
 
 fn activation_of(name: &str) -> PyResult<Activation> {
@@ -410,6 +553,7 @@ fn dtype_of(name: &str) -> PyResult<DType> {
         "uint32" => DType::U32,
         "int8" => DType::I8,
         "uint8" => DType::U8,
+        "float8_e4m3fn" => DType::F8E4M3,
         "bool" => DType::Bool,
         other => return Err(OpError::new_err(format!("no op takes elements of type {other}"))),
     })
@@ -448,9 +592,13 @@ pub fn dlpack(capsule: &Bound<'_, PyCapsule>) -> PyResult<(i32, i32, u64, String
         2 => "float",
         4 => "bfloat",
         6 => "bool",
+        10 => "float8_e4m3fn",
         other => return Err(PyBufferError::new_err(format!("elements of DLPack's type {other} have no op"))),
     };
-    let name = if kind == "bool" { "bool".to_owned() } else { format!("{kind}{}", tensor.bits) };
+    let name = match kind {
+        "bool" | "float8_e4m3fn" => kind.to_owned(),
+        _ => format!("{kind}{}", tensor.bits),
+    };
     let axes = usize::try_from(tensor.ndim).unwrap_or(0);
     let extents = |from: *const i64| match (axes, from.is_null()) {
         (0, _) | (_, true) => None,

@@ -108,6 +108,26 @@ def draw_gemm() -> None:
     bias, workspace = torch.randn(n).to(dtype), torch.empty(ops.gemm_workspace(m, n))
     ops.gemm(a, b, out=out, bias=bias, workspace=one_of([None, workspace]))
     near(out, a.double() @ b.double().T + bias.double(), 2.0**-16)
+    if n % 2 == 0:
+        half = torch.empty(m, n // 2, dtype=dtype)
+        ops.gemm(a, b, out=half, bias=bias, activation="silu", gated=True, workspace=workspace)
+        gate, up = (a.double() @ b.double().T + bias.double()).chunk(2, -1)
+        near(half, torch.nn.functional.silu(gate) * up, 2.0**-15)
+
+
+def draw_gemm_fp8() -> None:
+    m, n, k = number(1, 1500), number(1, 1500), number(1, 3000)
+    if number(0, 1):
+        n, k = 8 * -(-n // 8), 16 * -(-k // 16)
+    a, b = (torch.randn(rows, k).to(torch.float8_e4m3fn) for rows in (m, n))
+    out, workspace = torch.empty(m, n, dtype=one_of([b16, torch.float32])), torch.empty(ops.gemm_workspace(m, n))
+    shapes = one_of([((m, 1), (1, n)), ((1,), (1,))])
+    scales = [torch.rand(shape) + 0.5 for shape in shapes]
+    ops.gemm(a, b, out=out, a_scale=scales[0], b_scale=scales[1], workspace=one_of([None, workspace]))
+    exact = a.double() @ b.double().T * scales[0].double() * scales[1].double()
+    # Tensor cores keep 14 bits of a sum of 8-bit floats; scales are at most 1.5 each.
+    sizes = a.double().abs() @ b.double().abs().T
+    near(out, exact, float(2.25 * 2.0**-9 * sizes.max() / exact.abs().max()))
 
 
 def draw_linear() -> None:
@@ -122,6 +142,67 @@ def draw_linear() -> None:
     weight[:, 0], weight[:, 1] = -128, 127
     ops.linear(x, ops.pack(weight, "w8a16"), out=out, form="w8a16", residual=residual)
     near(out, x.double() @ weight.double().T + residual.double(), 2.0**-14)
+    # MXFP4 as gpt-oss stores it: two columns a byte, the first one in the low bits, and exponents.
+    codes = torch.randint(0, 16, (n, k // 32, 32))
+    scales = torch.randint(120, 132, (n, k // 32, 1))
+    blocks = (codes[..., ::2] | codes[..., 1::2] << 4).to(torch.uint8)
+    packed = ops.pack_codes(blocks, scales[..., 0].to(torch.uint8), "mxfp4")
+    ops.linear(x, packed, out=out, form="mxfp4", residual=residual)
+    values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
+    values = torch.cat([values, -values])[codes] * torch.exp2(scales.double() - 127)
+    near(out, x.double() @ values.reshape(n, k).T + residual.double(), 2.0**-14)
+
+
+def draw_grouped() -> None:
+    groups, rows, n, k = number(1, 60), number(1, 2000), number(1, 1500), 16 * number(1, 100)
+    gated, is_fp8 = bool(number(0, 1)), bool(number(0, 1))
+    dtype = torch.float8_e4m3fn if is_fp8 else one_of([b16, torch.float16])
+    b_rows = 2 * n if gated else n
+    a, b = torch.randn(rows, k).to(dtype), torch.randn(groups, b_rows, k).to(dtype)
+    ends = torch.randint(0, rows + 1, (groups,), device="cpu").sort().values.tolist()
+    offsets = torch.tensor([0, *ends], dtype=torch.int32)
+    out = torch.full((rows, n), 7.0, dtype=torch.float32)
+    settings: dict[str, Any] = {"gated": gated, "activation": "silu" if gated else None}
+    of_a, of_b = a.double(), b.double()
+    if is_fp8:
+        across, down = -(-n // 128), -(-k // 128)
+        a_scale = torch.rand(rows, down) + 0.5
+        b_scale = torch.rand(groups, 2 if gated else 1, across, down) + 0.5
+        of_a = of_a * a_scale.double().repeat_interleave(128, 1)[:, :k]
+        each = b_scale.double().repeat_interleave(128, 2).repeat_interleave(128, 3)[:, :, :n, :k]
+        of_b = of_b * each.reshape(groups, b_rows, k)
+        settings |= {"a_scale": a_scale, "b_scale": b_scale if gated else b_scale[:, 0].contiguous()}
+    ops.grouped_gemm(a, b, offsets, out=out, **settings)
+    exact = torch.full((rows, n), 7.0, dtype=torch.float64)
+    for group, (first, end) in enumerate(zip([0, *ends], ends)):
+        y = of_a[first:end] @ of_b[group].T
+        exact[first:end] = torch.nn.functional.silu(y[:, :n]) * y[:, n:] if gated else y
+    # Tensor cores keep 14 bits of a sum of 8-bit floats.
+    near(out, exact, 2.0**-6 if is_fp8 else 2.0**-15)
+
+
+def draw_moe() -> None:
+    rows, experts, top_k = number(1, 600), 8 * number(1, 16), number(1, 8)
+    hidden, inner = 8 * number(1, 200), 8 * number(1, 100)
+    x, logits = torch.randn(rows, hidden, dtype=b16), torch.randn(rows, experts)
+    gate_up = torch.randn(experts, 2 * inner, hidden, dtype=b16) / 32
+    down = torch.randn(experts, hidden, inner, dtype=b16) / 32
+    residual = torch.randn(rows, hidden)
+    out, renormalize = torch.empty_like(residual), bool(number(0, 1))
+    workspace = torch.empty(ops.moe_workspace(x, gate_up, top_k))
+    ops.moe(
+        x, logits, gate_up, down, top_k=top_k, out=out, workspace=workspace, renormalize=renormalize, residual=residual
+    )
+    weights, ids = logits.double().softmax(-1).topk(top_k)
+    weights = weights / weights.sum(-1, keepdim=True) if renormalize else weights
+    exact = residual.double()
+    for expert in range(experts):
+        row, place = (ids == expert).nonzero(as_tuple=True)
+        gate, up = (x[row].double() @ gate_up[expert].double().T).chunk(2, -1)
+        y = (torch.nn.functional.silu(gate) * up) @ down[expert].double().T
+        exact.index_add_(0, row, y * weights[row, place, None])
+    # Gated rows and experts' results are rounded to bfloat16.
+    near(out, exact, 2.0**-7)
 
 
 def draw_attention() -> None:
@@ -150,7 +231,7 @@ def draw_argmax() -> None:
 
 @pytest.mark.parametrize(
     "draw",
-    [draw_norm, draw_gated, draw_embedding, draw_rope, draw_gemm, draw_linear, draw_attention, draw_argmax],
+    [draw_norm, draw_gated, draw_embedding, draw_rope, draw_gemm, draw_gemm_fp8, draw_linear, draw_grouped, draw_moe, draw_attention, draw_argmax],
 )
 @pytest.mark.parametrize("part", range(PARTS))
 def test_shapes_at_random(draw: Any, part: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tilewright import OpError, ops
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
-bf16 = np.dtype(ml_dtypes.bfloat16)
+bf16, fp8 = np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e4m3fn)
 FLOATS = [np.dtype(np.float32), np.dtype(np.float16), bf16]
 #: Half of the distance of numbers next to 1.
 ROUNDING = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float16): 2.0**-11, bf16: 2.0**-8}
@@ -121,6 +121,32 @@ def test_products(draw: np.random.Generator, turn: int) -> None:
     workspace = np.zeros(ops.gemm_workspace(m, n), np.float32)
     ops.gemm(a, b, out=out, bias=bias, activation="silu", residual=residual, workspace=workspace)
     near(out, silu(exact + wide(bias)) + wide(residual), 2.0**-16)
+    b, bias = numbers(draw, (2 * n, k), input_type), numbers(draw, (2 * n,), result)
+    workspace = np.zeros(ops.gemm_workspace(m, 2 * n), np.float32)
+    ops.gemm(a, b, out=out, bias=bias, activation="silu", gated=True, residual=residual, workspace=workspace)
+    gate, up = np.split(wide(a) @ wide(b).T + wide(bias), 2, -1)
+    near(out, silu(gate) * up + wide(residual), 2.0**-15)
+
+
+@pytest.mark.parametrize("turn", range(6))
+def test_products_of_fp8(draw: np.random.Generator, turn: int) -> None:
+    m, n, k = (int(extent) for extent in draw.integers(1, 150, 3))
+    if turn % 2:
+        n, k = 8 * -(-n // 8), 16 * -(-k // 16)
+    result = [bf16, np.dtype(np.float32)][turn // 2 % 2]
+    a, b = numbers(draw, (m, k), fp8), numbers(draw, (n, k), fp8)
+    bias, residual, out = numbers(draw, (n,), result), numbers(draw, (m, n), result), np.empty((m, n), result)
+    products = wide(a) @ wide(b).T
+    # Tensor cores keep 14 bits of a sum of 8-bit floats.
+    bound = 2.0**-9 * (np.abs(wide(a)) @ np.abs(wide(b)).T).max() / np.abs(products).max()
+    ops.gemm(a, b, out=out)
+    near(out, products, bound)
+    scales = [draw.uniform(0.5, 2.0, rows).astype(np.float32) for rows in ((m, 1), (1, n))]
+    ops.gemm(a, b, out=out, a_scale=scales[0], b_scale=scales[1], bias=bias, residual=residual)
+    near(out, products * wide(scales[0]) * wide(scales[1]) + wide(bias) + wide(residual), 4 * bound)
+    one, half = np.full((), 1.0, np.float32), np.full((1,), 0.5, np.float32)
+    ops.gemm(a, b, out=out, a_scale=one, b_scale=half)
+    near(out, products / 2, bound)
 
 
 @pytest.mark.parametrize("turn", range(4))
@@ -136,18 +162,145 @@ def test_packed_products_of_a_few_rows(draw: np.random.Generator, turn: int) -> 
     near(out, wide(x) @ wide(weight).T + wide(bias) + wide(residual), 2.0**-18)
 
 
-@pytest.mark.parametrize("form", ["w4a16", "w8a16", "fp8"])
+@pytest.mark.parametrize("form", ["w4a16", "awq", "w8a16", "fp8"])
 def test_packed_codes_of_a_few_rows(draw: np.random.Generator, form: str) -> None:
     m, n, k = int(draw.integers(1, 17)), int(draw.integers(1, 60)), 128 * int(draw.integers(1, 4))
     # Weights that the codes of a scale of 1 are exactly, the largest among them.
-    least, most = {"w4a16": (-8, 7), "w8a16": (-128, 127), "fp8": (-16, 16)}[form]
+    least, most = {"w4a16": (-8, 7), "awq": (-8, 7), "w8a16": (-128, 127), "fp8": (-16, 16)}[form]
     weight = draw.integers(least, most, (n, k), endpoint=True).astype(np.float32)
     weight[:, ::128], weight[:, 1::128] = (-448 if form == "fp8" else least), (448 if form == "fp8" else most)
     x, out = numbers(draw, (m, k), bf16), np.empty((m, n), np.float32)
     packed = ops.pack(weight.astype(bf16), form)
-    assert packed.size <= n * k * 2 + 8 * k * 2
+    assert packed.size <= n * k * 2 + 8 * 1024 * 2
     ops.linear(x, packed, out=out, form=form)
     near(out, wide(x) @ wide(weight).T, 2.0**-14)
+
+
+def products(x: Any, packed: Any, form: str, n: int) -> Any:
+    out = np.empty((len(x), n), np.float32)
+    ops.linear(x, packed, out=out, form=form)
+    return out
+
+
+#: The numbers of e2m1, and which column the fields of AWQ's words are of.
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+AWQ = [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_mxfp4(draw: np.random.Generator, turn: int) -> None:
+    m, n, groups = int(draw.integers(1, 17)), int(draw.integers(1, 60)), 2 * int(draw.integers(1, 8))
+    x = numbers(draw, (m, 32 * groups), bf16)
+    # As gpt-oss stores it: two columns a byte, the first one in the low bits, and exponents.
+    codes, exponents = draw.integers(0, 16, (n, groups, 32)), draw.integers(120, 132, (n, groups)).astype(np.uint8)
+    blocks = (codes[..., ::2] | codes[..., 1::2] << 4).astype(np.uint8)
+    weight = (E2M1[codes] * 2.0 ** (exponents[..., None] - 127.0)).reshape(n, -1)
+    exact = wide(x) @ weight.T
+    near(products(x, ops.pack_codes(blocks, exponents, "mxfp4"), "mxfp4", n), exact, 2.0**-14)
+    # Codes are the nearest ones: of numbers that are codes, these.
+    codes[..., 0], codes[..., 1] = 7, 15
+    weight = (E2M1[codes] * 2.0 ** (exponents[..., None] - 127.0)).reshape(n, -1)
+    near(products(x, ops.pack(weight.astype(bf16), "mxfp4"), "mxfp4", n), wide(x) @ weight.T, 2.0**-14)
+
+
+@pytest.mark.parametrize("turn", range(2))
+def test_codes_of_checkpoints(draw: np.random.Generator, turn: int) -> None:
+    m, n, groups = int(draw.integers(1, 17)), 8 * int(draw.integers(1, 8)), int(draw.integers(1, 4))
+    k = 128 * groups
+    x = numbers(draw, (m, k), bf16)
+
+    def near_bf16(form: str, packed: Any, weight: Any) -> None:
+        # What codes stand for is rounded to bfloat16.
+        near(products(x, packed, form, n), wide(x) @ wide(weight.astype(np.float32).astype(bf16)).T, 2.0**-12)
+
+    def words(fields: Any, bits: int) -> Any:
+        shifts = np.arange(32 // bits, dtype=np.uint32) * bits
+        fields = fields.astype(np.uint32).reshape(*fields.shape[:-1], -1, 32 // bits)
+        return (fields << shifts).sum(-1, dtype=np.uint32).view(np.int32)
+
+    # compressed-tensors: codes along K, offset by half their number.
+    scales = draw.uniform(0.01, 0.1, (n, groups)).astype(np.float32).astype(bf16)
+    codes = draw.integers(0, 16, (n, k))
+    near_bf16("w4a16", ops.pack_codes(words(codes, 4), scales, "w4a16"), (codes - 8.0) * wide(scales).repeat(128, 1))
+    codes, of_rows = draw.integers(0, 256, (n, k)), scales[:, :1]
+    near_bf16("w8a16", ops.pack_codes(words(codes, 8), of_rows, "w8a16"), (codes - 128.0) * wide(of_rows))
+    fp8_weight, of_rows = numbers(draw, (n, k), fp8), draw.uniform(0.01, 0.1, (n, 1)).astype(np.float32)
+    near_bf16("fp8", ops.pack_codes(fp8_weight, of_rows, "fp8"), wide(fp8_weight) * wide(of_rows))
+    near_bf16("fp8", ops.pack_codes(fp8_weight, of_rows[0], "fp8"), wide(fp8_weight) * wide(of_rows[0]))
+    # AWQ: codes along N, in an order of its own, and zero points.
+    codes, zeros = draw.integers(0, 16, (k, n)), draw.integers(0, 16, (groups, n))
+    half_scales = draw.uniform(0.01, 0.1, (groups, n)).astype(np.float16)
+    awq = lambda fields: words(fields.reshape(len(fields), -1, 8)[..., AWQ].reshape(len(fields), -1), 4)
+    packed = ops.pack_codes(awq(codes), half_scales, "awq", zeros=awq(zeros))
+    near_bf16("awq", packed, ((codes - zeros.repeat(128, 0)) * wide(half_scales).repeat(128, 0)).T)
+
+
+@pytest.mark.parametrize("turn", range(6))
+def test_products_of_groups(draw: np.random.Generator, turn: int) -> None:
+    groups, rows, n = int(draw.integers(1, 6)), int(draw.integers(1, 150)), int(draw.integers(1, 70))
+    gated, is_fp8 = bool(turn % 2), turn >= 4
+    k = 16 * int(draw.integers(1, 20))
+    input_type = fp8 if is_fp8 else [bf16, np.dtype(np.float16)][turn % 2]
+    result = np.dtype(np.float32) if turn in (2, 5) else bf16 if is_fp8 else input_type
+    offsets = np.concatenate([[0], np.sort(draw.integers(0, rows + 1, groups))]).astype(np.int32)
+    b_rows = 2 * n if gated else n
+    a, b = numbers(draw, (rows, k), input_type), numbers(draw, (groups, b_rows, k), input_type)
+    bias, residual = numbers(draw, (groups, b_rows), result), numbers(draw, (rows, n), result)
+    out = np.full((rows, n), 7, result)
+    settings: Any = {"bias": bias, "residual": residual, "gated": gated, "activation": "silu" if gated else None}
+    of_a, of_b = wide(a), wide(b)
+    if is_fp8:
+        blocks = [-(-extent // 128) for extent in (n, k)]
+        a_scale = draw.uniform(0.5, 1.5, (rows, blocks[1])).astype(np.float32)
+        b_scale = draw.uniform(0.5, 1.5, (groups, 2 if gated else 1, *blocks)).astype(np.float32)
+        of_a = of_a * wide(a_scale).repeat(128, 1)[:, :k]
+        each = wide(b_scale).repeat(128, 2).repeat(128, 3)[:, :, :n, :k]
+        of_b = of_b * each.reshape(groups, b_rows, k)
+        settings |= {"a_scale": a_scale, "b_scale": b_scale if gated else b_scale[:, 0]}
+    ops.grouped_gemm(a, b, offsets, out=out, **settings)
+    exact = np.empty((rows, n))
+    for group, (first, end) in enumerate(zip(offsets, offsets[1:])):
+        y = of_a[first:end] @ of_b[group].T + wide(bias)[group]
+        y = silu(y[:, :n]) * y[:, n:] if gated else y
+        exact[first:end] = y + wide(residual)[first:end]
+    used = offsets[-1]
+    # Tensor cores keep 14 bits of a sum of 8-bit floats.
+    near(out[:used], exact[:used], 2.0**-6 if is_fp8 else 2.0**-15)
+    assert np.all(wide(out[used:]) == 7), "rows past the last group stay"
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_mixtures_of_experts(draw: np.random.Generator, turn: int) -> None:
+    rows, experts = int(draw.integers(1, 30)), 4 * int(draw.integers(1, 4))
+    hidden, inner = 8 * int(draw.integers(1, 12)), 8 * int(draw.integers(1, 12))
+    sigmoid, renormalize, top_k = bool(turn % 2), turn < 2, int(draw.integers(1, 3))
+    x, logits = numbers(draw, (rows, hidden), bf16), numbers(draw, (rows, experts), np.float32)
+    gate_up = numbers(draw, (experts, 2 * inner, hidden), bf16)
+    down = numbers(draw, (experts, hidden, inner), bf16)
+    correction = numbers(draw, (experts,), np.float32)
+    residual, out = numbers(draw, (rows, hidden), np.float32), np.empty((rows, hidden), np.float32)
+    scores = 1 / (1 + np.exp(-wide(logits))) if sigmoid else np.exp(wide(logits))
+    scores = scores if sigmoid else scores / scores.sum(-1, keepdims=True)
+    choice = scores + wide(correction) if sigmoid else scores
+    settings: Any = {"top_k": top_k, "renormalize": renormalize, "residual": residual}
+    if sigmoid:
+        # The better of two groups, by the sum of the two best of each.
+        groups = 2
+        best = np.sort(choice.reshape(rows, groups, -1))[..., -2:].sum(-1)
+        choice = np.where((best == best.max(-1, keepdims=True)).repeat(experts // groups, 1), choice, -np.inf)
+        settings |= {"scoring": "sigmoid", "correction": correction, "scale": 2.5}
+        settings |= {"expert_groups": groups, "kept_groups": 1}
+    exact = wide(residual)
+    for row in range(rows):
+        ids = np.argsort(-choice[row], kind="stable")[:top_k]
+        weights = scores[row, ids] / (scores[row, ids].sum() if renormalize else 1) * (2.5 if sigmoid else 1)
+        for expert, weight in zip(ids, weights):
+            y = wide(gate_up)[expert] @ wide(x)[row]
+            exact[row] += weight * (wide(down)[expert] @ (silu(y[:inner]) * y[inner:]))
+    workspace = np.empty(ops.moe_workspace(x, gate_up, top_k), np.float32)
+    ops.moe(x, logits, gate_up, down, out=out, workspace=workspace, **settings)
+    # Gated rows and experts' results are rounded to bfloat16.
+    near(out, exact, 2.0**-7)
 
 
 @pytest.mark.parametrize("turn", range(4))
@@ -226,6 +379,28 @@ def i32(*shape: int) -> Any:
     return np.zeros(shape, np.int32)
 
 
+def f8(*shape: int) -> Any:
+    return np.zeros(shape, fp8)
+
+
+def experts(**settings: Any) -> None:
+    operands = {
+        "x": b16(3, 8),
+        "logits": f32(3, 4),
+        "gate_up": b16(4, 16, 8),
+        "down": b16(4, 8, 8),
+        "out": b16(3, 8),
+        "workspace": f32(9999),
+        "top_k": 2,
+    }
+    ops.moe(**(operands | settings))
+
+
+def groups(**settings: Any) -> None:
+    operands = {"a": b16(3, 8), "b": b16(2, 5, 8), "offsets": i32(3), "out": b16(3, 5)}
+    ops.grouped_gemm(**(operands | settings))
+
+
 #: Wrong calls, and what their error says.
 WRONG: list[tuple[Any, str]] = [
     (lambda: ops.rms_norm(f32(2, 8), f32(7), out=f32(2, 8)), "weight is .7."),
@@ -265,10 +440,65 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: ops.gemm(b16(4, 8), b16(5, 8), out=b16(4, 5), residual=b16(4, 4)), "residual is"),
     (lambda: ops.gemm(b16(4, 8), b16(5, 8), out=b16(4, 5), workspace=f32(3)), "workspace is"),
     (lambda: ops.gemm(b16(4, 8), b16(5, 8, 1), out=b16(4, 5)), "N, K"),
+    (lambda: ops.gemm(b16(4, 8), b16(5, 8), out=b16(4, 5), bias=b16(10)[::2]), "side by side"),
+    (lambda: ops.gemm(b16(4, 8), b16(5, 8), out=b16(4, 5), gated=True), "2N"),
+    (lambda: ops.gemm(b16(4, 9), b16(10, 9), out=b16(4, 5), gated=True), "partial sums"),
+    (lambda: ops.gemm(b16(4, 8), b16(5, 8), out=b16(4, 5), activation="clamped_swiglu"), "clamped_swiglu"),
+    (lambda: ops.gemm(f8(4, 8), b16(5, 8), out=b16(4, 5)), "b is bf16"),
+    (lambda: ops.gemm(f8(4, 8), f8(5, 8), out=f8(4, 5)), "out is"),
+    (lambda: ops.gemm(f8(4, 8), f8(5, 8), out=b16(4, 5), a_scale=f32(1)), "a_scale and b_scale"),
+    (lambda: ops.gemm(f8(4, 8), f8(5, 8), out=b16(4, 5), a_scale=f32(1), b_scale=f32(5)), "a_scale is .1."),
+    (lambda: ops.gemm(f8(4, 8), f8(5, 8), out=b16(4, 5), a_scale=f32(4), b_scale=f32(4)), "b_scale is .4."),
+    (lambda: ops.gemm(f8(4, 8), f8(5, 8), out=b16(4, 5), a_scale=b16(1), b_scale=f32(1)), "a_scale is bf16"),
     (lambda: ops.pack(f32(8, 64)), "bfloat16"),
     (lambda: ops.pack(b16(8, 60)), "multiple of 64"),
     (lambda: ops.pack(b16(8, 64), "w4a16"), "of 128"),
     (lambda: ops.pack(b16(8, 64), "int3"), "int3"),
+    (lambda: ops.pack_codes(np.zeros((8, 2, 16), np.uint8), np.zeros((8, 3), np.uint8), "mxfp4"), "scales is .8, 3."),
+    (lambda: ops.pack_codes(np.zeros((8, 2, 16), np.int8), np.zeros((8, 2), np.uint8), "mxfp4"), "codes is int8"),
+    (lambda: ops.pack_codes(np.zeros((8, 2, 16), np.uint8), np.full((8, 2), 255, np.uint8), "mxfp4"), "NaN"),
+    (lambda: ops.pack_codes(i32(8, 16), f32(8, 1) + 0.1, "w4a16"), "w4a16 does not hold"),
+    (lambda: ops.pack_codes(i32(8, 16), b16(8, 2), "w4a16"), "groups of 64"),
+    (lambda: ops.pack_codes(i32(8, 16), i32(8, 1), "w4a16"), "scales is int32"),
+    (lambda: ops.pack_codes(i32(128, 1), f32(1, 8), "awq", zeros=i32(1, 2)), "zeros is int32"),
+    (lambda: ops.pack_codes(i32(8, 16), b16(8, 1), "w4a16", zeros=i32(1, 1)), "no zeros"),
+    (lambda: ops.pack_codes(b16(8, 64), b16(8, 1), "bf16"), "bf16 has no codes"),
+    (lambda: groups(a=b16(3, 9)), "a is .3, 9.; K must be a multiple of 8"),
+    (lambda: groups(a=f32(3, 8)), "a is f32"),
+    (lambda: groups(b=b16(2, 5, 16)), "b is"),
+    (lambda: groups(b=b16(5, 8)), "groups, N, K"),
+    (lambda: groups(gated=True), "2N"),
+    (lambda: groups(offsets=i32(2)), "offsets is"),
+    (lambda: groups(offsets=f32(3)), "offsets is f32"),
+    (lambda: groups(out=b16(3, 6)), "out is"),
+    (lambda: groups(bias=b16(5)), "bias is"),
+    (lambda: groups(residual=b16(5, 3)), "residual is"),
+    (lambda: groups(activation="relu"), "relu"),
+    (lambda: groups(a=b16(3, 16)[:, :8]), "contiguous"),
+    (lambda: groups(a_scale=f32(3, 1)), "a_scale and b_scale"),
+    (lambda: groups(a_scale=f32(3, 1), b_scale=f32(2, 1, 1)), "float8_e4m3fn"),
+    (lambda: groups(a=f8(3, 16), b=f8(2, 5, 16)), "a_scale is absent"),
+    (lambda: groups(a=f8(3, 16), b=f8(2, 5, 16), a_scale=f32(3, 1), b_scale=f32(2, 1)), "b_scale is"),
+    (lambda: experts(x=f32(3, 8)), "x is f32"),
+    (lambda: experts(logits=f32(4, 4)), "logits is"),
+    (lambda: experts(logits=b16(3, 4)), "logits is bf16"),
+    (lambda: experts(gate_up=b16(3, 16, 8)), "gate_up is"),
+    (lambda: experts(gate_up=b16(4, 12, 8)), "multiple of 8"),
+    (lambda: experts(down=b16(4, 8, 16)), "down is"),
+    (lambda: experts(out=b16(3, 9)), "out is"),
+    (lambda: experts(residual=f32(3, 8)), "residual is f32"),
+    (lambda: experts(top_k=5), "top_k is 5"),
+    (lambda: experts(top_k=0), "top_k is 0"),
+    (lambda: experts(workspace=f32(9)), "workspace is"),
+    (lambda: experts(scoring="tanh"), "tanh"),
+    (lambda: experts(scale=2.0), "softmax has no"),
+    (lambda: experts(correction=f32(4)), "correction is"),
+    (lambda: experts(scoring="sigmoid", correction=f32(5)), "correction is"),
+    (lambda: experts(scoring="sigmoid", expert_groups=3), "expert_groups is 3"),
+    (lambda: experts(scoring="sigmoid", expert_groups=2, kept_groups=3), "kept_groups is 3"),
+    (lambda: experts(scoring="sigmoid", scale=float("nan")), "scale is NaN"),
+    (lambda: experts(gate_up_bias=b16(4, 15)), "gate_up_bias is"),
+    (lambda: experts(activation="relu"), "relu"),
     (lambda: ops.pack((f32(8, 128) + np.inf).astype(bf16), "fp8"), "pack"),
     (lambda: ops.linear(b16(17, 64), ops.pack(b16(8, 64)), out=b16(17, 8)), "1 to 16 rows"),
     (lambda: ops.linear(b16(2, 64), ops.pack(b16(8, 128)), out=b16(2, 8)), "packed is"),

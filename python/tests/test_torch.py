@@ -36,6 +36,19 @@ def attention() -> dict[str, Any]:
     }
 
 
+def experts() -> dict[str, Any]:
+    x, gate_up = torch.randn(3, 16, dtype=b16), torch.randn(4, 16, 16, dtype=b16)
+    return {
+        "x": x,
+        "logits": torch.randn(3, 4),
+        "gate_up": gate_up,
+        "down": torch.randn(4, 16, 8, dtype=b16),
+        "out": torch.empty(3, 16),
+        "workspace": torch.zeros(ops.moe_workspace(x, gate_up, 2)),
+        "top_k": 2,
+    }
+
+
 def calls() -> list[tuple[Any, dict[str, Any]]]:
     x, request = torch.randn(3, 64), ops.sampling_request(top_k=1)
     return [
@@ -79,6 +92,16 @@ def calls() -> list[tuple[Any, dict[str, Any]]]:
                 "out": torch.empty(3, 24, dtype=b16),
             },
         ),
+        (
+            registered.grouped_gemm,
+            {
+                "a": torch.randn(5, 16, dtype=b16),
+                "b": torch.randn(2, 8, 16, dtype=b16),
+                "offsets": torch.tensor([0, 2, 5], dtype=torch.int32),
+                "out": torch.empty(5, 8, dtype=b16),
+            },
+        ),
+        (registered.moe, experts()),
         (registered.attention_decode, attention()),
         (registered.argmax, {"logits": x, "out": torch.empty(3, dtype=torch.int32)}),
         (
@@ -92,7 +115,7 @@ def calls() -> list[tuple[Any, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.parametrize("at", range(10))
+@pytest.mark.parametrize("at", range(12))
 def test_every_operator_passes_opcheck(at: int) -> None:
     op, operands = calls()[at]
     torch.library.opcheck(op, (), operands)
@@ -113,6 +136,24 @@ def test_operators_agree_with_torch() -> None:
         q[:, :, None], keys, values, attn_mask=mask[:, None, None], enable_gqa=True
     )[:, :, 0]
     torch.testing.assert_close(operands["out"].float(), exact, rtol=2e-2, atol=2e-2)
+
+
+def test_products_of_fp8_agree_with_torch() -> None:
+    a, b = (torch.randn(rows, 64).to(torch.float8_e4m3fn) for rows in (5, 16))
+    scales, out = [torch.rand(5, 1) + 0.5, torch.rand(1, 16) + 0.5], torch.empty(5, 16)
+    registered.gemm(a, b, out, a_scale=scales[0], b_scale=scales[1])
+    torch.testing.assert_close(out, a.float() @ b.float().T * scales[0] * scales[1], rtol=1e-2, atol=1e-1)
+
+
+def test_codes_of_torch_are_packed() -> None:
+    x, out = torch.randn(3, 128, dtype=b16), torch.empty(3, 8)
+    scale = torch.full((8, 1), 0.5, dtype=b16)
+    words = torch.full((8, 16), 0x55555555, dtype=torch.int32)
+    ops.linear(x, ops.pack_codes(words, scale, "w4a16"), out=out, form="w4a16")
+    torch.testing.assert_close(out, x.float().sum(1, keepdim=True).expand(3, 8) * -1.5, rtol=1e-3, atol=1e-2)
+    codes = torch.randn(8, 128).to(torch.float8_e4m3fn)
+    ops.linear(x, ops.pack_codes(codes, scale, "fp8"), out=out, form="fp8")
+    torch.testing.assert_close(out, x.float() @ codes.float().T / 2, rtol=1e-3, atol=1e-2)
 
 
 def test_what_has_no_gradient_is_refused() -> None:

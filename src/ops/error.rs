@@ -6,7 +6,8 @@ use tilewright_codegen::verify::VerifyErrors;
 use tilewright_kernels::attention::AttentionError;
 use tilewright_kernels::gemm::GemmRefusal;
 use tilewright_kernels::gemv::{PlanError, hopper};
-use tilewright_kernels::quant::QuantError;
+use tilewright_kernels::quant::{Code, QuantError};
+use tilewright_kernels::tile::Float;
 use tilewright_kernels::weights::StripError;
 use tilewright_layout::DType;
 
@@ -71,6 +72,18 @@ pub enum OpError {
         /// The bytes.
         multiple: u64,
     },
+    /// An operand that kernels of other devices take.
+    #[error("{op}: {operand} is {found}, which needs compute capability {needed}")]
+    Capability {
+        /// The op.
+        op: &'static str,
+        /// The operand.
+        operand: &'static str,
+        /// Its type or form.
+        found: &'static str,
+        /// The compute capability.
+        needed: &'static str,
+    },
     /// A number outside of its range.
     #[error("{op}: {name} is {found}; {expected}")]
     Number {
@@ -90,7 +103,7 @@ pub enum OpError {
         name: String,
     },
     /// No kernel computes the product.
-    #[error("gemm: {0}")]
+    #[error("matrix product: {0}")]
     Gemm(#[from] GemmRefusal),
     /// No kernel multiplies the packed weight.
     #[error("linear: {0}")]
@@ -104,6 +117,23 @@ pub enum OpError {
     /// Numbers that have no codes.
     #[error("pack: {0}")]
     Codes(#[from] QuantError),
+    /// Codes of a checkpoint that a form does not hold as they are.
+    #[error(
+        "pack_codes: {form} does not hold rows of {k} {code} codes in groups of {group} with scales of {scale:?} as \
+         they are"
+    )]
+    Form {
+        /// The form.
+        form: &'static str,
+        /// The codes.
+        code: Code,
+        /// Codes of a row.
+        k: usize,
+        /// Codes that share a scale.
+        group: usize,
+        /// The narrowest type of the scales.
+        scale: Float,
+    },
     /// No kernel computes the attention.
     #[error("attention: {0}")]
     Attention(#[from] AttentionError),

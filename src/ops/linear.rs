@@ -1,6 +1,7 @@
 //! Products of a few rows with packed weights, at the speed of the memory.
 
 use tilewright_codegen::device::{Arg, Stream};
+use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemm::GemmBuffer;
 use tilewright_kernels::weights::Strip;
 use tilewright_layout::DType;
@@ -18,7 +19,8 @@ use super::{OpError, Ops, Tensor};
 pub struct Linear<'t> {
     /// `[.., K]` bfloat16, 1 to 16 rows, contiguous, of a K that is a multiple of 64.
     pub x: &'t Tensor,
-    /// What [`pack_linear`](super::pack_linear) makes of the weight `[N, K]`, uint8.
+    /// What [`pack_linear`](super::pack_linear) or [`pack_codes`](super::pack_codes) makes of the
+    /// weight `[N, K]`, uint8.
     pub packed: &'t Tensor,
     /// How the weight is stored.
     pub form: WeightForm,
@@ -58,6 +60,10 @@ impl Ops {
         let shape: Vec<usize> = leading.copied().chain(expected).collect();
         out.has(&shape, "it must be the rows of x and N,")?;
         let needed = n.div_ceil(Strip::ROWS) as usize * linear.form.strip(of_x.width)?.bytes() as usize;
+        if linear.form != WeightForm::Bf16 && self.arch != Arch::Sm90a {
+            let found = linear.form.name();
+            return Err(OpError::Capability { op: OP, operand: "packed", found, needed: "9.0" });
+        }
         if linear.packed.elements() != needed {
             let (form, k) = (linear.form.name(), of_x.width);
             return Err(packed.shape(format!("a packed [{n}, {k}] of {form} has {needed} bytes")));

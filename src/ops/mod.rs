@@ -14,6 +14,8 @@
 //! | [`Ops::rope`] | heads, rotated for their positions |
 //! | [`Ops::linear`] | `x·wᵀ + bias + residual` of a few rows, with a packed weight |
 //! | [`Ops::gemm`] | `activation(A·Bᵀ + bias) + residual` |
+//! | [`Ops::grouped_gemm`] | such a product for each group of rows |
+//! | [`Ops::moe`] | from a router's logits to the weighted sum of the chosen experts |
 //! | [`Ops::attention_decode`] | one query per sequence against its cached keys and values |
 //! | [`Ops::argmax`], [`Ops::sample`] | the next tokens of rows of logits |
 //!
@@ -38,7 +40,9 @@
 mod attention;
 mod error;
 mod gemm;
+mod grouped;
 mod linear;
+mod moe;
 mod packed;
 pub(crate) mod planned;
 mod recipe;
@@ -55,8 +59,10 @@ use tilewright_codegen::verify::verify;
 pub use attention::{AttentionDecode, DecodeCache};
 pub use error::OpError;
 pub use gemm::Gemm;
+pub use grouped::GroupedGemm;
 pub use linear::Linear;
-pub use packed::{WeightForm, pack_linear};
+pub use moe::Moe;
+pub use packed::{WeightForm, pack_codes, pack_linear};
 use recipe::{Recipe, Step};
 pub use rows::{Embedding, Gated, RmsNorm, Rope};
 pub use tensor::{Tensor, spanned};

@@ -1,17 +1,17 @@
 //! Arguments of a planned launch: tensor maps, addresses and numbers in place of names.
 
 use tilewright_codegen::device::{Arg, DeviceError, TensorMap, TensorShape};
-use tilewright_kernels::gemm::{Argument, GemmBuffer};
+use tilewright_kernels::gemm::Argument;
 
 /// Hands a launch its arguments: `map` makes tensor maps of the buffers that are named, `pointer`
 /// addresses.
 ///
 /// # Errors
 /// Those of `map` and of `run`.
-pub(crate) fn with_arguments<'b, T>(
-    arguments: &[Argument],
-    map: impl Fn(GemmBuffer, TensorShape) -> Result<TensorMap, DeviceError>,
-    pointer: impl Fn(GemmBuffer) -> Arg<'b>,
+pub(crate) fn with_arguments<'b, B: Copy, T>(
+    arguments: &[Argument<B>],
+    map: impl Fn(B, TensorShape) -> Result<TensorMap, DeviceError>,
+    pointer: impl Fn(B) -> Arg<'b>,
     run: impl FnOnce(&[Arg<'_>]) -> Result<T, DeviceError>,
 ) -> Result<T, DeviceError> {
     let maps = arguments.iter().map(|argument| match argument {

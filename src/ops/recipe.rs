@@ -1,5 +1,7 @@
 //! What a kernel of an op is made for, and its launches.
 
+use std::hash::{Hash, Hasher};
+
 use half::{bf16, f16};
 use tilewright_codegen::device::{Arg, DeviceError, Kernel, Stream};
 use tilewright_codegen::ir::{self, Arch};
@@ -8,21 +10,22 @@ use tilewright_kernels::activation::Activation;
 use tilewright_kernels::attention::decode::Decode;
 use tilewright_kernels::elementwise::{Types, gated_all};
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
+use tilewright_kernels::gemm::grouped::{self, GroupedBuffer, GroupedProblem};
 use tilewright_kernels::gemm::{
-    Argument, GemmBuffer, GemmDevice, GemmOutput, GemmProblem, GemmRefusal, HopperChoice, PlannedLaunch, WarpChoice,
-    choose, choose_warps, hopper_steps, plan, warp_step,
+    Argument, GemmBuffer, GemmDevice, GemmOutput, GemmProblem, GemmRefusal, PlannedLaunch, plan,
 };
 use tilewright_kernels::kv::CpAsync;
-use tilewright_kernels::mma::InputType;
+use tilewright_kernels::mma::{E4M3, InputType};
 use tilewright_kernels::norm::{NormKind, NormShape, add_rms_norm_rows, rms_norm_rows};
 use tilewright_kernels::rope::{RopeShape, rope_rows};
+use tilewright_kernels::route::{RouterShape, SortShape, SumShape, route_rows, sort_choices, weighted_sum_rows};
 use tilewright_kernels::sample::{argmax_rows, sample_rows};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use super::OpError;
 use super::packed::PackedProduct;
 use super::planned::with_arguments;
+use super::{OpError, Tensor};
 
 /// Warps of a block that reads logits.
 const LOGIT_WARPS: u32 = 32;
@@ -45,6 +48,10 @@ pub(super) enum Recipe {
     Linear(PackedProduct),
     Gemm(Box<Product>),
     Decode(Decode),
+    Grouped(GroupedProduct),
+    Route(FiniteRouter),
+    Sort(SortShape),
+    WeightedSum(SumShape),
 }
 
 /// A matrix product: what it multiplies, and what it may use.
@@ -55,10 +62,40 @@ pub(super) struct Product {
     pub input: DType,
     /// Type of the result.
     pub out: DType,
-    /// Whether there is room for partial sums.
-    pub splits: bool,
+    /// Whether there is memory for partial sums.
+    pub partials: bool,
     /// Bytes that all addresses are multiples of.
     pub aligned: u32,
+}
+
+/// A matrix product of groups of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct GroupedProduct {
+    pub problem: GroupedProblem,
+    /// Type of A and B.
+    pub input: DType,
+    /// Type of the result.
+    pub out: DType,
+}
+
+/// A choice of experts whose scale is finite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct FiniteRouter(pub RouterShape);
+
+/// The scale is not NaN.
+impl Eq for FiniteRouter {}
+
+impl Hash for FiniteRouter {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        [self.0.experts, self.0.chosen].hash(state);
+    }
+}
+
+/// A buffer that a launch names.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum StepBuffer {
+    Gemm(GemmBuffer),
+    Grouped(GroupedBuffer),
 }
 
 /// A launch, loaded.
@@ -66,13 +103,13 @@ pub(super) struct Product {
 pub(super) struct Step {
     pub kernel: Kernel,
     pub grid: u32,
-    pub arguments: Vec<Argument>,
+    pub arguments: Vec<Argument<StepBuffer>>,
 }
 
 impl Recipe {
     /// The launches, one after the other. Where there is one kernel, its caller knows grid and
     /// arguments.
-    pub fn plan(&self, arch: Arch, sms: u32) -> Result<Vec<PlannedLaunch>, OpError> {
+    pub fn plan(&self, arch: Arch, sms: u32) -> Result<Vec<PlannedLaunch<StepBuffer>>, OpError> {
         let kernel = match self {
             &Recipe::Norm { width, stride, x, added, weight, out, eps } => {
                 let warps = width.div_ceil(NORM_WARP_ELEMENTS).clamp(1, MOST_NORM_WARPS);
@@ -97,16 +134,48 @@ impl Recipe {
             }
             Recipe::Argmax => argmax_rows(arch, LOGIT_WARPS),
             Recipe::Sample => sample_rows(arch, LOGIT_WARPS),
-            Recipe::Linear(product) => return Ok(vec![product.plan(arch, sms)?]),
-            Recipe::Gemm(product) => return Ok(product.plan(arch, sms)?),
+            Recipe::Linear(product) => return Ok(vec![named(product.plan(arch, sms)?, StepBuffer::Gemm)]),
+            Recipe::Gemm(product) => {
+                let launches = product.plan(arch, sms)?.into_iter();
+                return Ok(launches.map(|launch| named(launch, StepBuffer::Gemm)).collect());
+            }
+            Recipe::Grouped(product) => return Ok(vec![named(product.plan(arch, sms)?, StepBuffer::Grouped)]),
+            Recipe::Route(FiniteRouter(shape)) => route_rows(arch, *shape),
+            Recipe::Sort(shape) => sort_choices(arch, *shape),
+            Recipe::WeightedSum(shape) => weighted_sum_rows(arch, *shape),
             Recipe::Decode(decode) => decode.record::<CpAsync<3>>(arch),
         };
         Ok(vec![single(kernel)])
     }
 }
 
-fn single(kernel: ir::Kernel) -> PlannedLaunch {
+fn single(kernel: ir::Kernel) -> PlannedLaunch<StepBuffer> {
     PlannedLaunch { kernel, grid: 1, arguments: Vec::new(), custom: false }
+}
+
+/// A launch whose buffers have the names of all ops.
+fn named<B>(launch: PlannedLaunch<B>, name: fn(B) -> StepBuffer) -> PlannedLaunch<StepBuffer> {
+    let PlannedLaunch { kernel, grid, arguments, custom } = launch;
+    let arguments = arguments.into_iter().map(|argument| match argument {
+        Argument::Map(of, shape) => Argument::Map(name(of), shape),
+        Argument::Pointer(of) => Argument::Pointer(name(of)),
+        Argument::Number(number) => Argument::Number(number),
+    });
+    PlannedLaunch { kernel, grid, arguments: arguments.collect(), custom }
+}
+
+impl GroupedProduct {
+    fn plan(&self, arch: Arch, multiprocessors: u32) -> Result<PlannedLaunch<GroupedBuffer>, GemmRefusal> {
+        let device = GemmDevice { arch, multiprocessors, aligned: 16, partials: false };
+        match (self.input, self.out) {
+            (DType::F16, DType::F32) => grouped::plan::<f16, f32>(self.problem, device),
+            (DType::F16, _) => grouped::plan::<f16, f16>(self.problem, device),
+            (DType::F8E4M3, DType::F32) => grouped::plan::<E4M3, f32>(self.problem, device),
+            (DType::F8E4M3, _) => grouped::plan::<E4M3, bf16>(self.problem, device),
+            (_, DType::F32) => grouped::plan::<bf16, f32>(self.problem, device),
+            _ => grouped::plan::<bf16, bf16>(self.problem, device),
+        }
+    }
 }
 
 impl Product {
@@ -114,6 +183,8 @@ impl Product {
         match (self.input, self.out) {
             (DType::F16, DType::F32) => self.plan_of::<f16, f32>(arch, sms),
             (DType::F16, _) => self.plan_of::<f16, f16>(arch, sms),
+            (DType::F8E4M3, DType::F32) => self.plan_of::<E4M3, f32>(arch, sms),
+            (DType::F8E4M3, _) => self.plan_of::<E4M3, bf16>(arch, sms),
             (_, DType::F32) => self.plan_of::<bf16, f32>(arch, sms),
             _ => self.plan_of::<bf16, bf16>(arch, sms),
         }
@@ -124,37 +195,40 @@ impl Product {
         F: InputType<Stored: TrialElement>,
         D: GemmOutput + TrialElement,
     {
-        let Product { problem, aligned, .. } = *self;
-        if self.splits {
-            return plan::<F, D>(problem, GemmDevice { arch, multiprocessors, aligned });
-        }
-        let whole = choose::<F>(&problem, multiprocessors);
-        let by_maps = (arch == Arch::Sm90a && aligned.is_multiple_of(16))
-            .then(|| hopper_steps::<F, D>(problem, HopperChoice { splits: 1, ..whole }, multiprocessors));
-        if let Some(Ok(steps)) = by_maps {
-            return Ok(steps);
-        }
-        let (shape, _) = choose_warps::<F>(&problem, multiprocessors);
-        let elements = (aligned * 8 / F::BITS as u32).max(1);
-        let choice = WarpChoice {
-            shape,
-            stages: 3,
-            group: 8,
-            splits: 1,
-            arch,
-            aligned: [elements; 2],
-            two_level: problem.two_level::<F>(),
-        };
-        Ok(vec![warp_step::<F, D>(problem, choice)?])
+        let Product { problem, aligned, partials, .. } = *self;
+        plan::<F, D>(problem, GemmDevice { arch, multiprocessors, aligned, partials })
     }
 }
 
 impl Step {
-    /// Queues the launch on the buffers that `tensor` names.
+    /// Queues the launch of a matrix product on the buffers that `tensor` names.
     pub fn launch<'t>(
         &self,
         stream: &Stream,
-        tensor: impl Fn(GemmBuffer) -> Option<&'t super::Tensor>,
+        tensor: impl Fn(GemmBuffer) -> Option<&'t Tensor>,
+    ) -> Result<(), DeviceError> {
+        self.launch_named(stream, |of| match of {
+            StepBuffer::Gemm(of) => tensor(of),
+            StepBuffer::Grouped(_) => None,
+        })
+    }
+
+    /// Queues the launch of a grouped product on the buffers that `tensor` names.
+    pub fn launch_grouped<'t>(
+        &self,
+        stream: &Stream,
+        tensor: impl Fn(GroupedBuffer) -> Option<&'t Tensor>,
+    ) -> Result<(), DeviceError> {
+        self.launch_named(stream, |of| match of {
+            StepBuffer::Grouped(of) => tensor(of),
+            StepBuffer::Gemm(_) => None,
+        })
+    }
+
+    fn launch_named<'t>(
+        &self,
+        stream: &Stream,
+        tensor: impl Fn(StepBuffer) -> Option<&'t Tensor>,
     ) -> Result<(), DeviceError> {
         // A launch names the buffers of its op's operands alone.
         let absent = || DeviceError::Foreign { what: "operand", device: stream.device().properties().name.clone() };

@@ -109,6 +109,19 @@ fn product(
     if is_packed {
         ops.linear(stream, &Linear { x, packed: weight, form: WeightForm::Bf16, bias, residual, out })
     } else {
-        ops.gemm(stream, &Gemm { a: x, b: weight, bias, activation: None, residual, out, workspace: None })
+        ops.gemm(
+            stream,
+            &Gemm {
+                a: x,
+                b: weight,
+                scales: None,
+                bias,
+                activation: None,
+                gated: false,
+                residual,
+                out,
+                workspace: None,
+            },
+        )
     }
 }

@@ -58,7 +58,7 @@ const SHARED: u32 = 232_448 - 1024;
 /// Steps of the contraction that a share has at least.
 const LEAST_STEPS: u32 = 4;
 /// Shares at most.
-const MOST_SPLITS: u32 = 16;
+pub(super) const MOST_SPLITS: u32 = 16;
 
 /// The share of peak that a shape's main loop reaches, as measured.
 const fn efficiency(shape: HopperShape) -> f64 {
@@ -132,13 +132,22 @@ fn most_stages(shape: HopperShape) -> u32 {
 /// assert_eq!(choose::<bf16>(&GemmProblem::new(128, 14336, 4096), 132).shape, HopperShape::M128N112);
 /// ```
 pub fn choose<F: InputType>(problem: &GemmProblem, multiprocessors: u32) -> HopperChoice {
+    choose_within::<F>(problem, multiprocessors, MOST_SPLITS)
+}
+
+/// As [`choose`], with at most `most_splits` shares of the contraction.
+pub(super) fn choose_within<F: InputType>(
+    problem: &GemmProblem,
+    multiprocessors: u32,
+    most_splits: u32,
+) -> HopperChoice {
     let mut best = (f64::INFINITY, HopperShape::M128N128, 1);
     let two_level = problem.two_level::<F>();
     for &shape in HopperShape::ALL.iter().filter(|shape| !two_level || shape.holds_two_levels()) {
         let halves = problem.epilogue.gated && !(shape.tile()[1] / 2).is_multiple_of(shape.staged());
         let steps = problem.k.div_ceil(F::Width::DEPTH);
         let possible = |splits: &u32| *splits == 1 || (splits - 1) * steps.div_ceil(*splits) < steps;
-        for splits in (1..=MOST_SPLITS.min(steps / LEAST_STEPS).max(1)).filter(possible) {
+        for splits in (1..=most_splits.min(steps / LEAST_STEPS).max(1)).filter(possible) {
             let time = cycles::<F>(problem, shape, splits, multiprocessors);
             if time < best.0 && (splits > 1 || !halves) {
                 best = (time, shape, splits);

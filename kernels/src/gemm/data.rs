@@ -1,7 +1,7 @@
 //! The operands of a product at random, the oracle, and how far a result may be off.
 
 use super::{GemmOutput, GemmProblem, GemmRefusal, HopperChoice, OperandLayout, PlannedLaunch, hopper_steps};
-use crate::epilogue::Epilogue;
+use crate::epilogue::{Epilogue, SumScale};
 use crate::mma::{E4M3, E5M2, InputType};
 use crate::naive;
 use core::ops::Range;
@@ -76,8 +76,8 @@ pub struct Data<F: Drawn, D> {
     pub a: Vec<F::Stored>,
     /// The B operand.
     pub b: Vec<F::Stored>,
-    /// The divisors of A and B.
-    pub scales: [f32; 2],
+    /// The divisors of A and B: one, or one for each row.
+    pub scales: [Vec<f32>; 2],
     /// A number per column of B.
     pub bias: Vec<D>,
     /// The residual, added last.
@@ -102,7 +102,12 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
         };
         let a = fill(problem.a, problem.m, a);
         let b = fill(problem.b, problem.b_rows(), b);
-        let scales = [0; 2].map(|_| ((1.5 + 0.5 * draw.unit()) / F::RANGE) as f32);
+        let counts = match problem.epilogue.scale {
+            Some(SumScale::Rows) => [problem.m, problem.b_rows()],
+            Some(SumScale::Operands | SumScale::Norm) | None => [1, 1],
+        };
+        let mut scale = || ((1.5 + 0.5 * draw.unit()) / F::RANGE) as f32;
+        let scales = counts.map(|count| (0..count).map(|_| scale()).collect());
         let bias = draw.floats(problem.b_rows() as usize, D::ROUND);
         let residual = draw.floats(c, D::ROUND);
         Data { a, b, scales, bias, residual }
@@ -152,8 +157,8 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
     pub fn finished(&self, problem: &GemmProblem, sums: &[Near]) -> Vec<Near> {
         let columns = problem.n as usize;
         let width = problem.b_rows() as usize;
-        let scale = if problem.epilogue.scale.is_some() { f64::from(self.scales[0] * self.scales[1]) } else { 1.0 };
         let linear = |row: usize, column: usize| {
+            let scale = f64::from(self.scale(problem, row, column));
             let bias = if problem.epilogue.bias { self.bias[column].value() } else { 0.0 };
             let (sum, error) = sums[row * width + column];
             [sum * scale + bias, error * scale + 2f64.powi(-22) * (sum.abs() * scale + bias.abs())]
@@ -180,9 +185,20 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
         if F::CUT > 0.0 || epilogue != scaled {
             return None;
         }
-        let scale = if epilogue.scale.is_some() { self.scales[0] * self.scales[1] } else { 1.0 };
-        let sums = self.sums(problem, 0..problem.k).into_iter();
+        let columns = problem.b_rows() as usize;
+        let scale = |at: usize| self.scale(problem, at / columns, at % columns);
+        let sums = self.sums(problem, 0..problem.k).into_iter().enumerate();
         // From s32 to f32, times the scale in f32, then to the result's type.
-        Some(sums.map(|(sum, _)| D::ROUND(f64::from(sum as f32 * scale))).collect())
+        Some(sums.map(|(at, (sum, _))| D::ROUND(f64::from(sum as f32 * scale(at)))).collect())
+    }
+
+    /// The factor of a sum.
+    fn scale(&self, problem: &GemmProblem, row: usize, column: usize) -> f32 {
+        let [a, b] = &self.scales;
+        match problem.epilogue.scale {
+            Some(SumScale::Rows) => a[row] * b[column],
+            Some(SumScale::Operands) => a[0] * b[0],
+            Some(SumScale::Norm) | None => 1.0,
+        }
     }
 }

@@ -36,7 +36,7 @@ outputs! {
 #[derive(Clone)]
 pub struct EpilogueOperands<'k, D> {
     k: &'k Builder,
-    scale: Option<Val<'k, f32>>,
+    scale: Option<OperandScale<'k>>,
     bias: Option<Ptr<'k, Global, D>>,
     residual: Option<LayoutTensor<'k, D, Modes<'k, 2>, Global>>,
     /// Rows and columns of the result.
@@ -45,6 +45,15 @@ pub struct EpilogueOperands<'k, D> {
     functions: ResultFunctions,
     gate: Option<Rc<GateFunction<'k>>>,
     custom: Option<Rc<ResultFunction<'k>>>,
+}
+
+/// The scales of A and B.
+#[derive(Clone, Copy)]
+enum OperandScale<'k> {
+    /// The product of both.
+    One(Val<'k, f32>),
+    /// Where those of rows of A and of B begin.
+    Rows([Ptr<'k, Global, f32>; 2]),
 }
 
 /// Where a kernel's result may be.
@@ -76,10 +85,15 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
         custom: Option<CustomEpilogue<'_>>,
         extents: [Val<'k, u32>; 2],
     ) -> EpilogueOperands<'k, D> {
-        let scale = (epilogue.scale == Some(SumScale::Operands)).then(|| {
-            let [a, b] = ["a_scale", "b_scale"].map(|name| k.global::<f32>(name).load());
-            a * b
-        });
+        let scales = ["a_scale", "b_scale"];
+        let scale = match epilogue.scale {
+            Some(SumScale::Operands) => {
+                let [a, b] = scales.map(|name| k.global::<f32>(name).load());
+                Some(OperandScale::One(a * b))
+            }
+            Some(SumScale::Rows) => Some(OperandScale::Rows(scales.map(|name| k.global::<f32>(name)))),
+            Some(SumScale::Norm) | None => None,
+        };
         let bias = epilogue.bias.then(|| k.global::<D>("bias"));
         let residual = epilogue.residual.then(|| {
             let base = k.global::<D>("residual");
@@ -116,7 +130,8 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
 
     /// Whether a result depends on its place.
     pub fn needs_place(&self) -> bool {
-        self.bias.is_some() || self.residual.is_some() || self.custom.is_some()
+        let has_row_scales = matches!(self.scale, Some(OperandScale::Rows(_)));
+        self.bias.is_some() || self.residual.is_some() || self.custom.is_some() || has_row_scales
     }
 
     /// The result at (row, column) `at`, from its sum and, where it is gated, the sum of what the
@@ -158,26 +173,34 @@ impl<'k, D: GemmOutput> EpilogueOperands<'k, D> {
 impl<'k, D: GemmOutput> GemmResult<'_, 'k, D> {
     /// A number from memory where the place is inside, and 0 elsewhere.
     #[track_caller]
-    fn loaded(&self, inside: impl FnOnce() -> Val<'k, bool>, load: impl FnOnce() -> Val<'k, D>) -> Val<'k, f32> {
+    fn loaded(&self, inside: impl FnOnce() -> Val<'k, bool>, load: impl FnOnce() -> Val<'k, f32>) -> Val<'k, f32> {
         if self.reach == Reach::Inside {
-            return load().cast::<f32>();
+            return load();
         }
         let k = self.operands.k;
         let value = k.var(0.0f32);
-        k.moving().when(inside(), || value.set(load().cast::<f32>()));
+        k.moving().when(inside(), || value.set(load()));
         value.get()
     }
 }
 
 impl<'k, D: GemmOutput> ResultOperands<'k, 1> for GemmResult<'_, 'k, D> {
+    #[track_caller]
     fn scale(&self) -> Option<Val<'k, f32>> {
-        self.operands.scale
+        self.operands.scale.map(|scale| match scale {
+            OperandScale::One(scale) => scale,
+            OperandScale::Rows([a, b]) => {
+                let inside = || self.row.lt(self.operands.extents[0]) & self.column.lt(self.columns);
+                self.loaded(inside, || a.at(self.row).load() * b.at(self.column).load())
+            }
+        })
     }
 
     #[track_caller]
     fn bias(&self, _: GateSums) -> Option<[Val<'k, f32>; 1]> {
-        let load =
-            |bias: Ptr<'k, Global, D>| self.loaded(|| self.column.lt(self.columns), || bias.at(self.column).load());
+        let load = |bias: Ptr<'k, Global, D>| {
+            self.loaded(|| self.column.lt(self.columns), || bias.at(self.column).load().cast())
+        };
         self.operands.bias.map(|bias| [load(bias)])
     }
 
@@ -185,7 +208,7 @@ impl<'k, D: GemmOutput> ResultOperands<'k, 1> for GemmResult<'_, 'k, D> {
     fn residual(&self) -> Option<[Val<'k, f32>; 1]> {
         let at = [self.row, self.column].map(Index::any);
         let load = |residual: LayoutTensor<'k, D, Modes<'k, 2>, Global>| {
-            self.loaded(|| residual.mask(at).get(), || residual.at(at).load())
+            self.loaded(|| residual.mask(at).get(), || residual.at(at).load().cast())
         };
         self.operands.residual.map(|residual| [load(residual)])
     }

@@ -19,7 +19,7 @@
 //! use half::bf16;
 //! use tilewright_codegen::ir::Arch;
 //! use tilewright_kernels::gemm::{GemmProblem, GemmDevice, plan};
-//! let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
+//! let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256, partials: true };
 //! let steps = plan::<bf16, bf16>(&GemmProblem::new(512, 14336, 4096), target)?;
 //! assert_eq!((steps.len(), steps[0].kernel.name.as_str()), (1, "gemm_bf16_128x224x64"));
 //! # Ok::<(), tilewright_kernels::gemm::GemmRefusal>(())

@@ -1,6 +1,6 @@
 //! From a problem to launches: which kernel, which grid, which arguments.
 
-use super::choose::{HopperChoice, WarpChoice, choose, choose_warps};
+use super::choose::{HopperChoice, MOST_SPLITS, WarpChoice, choose_warps, choose_within};
 use super::finish::GemmOutput;
 use super::problem::{CustomProblem, GemmProblem, OperandLayout};
 use super::store::{CustomStore, ResultStore};
@@ -26,9 +26,9 @@ pub enum GemmBuffer {
     B,
     /// The result.
     C,
-    /// The scale of A, one f32.
+    /// The scale of A: one f32, or one for each row ([`SumScale::Rows`]).
     AScale,
-    /// The scale of B, one f32.
+    /// The scale of B: one f32, or one for each row.
     BScale,
     /// A number per column of B.
     Bias,
@@ -118,6 +118,12 @@ pub enum GemmRefusal {
     /// Sums that a norm scales, which is the prologue of matrix-vector products alone.
     #[error("a matrix product takes activations after their norm: scale its sums by SumScale::Operands or not at all")]
     NormScale,
+    /// A gated product over `mma.sync` without memory for its partial sums.
+    #[error("a gated product over mma.sync leaves partial sums, and there is no memory for them")]
+    GatedPartials,
+    /// Scales of rows, which grouped products do not have.
+    #[error("a grouped product has one scale for each operand: SumScale::Operands")]
+    GroupedRowScale,
     /// An epilogue that does not go with the operands' order.
     #[error("a gated product takes B as [2N, K] with K contiguous")]
     GatedOrder,
@@ -403,6 +409,9 @@ pub struct GemmDevice {
     pub multiprocessors: u32,
     /// Bytes that the addresses of all buffers are multiples of; a driver's allocations are of 256.
     pub aligned: u32,
+    /// Whether launches may leave partial sums: without, no contraction is split. A product over
+    /// `mma.sync` whose epilogue is gated needs them.
+    pub partials: bool,
 }
 
 /// The launches that compute a product, one after the other: by tensor maps and `wgmma` where the
@@ -416,10 +425,11 @@ pub fn plan<'f, F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement
 ) -> Result<Vec<PlannedLaunch>, GemmRefusal> {
     let custom = problem.into();
     let problem = &custom.problem;
-    let GemmDevice { arch, multiprocessors, aligned } = target;
+    let GemmDevice { arch, multiprocessors, aligned, partials } = target;
+    let most_splits = if partials { MOST_SPLITS } else { 1 };
     let by_maps = match (arch, aligned.is_multiple_of(16)) {
         (Arch::Sm90a, true) => {
-            let choice = choose::<F>(problem, multiprocessors);
+            let choice = choose_within::<F>(problem, multiprocessors, most_splits);
             hopper_step::<F, D>(custom, choice, multiprocessors).map(|step| (step, choice.splits))
         }
         _ => Err(GemmRefusal::GatedOrder),
@@ -434,7 +444,11 @@ pub fn plan<'f, F: InputType<Stored: TrialElement>, D: GemmOutput + TrialElement
             | GemmRefusal::GatedShape { .. },
         ) => {
             check(problem)?;
+            if problem.epilogue.gated && !partials {
+                return Err(GemmRefusal::GatedPartials);
+            }
             let (shape, splits) = choose_warps::<F>(problem, multiprocessors);
+            let splits = splits.min(most_splits);
             let elements = aligned * 8 / F::BITS as u32;
             let choice = WarpChoice {
                 shape,

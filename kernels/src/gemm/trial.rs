@@ -152,8 +152,8 @@ impl ShippedGemm {
             trial = argument.pass(trial, |trial, buffer| match (buffer, self.kind) {
                 (GemmBuffer::A, _) => trial.input("a", &data.a),
                 (GemmBuffer::B, _) => trial.input("b", &data.b),
-                (GemmBuffer::AScale, _) => trial.input("a_scale", &data.scales[..1]),
-                (GemmBuffer::BScale, _) => trial.input("b_scale", &data.scales[1..]),
+                (GemmBuffer::AScale, _) => trial.input("a_scale", &data.scales[0]),
+                (GemmBuffer::BScale, _) => trial.input("b_scale", &data.scales[1]),
                 (GemmBuffer::Bias, _) => trial.input("bias", &data.bias),
                 (GemmBuffer::Residual, _) => trial.input("residual", &data.residual),
                 (GemmBuffer::Partials, GemmCaseKind::Reduce) => trial.input("partials", &shares),

@@ -21,7 +21,7 @@ pub const SORT_THREADS: u32 = 32 * WARPS;
 const TOGETHER: u32 = 4;
 
 /// The sizes that the kernel is specialised for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SortShape {
     /// Experts, up to 1024.
     pub experts: u32,

@@ -8,7 +8,7 @@ use crate::pdl::trigger_and_wait;
 use crate::tile::{Float, Modes, StoredTensor};
 
 /// The sizes and types that the kernel is specialised for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SumShape {
     /// Elements of a row.
     pub width: u32,

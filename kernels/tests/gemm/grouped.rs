@@ -11,7 +11,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::activation::{Activation, ClampedSwiglu};
-use tilewright_kernels::epilogue::{CustomEpilogue, CustomGate, Epilogue};
+use tilewright_kernels::epilogue::{CustomEpilogue, CustomGate, Epilogue, SumScale};
 use tilewright_kernels::gemm::grouped::{
     GroupTiles, GroupTiling, GroupedBuffer, GroupedChoice, GroupedData, GroupedProblem, GroupedShape, grouped_step,
     shipped,
@@ -195,6 +195,11 @@ fn what_no_grouped_kernel_computes_is_refused() {
     assert_eq!(
         grouped_step::<E4M3, bf16>(problem, choice, 4).unwrap_err().to_string(),
         "tiles of 128×256 do not multiply operands of 8 bits by blocks; take tiles of sm_90a whose warpgroups have 128 columns"
+    );
+    let by_rows = Epilogue { scale: Some(SumScale::Rows), ..Epilogue::default() };
+    assert_eq!(
+        refused(problem.epilogue(by_rows), choice).to_string(),
+        "a grouped product has one scale for each operand: SumScale::Operands"
     );
     let launch = grouped_step::<bf16, bf16>(problem, choice, 132).unwrap();
     assert!(

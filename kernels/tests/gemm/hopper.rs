@@ -103,7 +103,7 @@ fn what_no_kernel_computes_is_refused() {
 
 #[test]
 fn a_plan_falls_back_to_warps_where_no_tensor_map_reaches() {
-    let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 4, aligned: 256 };
+    let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 4, aligned: 256, partials: true };
     for (problem, steps) in [
         (GemmProblem::new(130, 72, 136), ["gemm_bf16_64x128x64", ""]),
         (GemmProblem::new(130, 72, 67), ["gemm_bf16_64x64x64_warps", ""]),
@@ -117,4 +117,22 @@ fn a_plan_falls_back_to_warps_where_no_tensor_map_reaches() {
         assert_eq!(names, steps.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>(), "{problem:?}");
         check::<bf16, bf16>(&problem, plan, 5);
     }
+}
+
+#[test]
+fn a_plan_without_partial_sums_is_one_launch() {
+    let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256, partials: true };
+    let long = [GemmProblem::new(30, 72, 4096), GemmProblem::new(30, 72, 4097)];
+    for problem in long {
+        assert_eq!(plan::<bf16, bf16>(&problem, target).unwrap().len(), 2, "{problem:?} is split");
+        let whole = plan::<bf16, bf16>(&problem, GemmDevice { partials: false, ..target }).unwrap();
+        assert_eq!(whole.len(), 1);
+        check::<bf16, bf16>(&problem, whole, 5);
+    }
+    let gated = long[1].epilogue(Epilogue::gate(Activation::Silu));
+    let refused = plan::<bf16, bf16>(&gated, GemmDevice { partials: false, ..target }).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "a gated product over mma.sync leaves partial sums, and there is no memory for them"
+    );
 }

@@ -37,8 +37,7 @@ pub fn run_custom<F: Drawn, D: Rounded>(
     let b = stream.buffer(&data.b)?;
     let bias = stream.buffer(&data.bias)?;
     let residual = stream.buffer(&data.residual)?;
-    let scales = stream.buffer(&data.scales)?;
-    let scales = [scales.slice(0..1)?, scales.slice(1..2)?];
+    let scales = [stream.buffer(&data.scales[0])?, stream.buffer(&data.scales[1])?];
     let c: Buffer<D> = stream.buffer(&vec![D::ROUND(f64::NAN); problem.sizes()[2]])?;
     let partials: Buffer<f32> = stream.buffer(&vec![f32::NAN; 16 * (problem.m * problem.b_rows()) as usize])?;
     for (kernel, step) in steps {

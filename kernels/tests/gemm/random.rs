@@ -34,7 +34,8 @@ pub fn problem(multiple: u32) -> impl Strategy<Value = GemmProblem> {
     });
     let gaps = (0..3u32, 0..3u32, 0..4u32);
     (extents, (major(), major()), epilogue, gaps).prop_map(move |((m, n, k), (a, b), epilogue, gaps)| {
-        let epilogue = Epilogue { scale: (gaps.0 > 0).then_some(SumScale::Operands), ..epilogue };
+        let scale = [None, Some(SumScale::Operands), Some(SumScale::Rows)][gaps.0 as usize];
+        let epilogue = Epilogue { scale, ..epilogue };
         let problem = GemmProblem { fast: gaps.1 > 0, ..GemmProblem::new(m, n, k).epilogue(epilogue).orders(a, b) };
         let apart = |operand: OperandLayout, gap: u32| OperandLayout {
             stride: (operand.stride + gap).next_multiple_of(multiple) + gap * multiple,

@@ -39,7 +39,10 @@ fn every_shape_assembles_without_spills_or_warnings() {
         let config = HopperConfig { stages, cluster: 2, along: Along::Rows, group: 8, two_level };
         let step = hopper_step::<E4M3, bf16>(&problem, HopperChoice { shape, config, splits: 1 }, 132).unwrap();
         let name = format!("{shape:?}, e4m3{}", if two_level { ", promoted" } else { "" });
-        table.add_as(name, &verify(step.kernel).unwrap()).unwrap();
+        table.add_as(name.clone(), &verify(step.kernel).unwrap()).unwrap();
+        let by_rows = problem.epilogue(Epilogue { scale: Some(SumScale::Rows), ..Epilogue::default() });
+        let step = hopper_step::<E4M3, bf16>(&by_rows, HopperChoice { shape, config, splits: 1 }, 132).unwrap();
+        table.add_as(format!("{name}, scaled by rows"), &verify(step.kernel).unwrap()).unwrap();
         let scaled = problem.epilogue(Epilogue { scale: Some(SumScale::Operands), ..Epilogue::default() });
         let config = HopperConfig { two_level: false, ..config };
         let step = hopper_step::<i8, bf16>(&scaled, HopperChoice { shape, config, splits: 1 }, 132).unwrap();

@@ -26,8 +26,11 @@ class Ops:
         a: Any,
         b: Any,
         out: Any,
+        a_scale: Any = None,
+        b_scale: Any = None,
         bias: Any = None,
         activation: str | None = None,
+        gated: bool = False,
         residual: Any = None,
         workspace: Any = None,
     ) -> None: ...
@@ -50,9 +53,43 @@ class Ops:
         self, sequences: int, heads: int, kv_heads: int, dim: int, capacity: int
     ) -> int: ...
     @staticmethod
-    def gemm_workspace(m: int, n: int) -> int: ...
+    def gemm_workspace(a_rows: int, b_rows: int) -> int: ...
+    def grouped_gemm(
+        self,
+        stream: int,
+        a: Any,
+        b: Any,
+        offsets: Any,
+        out: Any,
+        a_scale: Any = None,
+        b_scale: Any = None,
+        bias: Any = None,
+        activation: str | None = None,
+        gated: bool = False,
+        residual: Any = None,
+    ) -> None: ...
+    def moe(
+        self,
+        stream: int,
+        x: Any,
+        logits: Any,
+        gate_up: Any,
+        down: Any,
+        out: Any,
+        workspace: Any,
+        top_k: int,
+        router: tuple[str, bool, int, int, float],
+        activation: str,
+        correction: Any = None,
+        gate_up_bias: Any = None,
+        down_bias: Any = None,
+        residual: Any = None,
+    ) -> None: ...
+    @staticmethod
+    def moe_workspace(rows: int, top_k: int, experts: int, hidden: int, inner: int) -> int: ...
 
 def pack_linear(weight: bytes, k: int, form: str) -> bytes: ...
+def pack_codes(form: str, codes: Any, scales: Any, zeros: Any = None) -> bytes: ...
 def dlpack(capsule: Any) -> tuple[int, int, int, str, list[int], list[int]]: ...
 def sampling_request(
     temperature: float, top_k: int | None, top_p: float, seed: int, step: int, row: int

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import sys
 import threading
 from collections.abc import Iterator
@@ -37,8 +38,12 @@ __all__ = [
     "gated",
     "gemm",
     "gemm_workspace",
+    "grouped_gemm",
     "linear",
+    "moe",
+    "moe_workspace",
     "pack",
+    "pack_codes",
     "rms_norm",
     "rope",
     "sample",
@@ -210,25 +215,42 @@ def sampling_request(
 def pack(weight: Array, form: str = "bf16") -> Array:
     """A weight ``[N, K]`` of bfloat16 in the order, and the form, that :func:`linear` reads.
 
-    The forms are ``bf16``; ``w4a16``, integers of 4 bits with a scale for each 128 columns; ``w8a16``,
-    integers of 8 bits with a scale for each row; and ``fp8``, e4m3 with a scale for each row. Codes are
-    the nearest ones.
+    Codes are the nearest ones:
+
+    * ``bf16``: the weight as it is.
+    * ``w4a16``: integers of 4 bits with a scale for each 128 columns.
+    * ``awq``: as ``w4a16``, with a zero point and a float16 scale for each 128 columns.
+    * ``w8a16``, ``fp8``: integers of 8 bits, and e4m3, with a scale for each row.
+    * ``mxfp4``: e2m1 with a power of two for each 32 columns.
 
     The weight is a tensor of torch, of any device, or an array of numpy in the host's memory; the
-    result is one axis of uint8, of the same library and device. K is a multiple of 64, of ``w4a16`` of
-    128.
+    result is one axis of uint8, of the same library and device. K is a multiple of 64, of ``w4a16`` and
+    ``awq`` of 128.
     """
-    torch = sys.modules.get("torch")
     if len(weight.shape) != 2 or "bfloat16" not in str(weight.dtype):
         raise OpError(f"pack: the weight is {weight.dtype} {tuple(weight.shape)}; it must be bfloat16 [N, K]")
-    columns = int(weight.shape[1])
-    if torch is not None and isinstance(weight, torch.Tensor):
-        raw = weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
-        packed = _native.pack_linear(raw, columns, form)
-        return torch.frombuffer(bytearray(packed), dtype=torch.uint8).to(weight.device)
-    import numpy
+    return _bytes_like(weight, _native.pack_linear(_stored(weight)[0], int(weight.shape[1]), form))
 
-    return numpy.frombuffer(_native.pack_linear(weight.tobytes(), columns, form), dtype=numpy.uint8)
+
+def pack_codes(codes: Array, scales: Array, form: str, *, zeros: Array | None = None) -> Array:
+    """A checkpoint's own codes in the order that :func:`linear` reads: no number changes.
+
+    The tensors of a weight ``[N, K]`` are those that the checkpoint stores:
+
+    * ``mxfp4``: gpt-oss's ``blocks``, uint8 ``[N, K / 32, 16]``, and ``scales``, uint8 ``[N, K / 32]``.
+    * ``w4a16``: ``weight_packed`` of compressed-tensors, int32 ``[N, K / 8]``, and ``weight_scale``,
+      bfloat16 ``[N, K / 128]``.
+    * ``w8a16``: the same with int32 ``[N, K / 4]`` and ``[N, 1]``.
+    * ``fp8``: ``weight``, float8_e4m3fn ``[N, K]``, and ``weight_scale`` of one element or ``[N, 1]``.
+    * ``awq``: ``qweight``, int32 ``[K, N / 8]``, ``scales``, ``[K / 128, N]``, and ``qzeros``, int32
+      ``[K / 128, N / 8]``, as ``zeros``; without these zero points are 8.
+
+    Arrays and the result are as those of :func:`pack`.
+    """
+    return _bytes_like(
+        codes,
+        _native.pack_codes(form, _stored(codes), _stored(scales), None if zeros is None else _stored(zeros)),
+    )
 
 
 def linear(
@@ -241,7 +263,8 @@ def linear(
     residual: Array | None = None,
     stream: int | None = None,
 ) -> None:
-    """``out = x @ w.T + bias + residual`` for 1 to 16 rows, where ``packed`` is ``pack(w, form)``.
+    """``out = x @ w.T + bias + residual`` for 1 to 16 rows, where ``packed`` is ``pack(w, form)``,
+    or what :func:`pack_codes` made of a checkpoint's codes.
 
     ``x`` is ``[.., K]`` of bfloat16, ``out`` ``[.., N]`` of bfloat16 or float32, with ``residual`` of its
     type; ``bias`` is bfloat16. Weights are fetched before earlier work of the stream has ended: the
@@ -264,32 +287,146 @@ def gemm(
     b: Array,
     *,
     out: Array,
+    a_scale: Array | None = None,
+    b_scale: Array | None = None,
     bias: Array | None = None,
     activation: str | None = None,
+    gated: bool = False,
     residual: Array | None = None,
     workspace: Array | None = None,
     stream: int | None = None,
 ) -> None:
-    """``out = activation(a @ b.T + bias) + residual``, sums in float32.
+    """``out = activation(a_scale * b_scale * (a @ b.T) + bias) + residual``, sums in float32.
 
-    ``a`` is ``[.., K]`` and ``b`` ``[N, K]``, both bfloat16 or float16; ``out`` is of their type or
-    float32, as are ``bias`` and ``residual``. With a float32 ``workspace`` of
-    :func:`gemm_workspace` elements, a long contraction of a small result is shared by more blocks.
+    ``a`` is ``[.., K]`` and ``b`` ``[N, K]``, both bfloat16, float16 or float8_e4m3fn. ``out`` is of
+    their type or float32, of float8_e4m3fn bfloat16 or float32; ``bias`` and ``residual`` are of its
+    type. The scales go together, float32 of one element each, or of one for each row of ``a`` and of
+    ``b``. With a float32 ``workspace`` of :func:`gemm_workspace` elements, a long contraction of a
+    small result is shared by more blocks.
+
+    With ``gated``, ``b`` is ``[2 N, K]``, gates first, and the result ``activation(gate) * up``.
+    Activations are ``silu`` and ``gelu_tanh``, and of gates gpt-oss's ``clamped_swiglu``. Without tensor
+    maps (compute capability 9.0, rows of whole 16 bytes) a gated product needs the workspace.
     """
     call = _Call(stream)
     call("gemm", call.array("a", a),
         call.array("b", b),
         call.array("out", out, writes=True),
+        call.optional("a_scale", a_scale),
+        call.optional("b_scale", b_scale),
         call.optional("bias", bias),
         activation,
+        gated,
         call.optional("residual", residual),
         call.optional("workspace", workspace, writes=True),
     )
 
 
-def gemm_workspace(m: int, n: int) -> int:
-    """Elements of the workspace of products with results of ``[m, n]``."""
-    return _native.Ops.gemm_workspace(m, n)
+def gemm_workspace(a_rows: int, b_rows: int) -> int:
+    """Elements of the workspace of products of ``a_rows`` rows with a ``b`` of ``b_rows``."""
+    return _native.Ops.gemm_workspace(a_rows, b_rows)
+
+
+def grouped_gemm(
+    a: Array,
+    b: Array,
+    offsets: Array,
+    *,
+    out: Array,
+    a_scale: Array | None = None,
+    b_scale: Array | None = None,
+    bias: Array | None = None,
+    activation: str | None = None,
+    gated: bool = False,
+    residual: Array | None = None,
+    stream: int | None = None,
+) -> None:
+    """``out = activation(a @ b[g].T + bias[g]) + residual`` for the rows of each group g.
+
+    ``a`` is ``[rows, K]``, sorted by group, and ``b`` ``[groups, N, K]``, both bfloat16, float16 or
+    float8_e4m3fn. ``offsets`` is int32 ``[groups + 1]``: the first row of each group and the end of the
+    last. The device does not check that they never fall and end within the rows; rows past the end stay
+    as they are. ``out`` is as that of :func:`gemm`, with ``residual``; ``bias`` is ``[groups, N]``.
+
+    With ``gated``, ``b`` is ``[groups, 2 N, K]``, gates first, the bias ``[groups, 2 N]``, and the result
+    ``activation(gate) * up``. Activations are those of :func:`gemm`.
+
+    Operands of float8_e4m3fn have scales of blocks, float32: ``a_scale`` ``[rows, ceil(K / 128)]``,
+    ``b_scale`` ``[groups, ceil(N / 128), ceil(K / 128)]``, of a gated product ``[groups, 2, ..]``. They
+    need compute capability 9.0.
+    """
+    call = _Call(stream)
+    call("grouped_gemm", call.array("a", a),
+        call.array("b", b),
+        call.array("offsets", offsets),
+        call.array("out", out, writes=True),
+        call.optional("a_scale", a_scale),
+        call.optional("b_scale", b_scale),
+        call.optional("bias", bias),
+        activation,
+        gated,
+        call.optional("residual", residual),
+    )
+
+
+def moe(
+    x: Array,
+    logits: Array,
+    gate_up: Array,
+    down: Array,
+    *,
+    top_k: int,
+    out: Array,
+    workspace: Array,
+    scoring: str = "softmax",
+    renormalize: bool = True,
+    expert_groups: int = 1,
+    kept_groups: int = 1,
+    scale: float = 1.0,
+    correction: Array | None = None,
+    activation: str = "silu",
+    gate_up_bias: Array | None = None,
+    down_bias: Array | None = None,
+    residual: Array | None = None,
+    stream: int | None = None,
+) -> None:
+    """A mixture of experts, from a router's logits to the weighted sum of the chosen ones' results.
+
+    ``x`` is ``[.., hidden]`` of bfloat16, ``logits`` float32 with a number for each expert, ``gate_up``
+    bfloat16 ``[experts, 2 inner, hidden]``, gates first, and ``down`` ``[experts, hidden, inner]``. ``out``
+    is as ``x``, or float32; ``residual`` is of its type. Biases are bfloat16 ``[experts, 2 inner]`` and
+    ``[experts, hidden]``.
+
+    Each row takes the ``top_k`` experts with the largest scores: the ``softmax`` of the logits, or their
+    ``sigmoid``. Scores of the chosen are their weights, divided by their sum with ``renormalize``. With
+    ``sigmoid``, ``correction``, float32 ``[experts]``, is added for the choice alone, only the best
+    ``kept_groups`` of ``expert_groups`` are chosen from, and weights are multiplied by ``scale``.
+
+    Choices are sorted on the device: nothing waits for it. ``workspace`` is float32 of
+    :func:`moe_workspace` elements; calls that run at the same time need one each.
+    """
+    call = _Call(stream)
+    call("moe", call.array("x", x),
+        call.array("logits", logits),
+        call.array("gate_up", gate_up),
+        call.array("down", down),
+        call.array("out", out, writes=True),
+        call.array("workspace", workspace, writes=True),
+        top_k,
+        (scoring, renormalize, expert_groups, kept_groups, scale),
+        activation,
+        call.optional("correction", correction),
+        call.optional("gate_up_bias", gate_up_bias),
+        call.optional("down_bias", down_bias),
+        call.optional("residual", residual),
+    )
+
+
+def moe_workspace(x: Array, gate_up: Array, top_k: int) -> int:
+    """Elements of the workspace of :func:`moe` for these arrays."""
+    experts, two_inner, hidden = (int(extent) for extent in gate_up.shape)
+    rows = math.prod(int(extent) for extent in x.shape[:-1])
+    return _native.Ops.moe_workspace(rows, top_k, experts, hidden, two_inner // 2)
 
 
 def attention_decode(
@@ -343,6 +480,26 @@ def attention_workspace(q: Array, keys: Array, table: Array | None = None) -> in
     else:
         kv_heads, capacity = int(keys.shape[0]), int(keys.shape[2]) * int(table.shape[1])
     return int(call.native.attention_workspace(sequences, heads, kv_heads, dim, capacity))
+
+
+def _stored(array: Array) -> tuple[bytes, str, tuple[int, ...]]:
+    """The bytes, type and shape of an array, wherever it lies."""
+    torch = sys.modules.get("torch")
+    shape = tuple(int(extent) for extent in array.shape)
+    if torch is not None and isinstance(array, torch.Tensor):
+        flat = array.detach().cpu().contiguous().reshape(-1)
+        return flat.view(torch.uint8).numpy().tobytes(), str(array.dtype)[6:], shape
+    return array.tobytes(), array.dtype.name, shape
+
+
+def _bytes_like(array: Array, packed: bytes) -> Array:
+    """Bytes as an array of the same library and device as another."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return torch.frombuffer(bytearray(packed), dtype=torch.uint8).to(array.device)
+    import numpy
+
+    return numpy.frombuffer(packed, dtype=numpy.uint8)
 
 
 def _described(name: str, array: Array, writes: bool) -> tuple[int, Any]:

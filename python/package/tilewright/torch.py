@@ -19,7 +19,9 @@ __all__ = [
     "embedding",
     "gated",
     "gemm",
+    "grouped_gemm",
     "linear",
+    "moe",
     "rms_norm",
     "rope",
     "sample",
@@ -79,9 +81,93 @@ def gemm(
     activation: Optional[str] = None,
     residual: Optional[Tensor] = None,
     workspace: Optional[Tensor] = None,
+    a_scale: Optional[Tensor] = None,
+    b_scale: Optional[Tensor] = None,
+    gated: bool = False,
 ) -> None:
     """:func:`tilewright.ops.gemm`."""
-    ops.gemm(a, b, out=out, bias=bias, activation=activation, residual=residual, workspace=workspace)
+    ops.gemm(
+        a,
+        b,
+        out=out,
+        a_scale=a_scale,
+        b_scale=b_scale,
+        bias=bias,
+        activation=activation,
+        gated=gated,
+        residual=residual,
+        workspace=workspace,
+    )
+
+
+@torch.library.custom_op("tilewright::grouped_gemm", mutates_args=("out",))
+def grouped_gemm(
+    a: Tensor,
+    b: Tensor,
+    offsets: Tensor,
+    out: Tensor,
+    bias: Optional[Tensor] = None,
+    activation: Optional[str] = None,
+    gated: bool = False,
+    residual: Optional[Tensor] = None,
+    a_scale: Optional[Tensor] = None,
+    b_scale: Optional[Tensor] = None,
+) -> None:
+    """:func:`tilewright.ops.grouped_gemm`."""
+    ops.grouped_gemm(
+        a,
+        b,
+        offsets,
+        out=out,
+        a_scale=a_scale,
+        b_scale=b_scale,
+        bias=bias,
+        activation=activation,
+        gated=gated,
+        residual=residual,
+    )
+
+
+@torch.library.custom_op("tilewright::moe", mutates_args=("out", "workspace"))
+def moe(
+    x: Tensor,
+    logits: Tensor,
+    gate_up: Tensor,
+    down: Tensor,
+    out: Tensor,
+    workspace: Tensor,
+    top_k: int,
+    scoring: str = "softmax",
+    renormalize: bool = True,
+    expert_groups: int = 1,
+    kept_groups: int = 1,
+    scale: float = 1.0,
+    correction: Optional[Tensor] = None,
+    activation: str = "silu",
+    gate_up_bias: Optional[Tensor] = None,
+    down_bias: Optional[Tensor] = None,
+    residual: Optional[Tensor] = None,
+) -> None:
+    """:func:`tilewright.ops.moe`."""
+    ops.moe(
+        x,
+        logits,
+        gate_up,
+        down,
+        top_k=top_k,
+        out=out,
+        workspace=workspace,
+        scoring=scoring,
+        renormalize=renormalize,
+        expert_groups=expert_groups,
+        kept_groups=kept_groups,
+        scale=scale,
+        correction=correction,
+        activation=activation,
+        gate_up_bias=gate_up_bias,
+        down_bias=down_bias,
+        residual=residual,
+    )
 
 
 @torch.library.custom_op("tilewright::attention_decode", mutates_args=("out", "workspace"))
@@ -126,7 +212,20 @@ def sample(logits: Tensor, requests: Tensor, out: Tensor) -> None:
     ops.sample(logits, requests, out=out)
 
 
-for _op in (rms_norm, add_rms_norm, gated, embedding, rope, linear, gemm, attention_decode, argmax, sample):
+for _op in (
+    rms_norm,
+    add_rms_norm,
+    gated,
+    embedding,
+    rope,
+    linear,
+    gemm,
+    grouped_gemm,
+    moe,
+    attention_decode,
+    argmax,
+    sample,
+):
     # An op writes what it is given: there is no result whose shape would be made up.
     _op.register_fake(lambda *operands, **settings: None)
 

@@ -15,8 +15,8 @@ use tilewright::testing::{extents, naive};
 const EPS: f32 = 1e-5;
 /// One multiprocessor, so that no contraction is split and the product is one launch.
 const TARGETS: [GemmDevice; 2] = [
-    GemmDevice { arch: Arch::Sm90a, multiprocessors: 1, aligned: 256 },
-    GemmDevice { arch: Arch::Sm80, multiprocessors: 1, aligned: 256 },
+    GemmDevice { arch: Arch::Sm90a, multiprocessors: 1, aligned: 256, partials: true },
+    GemmDevice { arch: Arch::Sm80, multiprocessors: 1, aligned: 256, partials: true },
 ];
 
 fn wide(values: &[bf16]) -> Vec<f64> {

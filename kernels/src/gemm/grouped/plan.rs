@@ -110,7 +110,7 @@ pub fn choose<F: InputType>(problem: &GroupedProblem, arch: Arch) -> GroupedChoi
 /// use tilewright_kernels::gemm::GemmDevice;
 /// use tilewright_kernels::gemm::grouped::{GroupedProblem, plan};
 ///
-/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
+/// let target = GemmDevice { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256, partials: true };
 /// // 2048 tokens, 8 of 128 experts each. Gate and up read tokens by the order; down writes each
 /// // result to its token and choice.
 /// let rows = 2048 * 8;
@@ -292,8 +292,10 @@ fn check<F: InputType>(problem: &GroupedProblem) -> Result<(), GemmRefusal> {
     {
         return Err(GemmRefusal::TooLarge { m: problem.rows.max(problem.groups), n: problem.b_rows() });
     }
-    if problem.epilogue.scale == Some(SumScale::Norm) {
-        return Err(GemmRefusal::NormScale);
+    match problem.epilogue.scale {
+        Some(SumScale::Norm) => return Err(GemmRefusal::NormScale),
+        Some(SumScale::Rows) => return Err(GemmRefusal::GroupedRowScale),
+        Some(SumScale::Operands) | None => {}
     }
     if F::BITS == 8 && problem.epilogue.scale.is_some() {
         return Err(GemmRefusal::Blocks { tiles: "products whose operands have one scale" });

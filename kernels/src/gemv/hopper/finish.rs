@@ -45,7 +45,7 @@ impl GemvEpilogue {
                 "that of WeightRows::Gated where there are gates, and no other",
             );
         }
-        if self.epilogue.scale == Some(SumScale::Operands) {
+        if matches!(self.epilogue.scale, Some(SumScale::Operands | SumScale::Rows)) {
             return setting("the number of scales of operands", 2, "0: codes have their own");
         }
         if plan.vector_tiles() > 1 && (self.ends_norm() || self.normed.is_some() || self.heads.is_some() || self.best) {

@@ -186,7 +186,8 @@ impl GraphPlanner<'_> {
         let bias = self.bias(&layers);
         let problem = problem.epilogue(Epilogue { bias: bias.is_some(), ..problem.epilogue });
         if !self.grouped_steps.contains_key(&problem) {
-            let target = GemmDevice { arch: self.arch, multiprocessors: self.multiprocessors, aligned: ALIGNED };
+            let target =
+                GemmDevice { arch: self.arch, multiprocessors: self.multiprocessors, aligned: ALIGNED, partials: true };
             let step = grouped::plan::<bf16, bf16>(problem, target)?;
             let kernel = number_of(&mut self.plan.kernels, step.kernel.clone());
             self.grouped_steps.insert(problem, (kernel, step));

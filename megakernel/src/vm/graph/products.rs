@@ -216,7 +216,8 @@ impl GraphPlanner<'_> {
         let problem = GemmProblem::new(product.rows, product.results.results(), k).epilogue(product.epilogue(bias));
         let key = (problem, product.wide);
         if !self.steps.contains_key(&key) {
-            let target = GemmDevice { arch: self.arch, multiprocessors: self.multiprocessors, aligned: ALIGNED };
+            let target =
+                GemmDevice { arch: self.arch, multiprocessors: self.multiprocessors, aligned: ALIGNED, partials: true };
             let steps = match product.wide {
                 true => gemm::plan::<bf16, f32>(&problem, target)?,
                 false => gemm::plan::<bf16, bf16>(&problem, target)?,
