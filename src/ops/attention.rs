@@ -228,5 +228,5 @@ impl Ops {
 }
 
 fn decode(depth: u32, group: u32, layout: Layout, scores: ScoreVariant) -> Decode {
-    Decode { depth, group, layout, tile: TILE, scores }
+    Decode { depth, group, layout, tile: TILE, scores, lse: false }
 }
