@@ -141,7 +141,7 @@ fn prefill(device: &Device, heads: u32, tokens: u32, turns: usize) -> Result<(),
     let problem = Problem::new(&stream, [heads; 2], [tokens; 2])?;
     let (queries, kv) = (QueryLayout::HeadMajor, Kv::HeadMajor);
     let plan = |scores: Scores| {
-        scores.with(Prefill { depth: DEPTH, group: 1, causal: true, queries, kv, scores: scores.variant() })
+        scores.with(Prefill { depth: DEPTH, group: 1, causal: true, queries, kv, scores: scores.variant(), lse: false })
     };
     let kernels = Scores::ALL.map(|scores| load(device, plan(scores).record_hopper()));
     let kernels = kernels.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -172,7 +172,14 @@ fn decode(device: &Device, kv_heads: u32, tokens: u32, turns: usize) -> Result<(
     let group = 4;
     let problem = Problem::new(&stream, [kv_heads * group, kv_heads], [1, tokens])?;
     let plan = |scores: Scores| {
-        scores.with(Decode { depth: DEPTH, group, layout: Layout::Dense, tile: 32, scores: scores.variant() })
+        scores.with(Decode {
+            depth: DEPTH,
+            group,
+            layout: Layout::Dense,
+            tile: 32,
+            scores: scores.variant(),
+            lse: false,
+        })
     };
     let kernels = Scores::ALL.map(|scores| load(device, plan(scores).record::<Tma<2>>(Arch::Sm90a)));
     let kernels = kernels.into_iter().collect::<Result<Vec<_>, _>>()?;

@@ -5,9 +5,9 @@ use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::sample::Sample;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::attention::ScoreVariant;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
+use tilewright_kernels::attention::{MergeRows, ScoreVariant};
 use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 
 /// Neither a soft cap nor a window.
@@ -16,7 +16,7 @@ const PLAIN: ScoreVariant = ScoreVariant::NONE;
 fn kernels() -> Vec<Kernel> {
     let mut all = Vec::new();
     for (depth, group) in [(64, 4), (96, 1), (128, 4), (128, 16), (256, 8)] {
-        let decode = Decode { depth, group, layout: Layout::Dense, tile: 16, scores: PLAIN };
+        let decode = Decode { depth, group, layout: Layout::Dense, tile: 16, scores: PLAIN, lse: false };
         all.push(decode.record::<Tma<3>>(Arch::Sm90a));
         if depth < 256 {
             all.push(Decode { tile: 32, ..decode }.record::<Tma<2>>(Arch::Sm90a));
@@ -24,7 +24,7 @@ fn kernels() -> Vec<Kernel> {
             all.push(decode.record::<CpAsync<2>>(Arch::Sm80));
         }
     }
-    let dense = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: PLAIN };
+    let dense = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: PLAIN, lse: false };
     all.push(
         Decode { layout: Layout::Paged { page_tokens: 16, swizzled: false }, ..dense }.record::<Tma<3>>(Arch::Sm90a),
     );
@@ -33,13 +33,13 @@ fn kernels() -> Vec<Kernel> {
         for causal in [false, true] {
             let queries = QueryLayout::HeadMajor;
             let kv = Kv::HeadMajor;
-            let prefill = Prefill { depth, group: 1, causal, queries, kv, scores: PLAIN };
+            let prefill = Prefill { depth, group: 1, causal, queries, kv, scores: PLAIN, lse: false };
             all.push(prefill.record_hopper());
         }
     }
     let paged = Kv::Paged { page_tokens: 16, swizzled: false };
     let queries = QueryLayout::Ragged;
-    let ragged = Prefill { depth: 128, group: 4, causal: true, queries, kv: paged, scores: PLAIN };
+    let ragged = Prefill { depth: 128, group: 4, causal: true, queries, kv: paged, scores: PLAIN, lse: false };
     all.push(ragged.record_hopper());
     for depth in [64, 96, 128] {
         all.push(Prefill { depth, ..ragged }.record::<CpAsync<2>>(Arch::Sm80));
@@ -51,6 +51,20 @@ fn kernels() -> Vec<Kernel> {
         all.push(Prefill { depth, ..pool }.record::<CpAsync<2>>(Arch::Sm80));
     }
     all.extend(modified(dense, pool));
+    // With the log-sum-exp of rows, as the ops of the facade have it.
+    let scores = ScoreVariant { soft_cap: true, window: true, sinks: true };
+    for depth in [64, 128, 256] {
+        let decode = Decode { depth, group: 4, lse: true, scores, ..dense };
+        all.push(decode.record::<CpAsync<3>>(Arch::Sm80));
+        for scores in [PLAIN, scores] {
+            let prefill = Prefill { depth, lse: true, scores, ..ragged };
+            all.push(prefill.record_hopper());
+            if depth < 256 {
+                all.push(prefill.record::<CpAsync<2>>(Arch::Sm80));
+            }
+        }
+    }
+    all.extend([Arch::Sm80, Arch::Sm90a].map(|arch| MergeRows { depth: 128, lse: true }.record(arch)));
     all
 }
 

@@ -4,7 +4,8 @@
 //! Outputs and workspaces belong to the caller: an op allocates nothing, waits for nothing, and
 //! copies nothing, so that its launches can be captured in a CUDA graph once its kernel is there.
 //! What an op does not support is an [`OpError`] that names the operand; there is no slower way
-//! taken in silence.
+//! taken in silence. Numbers in device memory, such as lengths and tables of pages, are not read
+//! before the launch: those that lead outside of an operand are not found on a GPU.
 //!
 //! | op | computes |
 //! |---|---|
@@ -17,6 +18,8 @@
 //! | [`Ops::grouped_gemm`] | such a product for each group of rows |
 //! | [`Ops::moe`] | from a router's logits to the weighted sum of the chosen experts |
 //! | [`Ops::attention_decode`] | one query per sequence against its cached keys and values |
+//! | [`Ops::attention_prefill`] | the newest queries of sequences, against cached or ragged keys and values |
+//! | [`Ops::merge_attention`] | the attention over two sets of tokens, of the results of both |
 //! | [`Ops::argmax`], [`Ops::sample`] | the next tokens of rows of logits |
 //!
 //! ```
@@ -38,13 +41,16 @@
 //! ```
 
 mod attention;
+mod cache;
 mod error;
 mod gemm;
 mod grouped;
 mod linear;
+mod merge;
 mod moe;
 mod packed;
 pub(crate) mod planned;
+mod prefill;
 mod recipe;
 mod rows;
 mod tensor;
@@ -56,13 +62,16 @@ use tilewright_codegen::device::{Arg, Device, Grid, Stream};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
 
-pub use attention::{AttentionDecode, DecodeCache};
+pub use attention::AttentionDecode;
+pub use cache::{KvCache, Scores};
 pub use error::OpError;
 pub use gemm::Gemm;
 pub use grouped::GroupedGemm;
 pub use linear::Linear;
+pub use merge::MergeAttention;
 pub use moe::Moe;
 pub use packed::{WeightForm, pack_codes, pack_linear};
+pub use prefill::{AttentionPrefill, PrefillKv};
 use recipe::{Recipe, Step};
 pub use rows::{Embedding, Gated, RmsNorm, Rope};
 pub use tensor::{Tensor, spanned};

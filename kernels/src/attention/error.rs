@@ -9,7 +9,7 @@ use thiserror::Error;
 /// use tilewright_kernels::attention::decode::{Decode, Layout};
 /// use tilewright_kernels::attention::ScoreVariant;
 /// use tilewright_kernels::kv::CpAsync;
-/// let decode = Decode { depth: 72, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE };
+/// let decode = Decode { depth: 72, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE, lse: false };
 /// let errors = verify(decode.record::<CpAsync<2>>(Arch::Sm80)).unwrap_err().to_string();
 /// let wanted = "decode attention of heads of 72 columns: it is made for 64, 80, 96, 112, 128, 192 and 256";
 /// assert!(errors.contains(wanted), "{errors}");
@@ -32,6 +32,9 @@ pub enum AttentionError {
     /// Keys of a tile that the kernel of a depth is not made for.
     #[error("prefill attention of tiles of {keys} keys for heads of {depth} columns: they have {}; take one of these", list(.choices))]
     Keys { keys: u32, depth: u32, choices: &'static [u32] },
+    /// Columns of results that are not merged.
+    #[error("merge of attention of {depth} columns: give a multiple of 8")]
+    MergeDepth { depth: u32 },
     /// A soft cap that scores cannot be divided by, or multiplied with.
     #[error("attention scores: {problem}; leave it out for no cap")]
     SoftCap { problem: String },

@@ -1,5 +1,7 @@
 //! Partial results of attention, those of a block's warps in shared memory, and their merge.
 
+use core::f32::consts::LN_2;
+
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 /// The result of attention over some of a row's tokens, for `N` dimensions of a head: largest score
@@ -37,6 +39,12 @@ impl<'k, const N: usize> PartialAttention<'k, N> {
     pub fn normalised(self) -> [Val<'k, f32>; N] {
         let inverse = self.sum.max(f32::MIN_POSITIVE).recip();
         self.acc.map(|acc| acc * inverse)
+    }
+
+    /// The log-sum-exp of the scores, a natural logarithm: −∞ where every score is −∞.
+    #[track_caller]
+    pub fn log_sum_exp(self) -> Val<'k, f32> {
+        (self.max + self.sum.lg2()) * LN_2
     }
 }
 

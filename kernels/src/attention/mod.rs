@@ -5,6 +5,7 @@
 //! | [`decode`] | one query token of each sequence, its tokens split among blocks | `decode/` |
 //! | [`split`] | the same as a task of a persistent kernel, whose keys and values come through its ring | `split/` |
 //! | [`prefill`] | many query tokens of each sequence, causal or not | `prefill/` |
+//! | [`MergeRows`] | results over different tokens of the same queries | `merge_rows.rs` |
 //!
 //! The kernels are generic over the way in which keys and values travel, [`kv`](crate::kv).
 //!
@@ -19,6 +20,7 @@
 pub mod decode;
 mod error;
 mod merge;
+mod merge_rows;
 pub mod prefill;
 pub mod scores;
 pub mod softmax;
@@ -27,4 +29,5 @@ pub mod trial;
 pub mod warp;
 
 pub use error::AttentionError;
+pub use merge_rows::MergeRows;
 pub use scores::{CustomScore, CustomScores, ScoreFunction, ScoreModifier, ScorePlace, ScoreVariant, WithScores};

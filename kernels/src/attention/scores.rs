@@ -162,7 +162,7 @@ pub type CustomScore<'k> = Box<dyn Fn(ScorePlace<'k>, Val<'k, f32>) -> Val<'k, f
 ///     let slopes = k.global::<f32>("slopes");
 ///     Box::new(move |at, score| score - slopes.at(at.head).load() * (at.query - at.token).cast::<f32>())
 /// });
-/// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE };
+/// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE, lse: false };
 /// let kernel = decode.custom(alibi).record::<CpAsync<2>>(Arch::Sm80);
 /// assert_eq!(kernel.params.last().map(|param| param.name.as_str()), Some("slopes"));
 /// ```

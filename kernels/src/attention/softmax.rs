@@ -191,6 +191,12 @@ impl<'k> Softmax<'k> {
         let whole = PartialAttention { max, sum: self.total(half), acc: [self.k.lit(1.0f32)] };
         whole.with_sink(sink).normalised()[0]
     }
+
+    /// The log-sum-exp of a row's scores and sink, a natural logarithm: −∞ where every one is −∞.
+    pub(super) fn log_sum_exp(self, half: u32, sink: Option<Val<'k, f32>>) -> Val<'k, f32> {
+        let scores = PartialAttention { max: self.scaled_max(half), sum: self.total(half), acc: [] };
+        scores.with_sink(sink).log_sum_exp()
+    }
 }
 
 /// The factors of the rows of an accumulator.

@@ -117,6 +117,20 @@ pub fn combine<T: Real>(parts: &[SplitPartial<T>], head_dim: usize) -> Vec<T> {
     out
 }
 
+/// The log-sum-exp of all scores of one query, `log Σ exp(x_t)`: −∞ where no split has tokens, or
+/// every score is −∞.
+///
+/// ```
+/// use tilewright_kernels::naive::{attention, log_sum_exp};
+/// let token = attention(&[1.0f64], &[3.0], &[6.0], 1.0, None);
+/// assert_eq!(log_sum_exp(&[token]), 3.0);
+/// ```
+pub fn log_sum_exp<T: Real>(parts: &[SplitPartial<T>]) -> T {
+    let base = base_of(parts.iter().map(|part| part.max));
+    let weights = parts.iter().map(|part| (part.max - base).exp() * part.sum);
+    base + weights.fold(T::ZERO, |sum, weight| sum + weight).ln()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -27,7 +27,7 @@ mod sample;
 mod softmax;
 
 pub use argmax::argmax;
-pub use attention::{SplitPartial, attention, attention_by, combine, split_tokens};
+pub use attention::{SplitPartial, attention, attention_by, combine, log_sum_exp, split_tokens};
 pub use elementwise::{activate, add, convert, gate_factor, gated, soft_cap};
 pub use embed::embed;
 pub use gemm::gemm;

@@ -24,6 +24,8 @@ pub trait Real:
     fn from_f64(value: f64) -> Self;
     /// e to the power of it.
     fn exp(self) -> Self;
+    /// Natural logarithm.
+    fn ln(self) -> Self;
     /// Hyperbolic tangent.
     fn tanh(self) -> Self;
     /// Square root.
@@ -44,6 +46,9 @@ macro_rules! real {
             }
             fn exp(self) -> Self {
                 $t::exp(self)
+            }
+            fn ln(self) -> Self {
+                $t::ln(self)
             }
             fn tanh(self) -> Self {
                 $t::tanh(self)

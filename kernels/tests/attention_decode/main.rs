@@ -45,7 +45,14 @@ fn every_way(case: &DecodeCase, seed: u64) {
 
 fn base() -> DecodeCase {
     DecodeCase {
-        decode: Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE },
+        decode: Decode {
+            depth: 128,
+            group: 4,
+            layout: Layout::Dense,
+            tile: 16,
+            scores: ScoreVariant::NONE,
+            lse: false,
+        },
         way: KvTransport::of::<Tma<3>>(),
         kv_heads: 2,
         splits: 2,
@@ -62,6 +69,16 @@ fn base() -> DecodeCase {
 #[test]
 fn every_way_gives_the_attention() {
     every_way(&base(), 0);
+}
+
+#[test]
+fn log_sum_exps_of_every_way() {
+    let scores = ScoreVariant { sinks: true, ..ScoreVariant::NONE };
+    for scores in [ScoreVariant::NONE, scores] {
+        let decode = Decode { depth: 64, lse: true, scores, ..base().decode };
+        // A sequence without tokens, whose log-sum-exp is −∞ without a sink.
+        every_way(&DecodeCase { decode, tokens: vec![100, 0], ..base() }, 2);
+    }
 }
 
 /// Heads of one depth and group: dense and in pages, by every transport and tile, by blocks of one

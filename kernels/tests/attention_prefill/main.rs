@@ -19,6 +19,7 @@ const PREFILL: Prefill = Prefill {
     queries: QueryLayout::HeadMajor,
     kv: Kv::HeadMajor,
     scores: ScoreVariant::NONE,
+    lse: false,
 };
 
 fn case(prefill: Prefill, sequences: &[(u32, u32)], data: u64) -> PrefillCase {
@@ -63,6 +64,16 @@ fn every_way(case: &PrefillCase, seed: u64) {
 fn causal_and_not() {
     for causal in [false, true] {
         every_way(&case(Prefill { causal, ..PREFILL }, &[(200, 300)], 1), 0);
+    }
+}
+
+#[test]
+fn log_sum_exps_of_every_way() {
+    let sinks = ScoreVariant { sinks: true, ..ScoreVariant::NONE };
+    for (scores, queries) in [(ScoreVariant::NONE, QueryLayout::Ragged), (sinks, QueryLayout::HeadMajor)] {
+        // The first queries of the second sequence see no token.
+        let prefill = Prefill { lse: true, scores, queries, group: 2, ..PREFILL };
+        every_way(&case(prefill, &[(70, 90), (70, 40)], 3), 2);
     }
 }
 

@@ -29,7 +29,7 @@ macro_rules! kernels {
 }
 
 kernels!(rms_norm rope silu_mul gelu_tanh_mul add embed sum_parts sum_rms_norm sum_post_norm argmax sample feed widen);
-kernels!(route sort_choices weighted_sum quantize_rows);
+kernels!(route sort_choices weighted_sum quantize_rows merge_attention);
 kernels!(transpose_edged column_sums residual_norm unit_rows expert_weights gemm_tf32 two_products channels_first split_sums batch_sums);
 
 /// Layouts, cuts and copies of a seed each.

@@ -16,11 +16,13 @@ __all__ = [
     "add_rms_norm",
     "argmax",
     "attention_decode",
+    "attention_prefill",
     "embedding",
     "gated",
     "gemm",
     "grouped_gemm",
     "linear",
+    "merge_attention",
     "moe",
     "rms_norm",
     "rope",
@@ -170,7 +172,7 @@ def moe(
     )
 
 
-@torch.library.custom_op("tilewright::attention_decode", mutates_args=("out", "workspace"))
+@torch.library.custom_op("tilewright::attention_decode", mutates_args=("out", "workspace", "lse"))
 def attention_decode(
     q: Tensor,
     keys: Tensor,
@@ -183,6 +185,7 @@ def attention_decode(
     soft_cap: Optional[float] = None,
     window: Optional[int] = None,
     sinks: Optional[Tensor] = None,
+    lse: Optional[Tensor] = None,
 ) -> None:
     """:func:`tilewright.ops.attention_decode`."""
     ops.attention_decode(
@@ -197,7 +200,52 @@ def attention_decode(
         soft_cap=soft_cap,
         window=window,
         sinks=sinks,
+        lse=lse,
     )
+
+
+@torch.library.custom_op("tilewright::attention_prefill", mutates_args=("out", "lse"))
+def attention_prefill(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    query_starts: Tensor,
+    token_starts: Tensor,
+    out: Tensor,
+    scale: Optional[float] = None,
+    causal: bool = True,
+    longest: Optional[int] = None,
+    table: Optional[Tensor] = None,
+    soft_cap: Optional[float] = None,
+    window: Optional[int] = None,
+    sinks: Optional[Tensor] = None,
+    lse: Optional[Tensor] = None,
+) -> None:
+    """:func:`tilewright.ops.attention_prefill`."""
+    ops.attention_prefill(
+        q,
+        keys,
+        values,
+        query_starts,
+        token_starts,
+        out=out,
+        scale=scale,
+        causal=causal,
+        longest=longest,
+        table=table,
+        soft_cap=soft_cap,
+        window=window,
+        sinks=sinks,
+        lse=lse,
+    )
+
+
+@torch.library.custom_op("tilewright::merge_attention", mutates_args=("out", "lse"))
+def merge_attention(
+    a: Tensor, lse_a: Tensor, b: Tensor, lse_b: Tensor, out: Tensor, lse: Optional[Tensor] = None
+) -> None:
+    """:func:`tilewright.ops.merge_attention`."""
+    ops.merge_attention(a, lse_a, b, lse_b, out=out, lse=lse)
 
 
 @torch.library.custom_op("tilewright::argmax", mutates_args=("out",))
@@ -223,6 +271,8 @@ for _op in (
     grouped_gemm,
     moe,
     attention_decode,
+    attention_prefill,
+    merge_attention,
     argmax,
     sample,
 ):

@@ -152,7 +152,7 @@ impl Tunable for Decoding<'_> {
         let device = &bench.device;
         let stream = &bench.stream;
         let scores = ScoreVariant::NONE;
-        let plan = Decode { depth: DEPTH, group: GROUP, layout: Layout::Dense, tile: cut.tile, scores };
+        let plan = Decode { depth: DEPTH, group: GROUP, layout: Layout::Dense, tile: cut.tile, scores, lse: false };
         let kernel = device.load(&verify(cut.record(&plan))?)?;
         let lines = batch * KV_HEADS;
         let depth = plan.depth;
@@ -236,7 +236,7 @@ fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Resul
     let queries = QueryLayout::HeadMajor;
     let kv = Kv::HeadMajor;
     let scores = ScoreVariant::NONE;
-    let plan = Prefill { depth, group: 1, causal, queries, kv, scores };
+    let plan = Prefill { depth, group: 1, causal, queries, kv, scores, lse: false };
     let kernel = device.load(&verify(plan.record_hopper())?)?;
     let elements = (HEADS * tokens * depth) as usize;
     let host = [numbers(elements, 3)?, numbers(elements, 1)?, numbers(elements, 2)?];

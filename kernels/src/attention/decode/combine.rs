@@ -61,6 +61,8 @@ pub struct Splits<'k> {
     pub sinks: Option<Ptr<'k, Global, f32>>,
     /// The result, `[group, D]`.
     pub out: Ptr<'k, Global, bf16>,
+    /// The log-sum-exp of each query head, `[group]`, if it is stored.
+    pub lse: Option<Ptr<'k, Global, f32>>,
 }
 
 impl<'k> Splits<'k> {
@@ -146,6 +148,9 @@ impl<'k> Splits<'k> {
         let [a, b, c, d] = whole.acc.map(|value| value * inverse);
         let pairs: [Val<'k, Bf16x2>; 2] = [a.pair(b), c.pair(d)];
         self.out.at(row * warps.dim + column).cast::<Bf16x2>().store_vec(pairs);
+        if let Some(lse) = self.lse {
+            warps.k.when(column.eq(0), || lse.at(row).store(whole.log_sum_exp()));
+        }
     }
 }
 

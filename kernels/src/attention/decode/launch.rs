@@ -43,6 +43,8 @@ pub struct Decode {
     pub tile: u32,
     /// The score modifiers that the kernel applies: a soft cap, a sliding window.
     pub scores: ScoreVariant,
+    /// Whether the kernel stores the log-sum-exp of each query's scores.
+    pub lse: bool,
 }
 
 /// The parameters of the kernel, in order, by name and meaning; arguments are given in this order.
@@ -62,6 +64,7 @@ pub struct Decode {
 /// | `acc`, `stats` | room for `[sequences, kv_heads, splits, group, D]` and `[.., 2]` f32 |
 /// | `done` | `[sequences, kv_heads]` zeros, which are zeros again afterwards |
 /// | `out` | `[sequences, kv_heads·group, D]` bf16 |
+/// | `lse` | `[sequences, kv_heads·group]` f32: natural logarithms of sums of exp(score), sinks included; only where [`Decode::lse`] |
 ///
 /// Those of persistent blocks, and then those of a [score modifier of one's own](Decode::custom),
 /// come last.
@@ -81,7 +84,7 @@ impl Decode {
     /// use tilewright_kernels::attention::decode::{Decode, Layout};
     /// use tilewright_kernels::attention::ScoreVariant;
     /// let scores = ScoreVariant::NONE;
-    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 32, scores };
+    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 32, scores, lse: false };
     /// assert_eq!([decode.tokens(), Decode { depth: 256, ..decode }.tokens()], [32, 16]);
     /// ```
     pub const fn tokens(&self) -> u32 {
@@ -94,7 +97,7 @@ impl Decode {
     /// use tilewright_kernels::attention::decode::{Decode, Layout};
     /// use tilewright_kernels::attention::ScoreVariant;
     /// let scores = ScoreVariant::NONE;
-    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores };
+    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores, lse: false };
     /// assert_eq!(decode.splits(8, 65536, 264), 33);
     /// assert_eq!(decode.splits(8, 1024, 264), 16);
     /// ```
@@ -152,8 +155,9 @@ impl WithScores<'_, Decode> {
         let tokens = decode.tokens();
         let suffix = if stays { "_staying" } else { "" };
         let scores = decode.scores.suffix(self.custom);
+        let lse = if decode.lse { "_lse" } else { "" };
         let name =
-            format!("decode_d{}_g{}_t{tokens}_{layout}_{}{suffix}{scores}", decode.depth, decode.group, F::name());
+            format!("decode_d{}_g{}_t{tokens}_{layout}_{}{suffix}{scores}{lse}", decode.depth, decode.group, F::name());
         record(&name, arch, block(warps(decode.depth) * 32), |k| match decode.depth {
             _ if !(1..=Decode::MOST_GROUP).contains(&decode.group) => {
                 k.refuse(&AttentionError::Group { group: decode.group })
@@ -187,6 +191,7 @@ impl WithScores<'_, Decode> {
         let stats = k.global::<f32>("stats");
         let done = k.global::<u32>("done");
         let out = k.global::<bf16>("out");
+        let lse = decode.lse.then(|| k.global::<f32>("lse"));
         let counts = stays.then(|| k.u32_params(["splits", "kv_heads", "sequences"]));
         let custom = self.custom.map(|custom| custom.0(k));
         let scores = scores.with(k, custom.as_deref().map(|function| function as _));
@@ -221,6 +226,7 @@ impl WithScores<'_, Decode> {
             done: done.at(line),
             sinks: scores.sinks(|| line % heads * decode.group),
             out: out.at(line.mul_wide(rows)),
+            lse: lse.map(|lse| lse.at(line.mul_wide(decode.group))),
         };
         let query = |line: Val<'k, u32>| q.at(line.mul_wide(rows));
         if let Some([splits, heads, sequences]) = counts {

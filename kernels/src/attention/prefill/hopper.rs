@@ -12,7 +12,7 @@ use tilewright_codegen::build::{
 };
 use tilewright_layout::{Layout, Swizzled};
 
-use super::schedule::QueryRows;
+use super::schedule::{QueryRows, RowLogs};
 use crate::attention::ScoreFunction;
 use crate::attention::softmax::{Rescaling, Softmax, a_fragment};
 use crate::kv::{
@@ -44,6 +44,8 @@ pub struct HopperPrefillTask<'f, 'k> {
     pub out: Ptr<'k, Global, bf16>,
     /// Elements from query to query of the result.
     pub out_stride: Val<'k, u32>,
+    /// The log-sum-exp of the rows, if it is stored.
+    pub lse: Option<RowLogs<'k>>,
     /// Whether a query sees only tokens up to its own.
     pub causal: bool,
     /// The policy for updates of the running maximum.
@@ -305,6 +307,15 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         let mine = queries.at(self.group * Self::QUERY.elements());
         let sink = || self.task.scores.sink(|| self.task.rows.head);
         let inverse = [self.softmax.factor(0, sink()), self.softmax.factor(1, sink())];
+        if let Some(lse) = self.task.lse {
+            for half in 0..2 {
+                let row = self.row() + 8 * half;
+                let value = self.softmax.log_sum_exp(half, sink());
+                let is_first = (lane % 4).eq(0);
+                let rows = self.task.rows;
+                k.when(is_first & (rows.first + row).lt(rows.queries), || lse.store(row, value));
+            }
+        }
         let row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
         for pair in 0..D / 16 {
             let words = core::array::from_fn(|i| {

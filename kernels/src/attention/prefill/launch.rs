@@ -1,11 +1,11 @@
 //! The standalone kernels: one block for each tile of queries, head and sequence.
 
 use half::bf16;
-use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record};
+use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, Val, block, record};
 use tilewright_codegen::ir::attr::SpecialReg;
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use super::schedule::{QueryRows, order};
+use super::schedule::{QueryRows, RowLogs, order};
 use super::{hopper, warps};
 use crate::attention::softmax::Rescaling;
 use crate::attention::{AttentionError, CustomScores, ScoreFunction, ScorePlace, ScoreVariant, WithScores};
@@ -54,6 +54,7 @@ pub enum Kv {
 /// | `window` | tokens that a query sees, its own included, u32 of 1 or more; only where [`ScoreVariant::window`] |
 /// | `sinks` | `[heads]`: a logit of each query head, f32; only where [`ScoreVariant::sinks`] |
 /// | `out` | as the queries |
+/// | `lse` | as the queries without D, f32: natural logarithms of sums of exp(score), sinks included; only where [`Prefill::lse`] |
 ///
 /// Those of a [score modifier of one's own](Prefill::custom) come last.
 ///
@@ -74,6 +75,8 @@ pub struct Prefill {
     /// The score modifiers that the kernel applies: a soft cap, a sliding window. A window without
     /// causal attention is refused, [`AttentionError::WindowNotCausal`].
     pub scores: ScoreVariant,
+    /// Whether the kernel stores the log-sum-exp of each query's scores.
+    pub lse: bool,
 }
 
 /// Tuning parameters of the Hopper kernel.
@@ -96,6 +99,7 @@ struct Common<'f, 'k> {
     corner: [Val<'k, u32>; 2],
     /// Elements from row to row, from plane to plane of the queries.
     strides: [Val<'k, u32>; 2],
+    lse: Option<RowLogs<'k>>,
 }
 
 /// The parameters that follow queries, keys and values.
@@ -110,10 +114,11 @@ struct Params<'f, 'k> {
     sharing: Val<'k, u32>,
     scores: ScoreFunction<'f, 'k>,
     out: Ptr<'k, Global, bf16>,
+    lse: Option<Ptr<'k, Global, f32>>,
 }
 
 impl<'f, 'k> Params<'f, 'k> {
-    fn declare(k: &'k Builder, scores: ScoreVariant) -> Params<'f, 'k> {
+    fn declare(k: &'k Builder, prefill: &Prefill) -> Params<'f, 'k> {
         Params {
             query_starts: k.global("query_starts"),
             token_starts: k.global("token_starts"),
@@ -123,8 +128,9 @@ impl<'f, 'k> Params<'f, 'k> {
             tiles: k.param("tiles"),
             heads: k.param("heads"),
             sharing: k.param("sharing"),
-            scores: ScoreFunction::declare(k, scores),
+            scores: ScoreFunction::declare(k, prefill.scores),
             out: k.global("out"),
+            lse: prefill.lse.then(|| k.global("lse")),
         }
     }
 
@@ -155,7 +161,8 @@ impl Prefill {
             Kv::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
         };
         let scores = self.scores.suffix(custom);
-        format!("prefill_d{}_g{}_{causal}_{queries}_{kv}_{way}{scores}", self.depth, self.group)
+        let lse = if self.lse { "_lse" } else { "" };
+        format!("prefill_d{}_g{}_{causal}_{queries}_{kv}_{way}{scores}{lse}", self.depth, self.group)
     }
 
     /// Rows of a block of the Hopper kernel.
@@ -266,7 +273,14 @@ impl Prefill {
         };
         let scores = params.scores;
         let rows = QueryRows { sequence, first, queries, tokens, head, window: scores.window() };
-        k.moving().when(first.lt(queries), || act(Common { place, rows, scores, corner, strides }));
+        let lse = params.lse.map(|lse| {
+            let strides = match self.queries {
+                QueryLayout::HeadMajor => [k.lit(1u32), queries],
+                QueryLayout::Ragged => [params.heads, k.lit(1u32)],
+            };
+            RowLogs { first: at(lse, corner, strides), stride: strides[0] }
+        });
+        k.moving().when(first.lt(queries), || act(Common { place, rows, scores, corner, strides, lse }));
     }
 }
 
@@ -287,11 +301,11 @@ impl WithScores<'_, Prefill> {
             }
             let queries = k.tensor_map("q");
             let inputs = [k.tensor_map("keys"), k.tensor_map("values")];
-            let params = Params::declare(k, prefill.scores);
+            let params = Params::declare(k, &prefill);
             let custom = custom.map(|custom| custom.0(k));
             let params = params.with(k, custom.as_deref().map(|function| function as _));
             prefill.each_block(k, &params, prefill.hopper_rows(), |common| {
-                let Common { place, rows, scores, corner, strides } = common;
+                let Common { place, rows, scores, corner, strides, lse } = common;
                 let out = at(params.out, corner, strides);
                 let [row, plane] = corner.map(Val::cast::<i32>);
                 let out_stride = strides[0];
@@ -306,6 +320,7 @@ impl WithScores<'_, Prefill> {
                     scores,
                     out,
                     out_stride,
+                    lse,
                     causal,
                     rescaling,
                     ping_pong,
@@ -336,15 +351,15 @@ impl WithScores<'_, Prefill> {
             }
             let q = k.global::<bf16>("q");
             let inputs = [F::input(k, "keys"), F::input(k, "values")];
-            let params = Params::declare(k, prefill.scores);
+            let params = Params::declare(k, &prefill);
             let custom = custom.map(|custom| custom.0(k));
             let params = params.with(k, custom.as_deref().map(|function| function as _));
             prefill.each_block(k, &params, warps::BLOCK_ROWS, |common| {
-                let Common { place, rows, scores, corner, strides } = common;
+                let Common { place, rows, scores, corner, strides, lse } = common;
                 let [query, out] = [at(q, corner, strides), at(params.out, corner, strides)];
                 let stride = strides[0];
                 let causal = prefill.causal;
-                let task = warps::PrefillTask { query, out, stride, inputs, place, rows, scores, causal };
+                let task = warps::PrefillTask { query, out, stride, lse, inputs, place, rows, scores, causal };
                 match prefill.depth {
                     32 => warps::attend::<F, 32>(k, &task),
                     64 => warps::attend::<F, 64>(k, &task),
@@ -360,10 +375,10 @@ impl WithScores<'_, Prefill> {
     }
 }
 
-fn at<'k>(
-    base: Ptr<'k, Global, bf16>,
+fn at<'k, T: Scalar>(
+    base: Ptr<'k, Global, T>,
     [row, plane]: [Val<'k, u32>; 2],
     [row_stride, plane_stride]: [Val<'k, u32>; 2],
-) -> Ptr<'k, Global, bf16> {
+) -> Ptr<'k, Global, T> {
     base.at(plane.mul_wide(plane_stride)).at(row.mul_wide(row_stride))
 }

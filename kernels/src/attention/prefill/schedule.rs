@@ -1,6 +1,6 @@
 //! Assigns query rows to blocks, and determines the tiles of keys that they see.
 
-use tilewright_codegen::build::{Builder, Val};
+use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use crate::attention::scores::{ScoreTile, SeenEnd, SeenTokens, first_seen};
 use crate::mma::Accumulator;
@@ -23,6 +23,15 @@ pub struct QueryRows<'k> {
     pub window: Option<Val<'k, u32>>,
 }
 
+/// The place of the log-sum-exp of a block's rows.
+#[derive(Clone, Copy)]
+pub struct RowLogs<'k> {
+    /// That of the tile's first query.
+    pub first: Ptr<'k, Global, f32>,
+    /// Elements from query to query.
+    pub stride: Val<'k, u32>,
+}
+
 /// The tile of queries and the head of a block, of `tiles × heads` blocks.
 ///
 /// Heads come in groups whose keys and values share L2. In a group the last rows come first: where
@@ -40,6 +49,13 @@ pub fn order<'k>(
     let tile = rest / width;
     let head = rest % width;
     [tiles - 1 - tile, number * sharing + head]
+}
+
+impl<'k> RowLogs<'k> {
+    /// Stores the log-sum-exp of row `row` of the tile.
+    pub(super) fn store(self, row: Val<'k, u32>, value: Val<'k, f32>) {
+        self.first.at(row.mul_wide(self.stride)).store(value);
+    }
 }
 
 impl<'k> QueryRows<'k> {

@@ -4,7 +4,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
 
-use super::schedule::QueryRows;
+use super::schedule::{QueryRows, RowLogs};
 use crate::attention::ScoreFunction;
 use crate::attention::softmax::Softmax;
 use crate::attention::warp::{WarpQueries, attend as attend_tiles, query_fragments};
@@ -26,6 +26,8 @@ pub struct PrefillTask<'f, 'k, I> {
     pub out: Ptr<'k, Global, bf16>,
     /// Elements from query to query, of queries and of the result.
     pub stride: Val<'k, u32>,
+    /// The log-sum-exp of the rows, if it is stored.
+    pub lse: Option<RowLogs<'k>>,
     /// Keys and values.
     pub inputs: [I; 2],
     /// Their location.
@@ -76,13 +78,18 @@ fn store<'k, const D: u32>(
 ) {
     for half in 0..2 {
         let row = mine + 8 * half;
-        let inverse = softmax.factor(half, task.scores.sink(|| task.rows.head));
+        let sink = || task.scores.sink(|| task.rows.head);
+        let inverse = softmax.factor(half, sink());
+        let lse = task.lse.map(|lse| (lse, softmax.log_sum_exp(half, sink())));
         k.when((task.rows.first + row).lt(task.rows.queries), || {
             let to = task.out.at(row.mul_wide(task.stride)).at(k.lane() % 4 * 2);
             for n in 0..D / 8 {
                 let at = 4 * n + 2 * half;
                 let [a, b] = [acc.get(at), acc.get(at + 1)].map(|value| value * inverse);
                 to.at(8 * n).cast::<Bf16x2>().store(a.pair(b));
+            }
+            if let Some((lse, value)) = lse {
+                k.when((k.lane() % 4).eq(0), || lse.store(row, value));
             }
         });
     }

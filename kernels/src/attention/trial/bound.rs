@@ -12,6 +12,9 @@
 //! | a maximum that grows shrinks what was summed: an `ex2` of a rounded difference, at most once for 16 tokens and once a merge | in the next two |
 //! | sums of n weights and of n weighted values, `ex2` (2⁻²²), the merges of warps and blocks, the reciprocal | 2·(n + 32)·u + 2·S·n·u |
 //! | the result is rounded to bf16 | 2⁻⁸ of its value |
+//!
+//! A log-sum-exp is off by what the sum of the weights is off relatively, by the rounding of the
+//! largest score and of the result, and by `lg2` (2⁻²²).
 
 use tilewright_codegen::trial::{Bound, Expected};
 
@@ -77,12 +80,16 @@ impl Visible<'_> {
 pub(super) struct AttendedValues {
     values: Vec<f64>,
     absolute: f64,
+    /// The log-sum-exp of each row, and by how much it may be off.
+    logs: Vec<f64>,
+    logs_absolute: f64,
 }
 
 impl AttendedValues {
-    /// A result of `elements` elements, none of which is known yet.
-    pub(super) fn new(elements: usize) -> AttendedValues {
-        AttendedValues { values: vec![f64::NAN; elements], absolute: 0.0 }
+    /// A result of `elements` elements in rows of `depth`, none of which is known yet.
+    pub(super) fn new(elements: usize, depth: u32) -> AttendedValues {
+        let logs = vec![f64::NAN; elements / depth as usize];
+        AttendedValues { values: vec![f64::NAN; elements], absolute: 0.0, logs, logs_absolute: 0.0 }
     }
 
     /// Sets the elements from `at` on to what query `q` finds in the tokens of a head that it sees.
@@ -104,22 +111,32 @@ impl AttendedValues {
         let of = |values: &[f64]| {
             let part = naive::attention_by(q, &head.keys[range.clone()], &values[range.clone()], score);
             let sink = sink.map(|sink| naive::SplitPartial::sink(sink, depth));
-            naive::combine(&[part].into_iter().chain(sink).collect::<Vec<_>>(), depth)
+            [part].into_iter().chain(sink).collect::<Vec<_>>()
         };
-        self.values[at..at + depth].copy_from_slice(&of(&head.values));
-        let size = of(&head.sizes).into_iter().fold(0.0, f64::max);
+        let parts = of(&head.values);
+        self.values[at..at + depth].copy_from_slice(&naive::combine(&parts, depth));
+        let log = naive::log_sum_exp(&parts);
+        self.logs[at / depth] = log;
+        let size = naive::combine(&of(&head.sizes), depth).into_iter().fold(0.0, f64::max);
         // Σ|q·k| is at most the product of the lengths.
         let scores = scale * length(q) * head.longest + changed.get();
         let n = tokens.len() as f64;
         let d = depth as f64;
         let capped = soft_cap.map_or(0.0, |cap| 2.0 * cap * SOFT_CAP_ERROR);
-        let relative = ROUND + 2.0 * (scores * (d + 4.0 + n) + n + 32.0) * 2f64.powi(-23) + capped;
-        self.absolute = self.absolute.max(relative * size * (1.0 + ROUND));
+        let sums = 2.0 * (scores * (d + 4.0 + n) + n + 32.0) * 2f64.powi(-23) + capped;
+        self.absolute = self.absolute.max((ROUND + sums) * size * (1.0 + ROUND));
+        let of_log = if log.is_finite() { 4.0 * log.abs() * 2f64.powi(-23) } else { 0.0 };
+        self.logs_absolute = self.logs_absolute.max(sums + of_log + 2f64.powi(-20));
     }
 
     /// The expected output of the kernel: every element.
     pub(super) fn expected(&self) -> Expected {
         Expected::near::<bf16>(&self.values, Bound { absolute: self.absolute, relative: ROUND })
+    }
+
+    /// The expected log-sum-exp of every row.
+    pub(super) fn expected_logs(&self) -> Expected {
+        Expected::near::<f32>(&self.logs, Bound { absolute: self.logs_absolute, relative: 0.0 })
     }
 }
 
@@ -141,7 +158,7 @@ mod tests {
             let q = numbers(d);
             let head = CachedHead::new(depth, [numbers(tokens * d), numbers(tokens * d)]);
             let result = |tokens| {
-                let mut result = AttendedValues::new(d);
+                let mut result = AttendedValues::new(d, depth);
                 result.attend(0, &q, &head, Visible { tokens, ..Visible::new(ScoreModifier::NONE, 0, scale) });
                 result
             };
@@ -173,7 +190,7 @@ mod tests {
     fn a_missing_sink_is_found() {
         let (q, head) = drawn_head();
         let result = |sink| {
-            let mut result = AttendedValues::new(64);
+            let mut result = AttendedValues::new(64, 64);
             result.attend(0, &q, &head, Visible { sink, ..Visible::new(ScoreModifier::NONE, 40, 0.125) });
             result
         };
@@ -187,7 +204,7 @@ mod tests {
     fn a_missing_cap_is_found() {
         let (q, head) = drawn_head();
         let result = |scale: f64, soft_cap| {
-            let mut result = AttendedValues::new(64);
+            let mut result = AttendedValues::new(64, 64);
             result.attend(0, &q, &head, Visible { soft_cap, ..Visible::new(ScoreModifier::NONE, 40, scale) });
             result
         };

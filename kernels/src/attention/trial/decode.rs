@@ -57,7 +57,8 @@ impl DecodeCase {
         };
         let depth = one_of(made, Decode::DEPTHS);
         let group = made.between(1..=16);
-        let decode = Decode { depth, group, layout, tile: one_of(made, tiles), scores: ScoreVariant::NONE };
+        let scores = ScoreVariant::NONE;
+        let decode = Decode { depth, group, layout, tile: one_of(made, tiles), scores, lse: false };
         let sequences = draw.between(1..=3);
         // The parts of sixteen rows are apart from the rings where blocks stay: then large tiles
         // have no room.
@@ -72,8 +73,9 @@ impl DecodeCase {
         let tokens: Vec<u32> = tokens.map(|tokens| tokens.max(u32::from(staying.is_some()))).collect();
         let scores = variant(made);
         let custom = CustomCase::draw(made);
+        let lse = made.between(0..=2) == 0;
         DecodeCase {
-            decode: Decode { scores, ..decode },
+            decode: Decode { scores, lse, ..decode },
             way,
             staying,
             tokens,
@@ -144,7 +146,9 @@ impl DecodeCase {
         let stats = trial.scratch::<f32>("stats", parts * 2);
         let zeros = vec![0u32; lines];
         let done = trial.changed("done", &zeros, Expected::exact(&zeros));
-        let out = trial.output("out", self.result(&cache, &q, &pools, scale, &data));
+        let result = self.result(&cache, &q, &pools, scale, &data);
+        let out = trial.output("out", result.expected());
+        let lse = decode.lse.then(|| trial.output("lse", result.expected_logs()));
 
         let pass = |trial: Trial, buffer: BufferId| {
             if self.way.tensor_map {
@@ -155,15 +159,22 @@ impl DecodeCase {
         };
         let trial = at.into_iter().fold(trial.pass(q_at), pass).pass(tokens).pass(table).pass(cache.width);
         let trial = scored(trial.pass(cache.plane_stride()), scale, self.modifier, data.sinks.as_deref());
-        let trial = trial.pass(acc).pass(stats).pass(done).pass(out);
+        let trial = lse.into_iter().fold(trial.pass(acc).pass(stats).pass(done).pass(out), Trial::pass);
         let trial = if staying.is_some() { items.into_iter().fold(trial, Trial::pass) } else { trial };
         Ok(data.pass(trial))
     }
 
     /// `[sequences, kv_heads·group, depth]`.
-    fn result(&self, cache: &Cache, q: &[bf16], pools: &[Vec<bf16>; 2], scale: f64, data: &ScoreData) -> Expected {
+    fn result(
+        &self,
+        cache: &Cache,
+        q: &[bf16],
+        pools: &[Vec<bf16>; 2],
+        scale: f64,
+        data: &ScoreData,
+    ) -> AttendedValues {
         let Decode { depth, group, .. } = self.decode;
-        let mut result = AttendedValues::new(q.len());
+        let mut result = AttendedValues::new(q.len(), depth);
         let mut lines = q.chunks((group * depth) as usize).enumerate();
         for (sequence, &tokens) in self.tokens.iter().enumerate() {
             for head in 0..self.kv_heads {
@@ -185,7 +196,7 @@ impl DecodeCase {
                 }
             }
         }
-        result.expected()
+        result
     }
 }
 

@@ -6,7 +6,7 @@
 //! | `cache` | keys and values in memory: in pages or not, NaN wherever no token lies |
 //! | `bound` | the definition in f64, and the bound of the error with its derivation |
 //! | `custom` | score functions of one's own |
-//! | `decode`, `prefill` | a problem, and the launch that computes it |
+//! | `decode`, `prefill`, `merge` | a problem, and the launch that computes it |
 //!
 //! [`KvTransport`] lists every [`KvFamily`](crate::kv::KvFamily) that the kernels take.
 
@@ -15,14 +15,15 @@ mod cache;
 mod custom;
 mod decode;
 mod draws;
+mod merge;
 mod prefill;
 
 use tilewright_codegen::ir::Needs;
 use tilewright_codegen::trial::{Draw, Shipped};
 
-use super::ScoreVariant;
 use super::decode::{Decode, Layout};
 use super::prefill::{Kv, Prefill, QueryLayout};
+use super::{MergeRows, ScoreVariant};
 use crate::kv::{CpAsync, Tma};
 use crate::shipped_entry::ShippedEntry;
 
@@ -32,7 +33,8 @@ pub use draws::KvTransport;
 pub use prefill::{PrefillCase, PrefillKernel};
 
 /// The shapes with which the kernels are shipped.
-const DECODE: Decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE };
+const DECODE: Decode =
+    Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE, lse: false };
 const PREFILL: Prefill = Prefill {
     depth: 128,
     group: 4,
@@ -40,6 +42,7 @@ const PREFILL: Prefill = Prefill {
     queries: QueryLayout::Ragged,
     kv: Kv::Ragged,
     scores: ScoreVariant::NONE,
+    lse: false,
 };
 
 /// The kernels of this module.
@@ -83,6 +86,12 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
             needs: Needs::Sm90a,
             record: |_| PREFILL.record_hopper(),
             draw: |arch, seed| drawn(seed, |draws| PrefillCase::draw(&[PrefillKernel::Hopper], draws)).trial(arch),
+        },
+        ShippedEntry {
+            name: "merge_attention",
+            needs: Needs::Sm80,
+            record: |arch| MergeRows { depth: 128, lse: true }.record(arch),
+            draw: merge::draw,
         },
     ];
     kernels.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>).collect()

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use tilewright_codegen::ir::Arch;
-use tilewright_codegen::trial::{Draw, Expected, Trial};
+use tilewright_codegen::trial::{Draw, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::KvTransport;
@@ -66,11 +66,13 @@ impl PrefillCase {
             queries: one_of(made, &[QueryLayout::HeadMajor, QueryLayout::Ragged]),
             kv: one_of(made, &[Kv::HeadMajor, Kv::Ragged, paged]),
             scores: ScoreVariant::NONE,
+            lse: false,
         };
         let scores = variant(made);
         let scores = ScoreVariant { window: scores.window && prefill.causal, ..scores };
         let prefill = Prefill { scores, ..prefill };
         let custom = CustomCase::draw(made);
+        let prefill = Prefill { lse: made.between(0..=2) == 0, ..prefill };
         let tile = |draw: &mut Draw| (64 * draw.between(1..=3) + draw.between(0..=2)).saturating_sub(1);
         let extent = |draw: &mut Draw| match draw.between(0..=3) {
             0 => draw.between(1..=9),
@@ -150,7 +152,9 @@ impl PrefillCase {
         let query_starts = trial.input("query_starts", &starts(self.sequences.iter().map(|s| s.0)));
         let token_starts = trial.input("token_starts", &starts(tokens));
         let table = trial.input("table", &cache.table);
-        let out = trial.output("out", self.result(&queries, &cache, &q, &pools, scale, &data));
+        let result = self.result(&queries, &cache, &q, &pools, scale, &data);
+        let out = trial.output("out", result.expected());
+        let lse = prefill.lse.then(|| trial.output("lse", result.expected_logs()));
 
         let trial = match self.way {
             PrefillKernel::Hopper => trial.map(q_at, queries.shape()),
@@ -160,7 +164,8 @@ impl PrefillCase {
         let pass = |trial: Trial, buffer| if maps { trial.map(buffer, shape.clone()) } else { trial.pass(buffer) };
         let trial = at.into_iter().fold(trial, pass).pass(query_starts).pass(token_starts).pass(table);
         let trial = trial.pass(cache.width).pass(cache.plane_stride()).pass(tiles).pass(queries.heads).pass(sharing);
-        Ok(data.pass(scored(trial, scale, self.modifier, data.sinks.as_deref()).pass(out)))
+        let trial = scored(trial, scale, self.modifier, data.sinks.as_deref()).pass(out);
+        Ok(data.pass(lse.into_iter().fold(trial, Trial::pass)))
     }
 
     fn result(
@@ -171,9 +176,9 @@ impl PrefillCase {
         pools: &[Vec<bf16>; 2],
         scale: f64,
         data: &ScoreData,
-    ) -> Expected {
+    ) -> AttendedValues {
         let Prefill { depth, group, causal, .. } = self.prefill;
-        let mut result = AttendedValues::new(q.len());
+        let mut result = AttendedValues::new(q.len(), depth);
         for (sequence, &(count, tokens)) in self.sequences.iter().enumerate() {
             for head in 0..self.kv_heads {
                 let of = CachedHead::new(depth, [0, 1].map(|which: usize| cache.read(&pools[which], sequence, head)));
@@ -195,7 +200,7 @@ impl PrefillCase {
                 }
             }
         }
-        result.expected()
+        result
     }
 }
 

@@ -48,7 +48,7 @@ impl LaunchOp for Attention {
         }
         let kv = Kv::Paged { page_tokens, swizzled: true };
         let scores = self.variant();
-        let prefill = Prefill { depth, group, causal: true, queries: QueryLayout::Ragged, kv, scores };
+        let prefill = Prefill { depth, group, causal: true, queries: QueryLayout::Ragged, kv, scores, lse: false };
         let by_maps = plan.arch == Arch::Sm90a;
         let arch = plan.arch;
         let kernel = plan.kernel(format!("{prefill:?}"), || match by_maps {
@@ -131,7 +131,7 @@ impl Attention {
         let staying = if by_maps { staying } else { 0 };
         let tile = if by_maps { tile } else { DECODE_TILE };
         let layout = Layout::Paged { page_tokens, swizzled: true };
-        let decode = Decode { depth, group, layout, tile, scores: self.variant() };
+        let decode = Decode { depth, group, layout, tile, scores: self.variant(), lse: false };
         let kernel = plan.kernel(format!("{decode:?}"), || match (by_maps, stages) {
             (false, _) => recorded::<CpAsync<2>>(decode, arch, staying > 0),
             (true, 3) => recorded::<Tma<3>>(decode, arch, staying > 0),
