@@ -3,13 +3,16 @@
 
 use half::bf16;
 use proptest::prelude::*;
-use tilewright::codegen::device::{Stream, sim};
+use tilewright::codegen::device::sim::{self, Options, Simulator};
+use tilewright::codegen::device::{Device, Stream};
+use tilewright::codegen::ir::Arch;
 use tilewright::codegen::trial::Draw;
 use tilewright::kernels::naive;
 use tilewright::kernels::quant::{Code, Rounding, nearest};
 use tilewright::layout::DType;
 use tilewright::ops::{
-    AttentionDecode, DecodeCache, Gemm, Linear, OpError, Ops, RmsNorm, Tensor, WeightForm, pack_linear,
+    AttentionDecode, AttentionPrefill, Gemm, KvCache, Linear, MergeAttention, OpError, Ops, PrefillKv, RmsNorm, Scores,
+    Tensor, WeightForm, pack_linear,
 };
 
 /// Results of bf16 are within half of the distance of neighbours, and an error of the sums.
@@ -120,43 +123,287 @@ proptest! {
     }
 
     #[test]
-    fn queries_attend_to_their_tokens(seed: u64, sequences in 1..4usize, kv_heads in 1..3usize, group in 1..5usize, capacity in 1..70usize) {
-        let (dim, heads) = (64, kv_heads * group);
+    fn queries_attend_to_their_tokens(
+        seed: u64, sequences in 1..4usize, kv_heads in 1..3usize, group in 1..5usize, capacity in 1..70usize, is_modified: bool,
+        is_paged: bool, arch in 0..3usize,
+    ) {
+        let arch = [Arch::Sm80, Arch::Sm89, Arch::Sm90a][arch];
+        let device = Simulator::new(Options { seed, arch, ..Options::default() }).device();
+        let mut draw = Draw::new(seed);
+        let dim = [64, 80, 128][draw.between(0..=2) as usize];
+        let lengths: Vec<u32> = (0..sequences).map(|_| draw.between(1..=capacity as u32)).collect();
+        let counts: Vec<[usize; 2]> = lengths.iter().map(|&tokens| [1, tokens as usize]).collect();
+        let shape = Shape { counts, kv_heads, group, dim, causal: true };
+        let data = AttentionData::draw(&mut draw, &shape, is_modified, true);
+        let held = Held::new(&device, &data, &shape);
+        let kv = data.cached(&held.stream, &mut draw, &shape, [capacity.div_ceil(16) * 16, 16], is_paged);
+        let tokens = tensor(&held.stream, &lengths, DType::U32, &[sequences]);
+        let ops = Ops::new(&device).unwrap();
+        let room = ops.attention_workspace(sequences, kv_heads * group, kv_heads, dim, kv.capacity);
+        let workspace = tensor(&held.stream, &vec![0.0f32; room], DType::F32, &[room]);
+        let attention = AttentionDecode {
+            q: &held.q,
+            cache: kv.cache(),
+            tokens: &tokens,
+            scores: held.scores(&data),
+            workspace: &workspace,
+            out: &held.out,
+            lse: Some(&held.lse),
+        };
+        ops.attention_decode(&held.stream, &attention).unwrap();
+        held.is_near(&data, &shape);
+    }
+
+    #[test]
+    fn newest_queries_attend_to_their_tokens(
+        seed: u64, sequences in 1..4usize, kv_heads in 1..3usize, group in 1..4usize, form in 0..3usize, causal: bool,
+        is_modified: bool, is_hopper: bool,
+    ) {
+        let arch = if is_hopper { Arch::Sm90a } else { Arch::Sm80 };
+        let device = Simulator::new(Options { seed, arch, ..Options::default() }).device();
+        let mut draw = Draw::new(seed);
+        let dim = [32, 64, 80, 128][draw.between(0..=3) as usize];
+        // Sequences without queries, whose queries are their first tokens, and with fewer tokens.
+        let counts = (0..sequences).map(|_| {
+            let queries = draw.between(0..=40) as usize;
+            let cached = draw.between(0..=90) as usize;
+            [queries, if draw.between(0..=3) == 0 { cached } else { queries + cached }]
+        });
+        let shape = Shape { counts: counts.collect(), kv_heads, group, dim, causal };
+        let data = AttentionData::draw(&mut draw, &shape, is_modified, causal);
+        let held = Held::new(&device, &data, &shape);
+        let longest = shape.counts.iter().map(|count| count[1]).max().unwrap_or(0);
+        let kv = data.cached(&held.stream, &mut draw, &shape, [longest + 1, 8], form == 1);
+        let [query_starts, token_starts] = [0, 1].map(|which: usize| {
+            let counts = shape.counts.iter().map(|count| count[which] as u32);
+            let starts: Vec<u32> = [0].into_iter().chain(counts.scan(0, |sum, count| { *sum += count; Some(*sum) })).collect();
+            tensor(&held.stream, &starts, DType::U32, &[sequences + 1])
+        });
+        let ragged = data.ragged(&held.stream, &shape);
+        let prefill = AttentionPrefill {
+            q: &held.q,
+            kv: if form == 2 { PrefillKv::Ragged { keys: &ragged[0], values: &ragged[1] } } else { PrefillKv::Cache(kv.cache()) },
+            query_starts: &query_starts,
+            token_starts: &token_starts,
+            longest: is_modified.then_some(40),
+            causal,
+            scores: held.scores(&data),
+            out: &held.out,
+            lse: Some(&held.lse),
+        };
+        Ops::new(&device).unwrap().attention_prefill(&held.stream, &prefill).unwrap();
+        held.is_near(&data, &shape);
+    }
+
+    #[test]
+    fn results_over_two_sets_of_tokens_merge(seed: u64, rows in 1..20usize, heads in 1..4usize, eighths in 1..33usize) {
+        let dim = 8 * eighths;
         let device = sim::open(seed);
         let stream = device.stream().unwrap();
         let mut draw = Draw::new(seed);
-        let cache = sequences * kv_heads * capacity * dim;
-        let [q, keys, values] = [sequences * heads * dim, cache, cache].map(|count| draw.floats(count, bf16::from_f64));
-        let lengths: Vec<u32> = (0..sequences).map(|_| draw.between(1..=capacity as u32)).collect();
-        let of = |numbers: &[bf16], shape: &[usize]| tensor(&stream, numbers, DType::BF16, shape);
-        let shape = [sequences, kv_heads, capacity, dim];
-        let (query, out) = (of(&q, &[sequences, heads, dim]), of(&q, &[sequences, heads, dim]));
-        let cache = [of(&keys, &shape), of(&values, &shape)];
-        let tokens = tensor(&stream, &lengths, DType::U32, &[sequences]);
-        let ops = Ops::new(&device).unwrap();
-        let room = ops.attention_workspace(sequences, heads, kv_heads, dim, capacity);
-        let workspace = tensor(&stream, &vec![0.0f32; room], DType::F32, &[room]);
-        let attention = AttentionDecode {
-            q: &query,
-            cache: DecodeCache::Dense { keys: &cache[0], values: &cache[1] },
-            tokens: &tokens,
-            scale: 0.125,
-            soft_cap: None,
-            window: None,
-            sinks: None,
-            workspace: &workspace,
-            out: &out,
-        };
-        ops.attention_decode(&stream, &attention).unwrap();
-        let (q, keys, values) = (wide(&q), wide(&keys), wide(&values));
-        let exact: Vec<f64> = (0..sequences * heads).flat_map(|line| {
-            let plane = (line / heads * kv_heads + line % heads / group) * capacity * dim;
-            let seen = plane..plane + lengths[line / heads] as usize * dim;
-            naive::combine(&[naive::attention(&q[line * dim..][..dim], &keys[seen.clone()], &values[seen], 0.125, None)], dim)
-        }).collect();
+        let values = [0, 1].map(|_| draw.floats(rows * heads * dim, bf16::from_f64));
+        let logs = [0, 1].map(|_| (0..rows * heads).map(|_| {
+            if draw.between(0..=3) == 0 { f32::NEG_INFINITY } else { 20.0 * draw.unit() as f32 }
+        }).collect::<Vec<f32>>());
+        let [a, b] = [0, 1].map(|which: usize| tensor(&stream, &values[which], DType::BF16, &[rows, heads, dim]));
+        let [lse_a, lse_b] = [0, 1].map(|which: usize| tensor(&stream, &logs[which], DType::F32, &[rows, heads]));
+        let lse = tensor(&stream, &logs[0], DType::F32, &[rows, heads]);
+        // In place of one of them.
+        let merge = MergeAttention { a: &a, lse_a: &lse_a, b: &b, lse_b: &lse_b, out: &b, lse: Some(&lse) };
+        Ops::new(&device).unwrap().merge_attention(&stream, &merge).unwrap();
+        let (found, found_logs) = (wide(&read(&stream, &b)), read::<f32>(&stream, &lse));
+        for row in 0..rows * heads {
+            let parts = [0, 1].map(|which: usize| naive::SplitPartial {
+                max: f64::from(logs[which][row]),
+                sum: f64::from(u8::from(logs[which][row].is_finite())),
+                acc: wide(&values[which][row * dim..][..dim]),
+            });
+            near(found[row * dim..][..dim].iter().copied(), &naive::combine(&parts, dim), ROUNDING);
+            let (found, exact) = (f64::from(found_logs[row]), naive::log_sum_exp(&parts));
+            prop_assert!(found == exact || (found - exact).abs() < 1e-4, "row {row}: {found}, not {exact}");
+        }
+    }
+}
+
+/// An attention problem.
+struct Shape {
+    /// Queries and tokens of each sequence.
+    counts: Vec<[usize; 2]>,
+    kv_heads: usize,
+    group: usize,
+    dim: usize,
+    causal: bool,
+}
+
+impl Shape {
+    fn heads(&self) -> usize {
+        self.kv_heads * self.group
+    }
+
+    fn rows(&self) -> usize {
+        self.counts.iter().map(|count| count[0]).sum()
+    }
+}
+
+/// The numbers of an attention problem.
+struct AttentionData {
+    /// `[rows, heads, dim]`.
+    q: Vec<bf16>,
+    /// Keys and values of each sequence, `[tokens, kv_heads, dim]`.
+    kv: [Vec<Vec<bf16>>; 2],
+    soft_cap: Option<f32>,
+    window: Option<u32>,
+    sinks: Option<Vec<f32>>,
+}
+
+impl AttentionData {
+    const SCALE: f32 = 0.2;
+
+    fn draw(draw: &mut Draw, shape: &Shape, is_modified: bool, may_have_window: bool) -> AttentionData {
+        let q = draw.floats(shape.rows() * shape.heads() * shape.dim, bf16::from_f64);
+        let row = shape.kv_heads * shape.dim;
+        let kv = [0, 1].map(|_| {
+            shape
+                .counts
+                .iter()
+                .map(|&[_, tokens]| draw.floats(tokens * row, bf16::from_f64))
+                .collect::<Vec<Vec<bf16>>>()
+        });
+        let sinks = (0..shape.heads()).map(|_| draw.unit() as f32).collect::<Vec<f32>>();
+        let window = (is_modified && may_have_window).then(|| draw.between(1..=50));
+        AttentionData { q, kv, soft_cap: is_modified.then_some(0.5), window, sinks: is_modified.then_some(sinks) }
+    }
+
+    /// Keys and values without a cache.
+    fn ragged(&self, stream: &Stream, shape: &Shape) -> [Tensor; 2] {
+        self.kv.each_ref().map(|all| {
+            let mut all = all.concat();
+            // A tensor has a token.
+            all.resize(all.len().max(shape.kv_heads * shape.dim), bf16::NAN);
+            let tokens = all.len() / (shape.kv_heads * shape.dim);
+            tensor(stream, &all, DType::BF16, &[tokens, shape.kv_heads, shape.dim])
+        })
+    }
+
+    /// Keys and values in a cache of `capacity` tokens for each sequence, or in pages of
+    /// `page_tokens`; NaN where no token lies.
+    fn cached(
+        &self,
+        stream: &Stream,
+        draw: &mut Draw,
+        shape: &Shape,
+        [capacity, page_tokens]: [usize; 2],
+        is_paged: bool,
+    ) -> CachedTensors {
+        let &Shape { kv_heads, dim, ref counts, .. } = shape;
+        let width = capacity.div_ceil(page_tokens);
+        let mut pages: Vec<u32> = (0..(counts.len() * width) as u32).collect();
+        for last in (1..pages.len()).rev() {
+            pages.swap(last, draw.between(0..=last as u32) as usize);
+        }
+        let planes = if is_paged { width * page_tokens } else { capacity } * counts.len();
+        let memory = self.kv.each_ref().map(|sequences| {
+            let mut memory = vec![bf16::NAN; kv_heads * planes * dim];
+            for (sequence, tokens) in sequences.iter().enumerate() {
+                for (index, row) in tokens.chunks(dim).enumerate() {
+                    let (token, head) = (index / kv_heads, index % kv_heads);
+                    let page = pages[sequence * width + token / page_tokens] as usize;
+                    let at = match is_paged {
+                        true => head * planes + page * page_tokens + token % page_tokens,
+                        false => (sequence * kv_heads + head) * capacity + token,
+                    };
+                    memory[at * dim..][..dim].copy_from_slice(row);
+                }
+            }
+            let of_pages = [kv_heads, counts.len() * width, page_tokens, dim];
+            let dense = [counts.len(), kv_heads, capacity, dim];
+            tensor(stream, &memory, DType::BF16, if is_paged { &of_pages } else { &dense })
+        });
+        let table = is_paged.then(|| tensor(stream, &pages, DType::U32, &[counts.len(), width]));
+        CachedTensors { memory, table, capacity }
+    }
+
+    /// Results and log-sum-exps of all rows and heads, by the definition.
+    fn exact(&self, shape: &Shape) -> (Vec<f64>, Vec<f64>) {
+        let (mut out, mut logs, mut row) = (Vec::new(), Vec::new(), 0);
+        for (sequence, &[queries, tokens]) in shape.counts.iter().enumerate() {
+            for query in 0..queries {
+                let end = if shape.causal { (tokens + query + 1).saturating_sub(queries) } else { tokens };
+                let first = self.window.map_or(0, |window| end.saturating_sub(window as usize));
+                for head in 0..shape.heads() {
+                    let seen = self.kv.each_ref().map(|all| {
+                        let line = |token: usize| (token * shape.kv_heads + head / shape.group) * shape.dim;
+                        (first..end)
+                            .flat_map(|token| wide(&all[sequence][line(token)..][..shape.dim]))
+                            .collect::<Vec<f64>>()
+                    });
+                    let q = wide(&self.q[row * shape.dim..][..shape.dim]);
+                    let cap = self.soft_cap.map(f64::from);
+                    let part = naive::attention(&q, &seen[0], &seen[1], f64::from(AttentionData::SCALE), cap);
+                    let sink =
+                        self.sinks.as_ref().map(|sinks| naive::SplitPartial::sink(f64::from(sinks[head]), shape.dim));
+                    let parts: Vec<_> = [part].into_iter().chain(sink).collect();
+                    out.extend(naive::combine(&parts, shape.dim));
+                    logs.push(naive::log_sum_exp(&parts));
+                    row += 1;
+                }
+            }
+        }
+        (out, logs)
+    }
+}
+
+/// Keys and values on a device.
+struct CachedTensors {
+    memory: [Tensor; 2],
+    table: Option<Tensor>,
+    capacity: usize,
+}
+
+impl CachedTensors {
+    fn cache(&self) -> KvCache<'_> {
+        let [keys, values] = &self.memory;
+        match &self.table {
+            Some(table) => KvCache::Paged { keys, values, table },
+            None => KvCache::Dense { keys, values },
+        }
+    }
+}
+
+/// Queries and results on a device.
+struct Held {
+    stream: Stream,
+    q: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    sinks: Option<Tensor>,
+}
+
+impl Held {
+    fn new(device: &Device, data: &AttentionData, shape: &Shape) -> Held {
+        let stream = device.stream().unwrap();
+        let [rows, heads, dim] = [shape.rows(), shape.heads(), shape.dim];
+        let q = tensor(&stream, &data.q, DType::BF16, &[rows, heads, dim]);
+        let out = tensor(&stream, &vec![bf16::NAN; data.q.len()], DType::BF16, &[rows, heads, dim]);
+        let lse = tensor(&stream, &vec![f32::NAN; rows * heads], DType::F32, &[rows, heads]);
+        let sinks = data.sinks.as_ref().map(|sinks| tensor(&stream, sinks, DType::F32, &[heads]));
+        Held { stream, q, out, lse, sinks }
+    }
+
+    fn scores(&self, data: &AttentionData) -> Scores<'_> {
+        let &AttentionData { soft_cap, window, .. } = data;
+        Scores { soft_cap, window, sinks: self.sinks.as_ref(), ..Scores::scaled(AttentionData::SCALE) }
+    }
+
+    fn is_near(&self, data: &AttentionData, shape: &Shape) {
+        let (out, logs) = data.exact(shape);
         // Probabilities are rounded to bf16, of values up to 1.
-        for (at, (found, exact)) in wide(&read(&stream, &out)).into_iter().zip(exact).enumerate() {
-            prop_assert!((found - exact).abs() <= ROUNDING, "[{at}] = {found}, not {exact}");
+        for (at, (found, exact)) in wide(&read(&self.stream, &self.out)).into_iter().zip(out).enumerate() {
+            assert!((found - exact).abs() <= ROUNDING, "[{at}] = {found}, not {exact}");
+        }
+        for (at, (found, exact)) in read::<f32>(&self.stream, &self.lse).into_iter().zip(logs).enumerate() {
+            let found = f64::from(found);
+            assert!(found == exact || (found - exact).abs() <= 1e-4, "lse[{at}] = {found}, not {exact}");
         }
     }
 }

@@ -17,7 +17,8 @@ use tilewright::kernels::naive::Sampling;
 use tilewright::kernels::sample::Request;
 use tilewright::layout::DType;
 use tilewright::ops::{
-    self, AttentionDecode, DecodeCache, Embedding, Gated, Gemm, Linear, RmsNorm, Rope, Tensor, WeightForm, spanned,
+    self, AttentionDecode, AttentionPrefill, Embedding, Gated, Gemm, KvCache, Linear, MergeAttention, PrefillKv,
+    RmsNorm, Rope, Scores, Tensor, WeightForm, spanned,
 };
 
 use crate::error::{OpError, op_error};
@@ -165,7 +166,7 @@ impl Ops {
         })
     }
 
-    #[pyo3(signature = (stream, q, keys, values, tokens, workspace, out, scale, table=None, soft_cap=None, window=None, sinks=None))]
+    #[pyo3(signature = (stream, q, keys, values, tokens, workspace, out, scale, table=None, soft_cap=None, window=None, sinks=None, lse=None))]
     #[expect(clippy::too_many_arguments, reason = "the operands of the op, by name in Python")]
     fn attention_decode(
         &self,
@@ -179,11 +180,12 @@ impl Ops {
         scale: f32,
         table: Option<Array>,
         soft_cap: Option<f32>,
-        window: Option<u32>,
+        window: Option<i64>,
         sinks: Option<Array>,
+        lse: Option<Array>,
     ) -> PyResult<()> {
         let call = Call::new(self, stream)?;
-        let [q, keys, values, tokens, workspace, out, table, sinks] = call.bind([
+        let [q, keys, values, tokens, workspace, out, table, sinks, lse] = call.bind([
             (Some(&q), false),
             (Some(&keys), false),
             (Some(&values), false),
@@ -192,16 +194,87 @@ impl Ops {
             (Some(&out), true),
             (table.as_ref(), false),
             (sinks.as_ref(), false),
+            (lse.as_ref(), true),
         ])?;
-        let all = [&q, &keys, &values, &tokens, &workspace, &out, &table, &sinks];
+        let all = [&q, &keys, &values, &tokens, &workspace, &out, &table, &sinks, &lse];
         call.run(all, |[q, keys, values, tokens, workspace, out], stream| {
-            let cache = match table.tensor() {
-                Some(table) => DecodeCache::Paged { keys, values, table },
-                None => DecodeCache::Dense { keys, values },
-            };
-            let sinks = sinks.tensor();
-            let attention = AttentionDecode { q, cache, tokens, scale, soft_cap, window, sinks, workspace, out };
+            let cache = cache_of([keys, values], table.tensor());
+            let scores = scores_of(scale, soft_cap, window, &sinks);
+            let attention = AttentionDecode { q, cache, tokens, scores, workspace, out, lse: lse.tensor() };
             self.ops.attention_decode(stream, &attention)
+        })
+    }
+
+    #[pyo3(signature = (stream, q, keys, values, query_starts, token_starts, out, scale, causal, longest=None, table=None, soft_cap=None, window=None, sinks=None, lse=None))]
+    #[expect(clippy::too_many_arguments, reason = "the operands of the op, by name in Python")]
+    fn attention_prefill(
+        &self,
+        stream: u64,
+        q: Array,
+        keys: Array,
+        values: Array,
+        query_starts: Array,
+        token_starts: Array,
+        out: Array,
+        scale: f32,
+        causal: bool,
+        longest: Option<i64>,
+        table: Option<Array>,
+        soft_cap: Option<f32>,
+        window: Option<i64>,
+        sinks: Option<Array>,
+        lse: Option<Array>,
+    ) -> PyResult<()> {
+        let call = Call::new(self, stream)?;
+        let [q, keys, values, query_starts, token_starts, out, table, sinks, lse] = call.bind([
+            (Some(&q), false),
+            (Some(&keys), false),
+            (Some(&values), false),
+            (Some(&query_starts), false),
+            (Some(&token_starts), false),
+            (Some(&out), true),
+            (table.as_ref(), false),
+            (sinks.as_ref(), false),
+            (lse.as_ref(), true),
+        ])?;
+        let all = [&q, &keys, &values, &query_starts, &token_starts, &out, &table, &sinks, &lse];
+        call.run(all, |[q, keys, values, query_starts, token_starts, out], stream| {
+            let kv = match table.tensor() {
+                None if keys.shape().len() == 3 => PrefillKv::Ragged { keys, values },
+                table => PrefillKv::Cache(cache_of([keys, values], table)),
+            };
+            let scores = scores_of(scale, soft_cap, window, &sinks);
+            // Numbers below the range are refused as 0 is.
+            let longest = longest.map(|longest| usize::try_from(longest).unwrap_or(0));
+            let lse = lse.tensor();
+            let prefill = AttentionPrefill { q, kv, query_starts, token_starts, longest, causal, scores, out, lse };
+            self.ops.attention_prefill(stream, &prefill)
+        })
+    }
+
+    #[pyo3(signature = (stream, a, lse_a, b, lse_b, out, lse=None))]
+    #[expect(clippy::too_many_arguments, reason = "the operands of the op, by name in Python")]
+    fn merge_attention(
+        &self,
+        stream: u64,
+        a: Array,
+        lse_a: Array,
+        b: Array,
+        lse_b: Array,
+        out: Array,
+        lse: Option<Array>,
+    ) -> PyResult<()> {
+        let call = Call::new(self, stream)?;
+        let [a, lse_a, b, lse_b, out, lse] = call.bind([
+            (Some(&a), false),
+            (Some(&lse_a), false),
+            (Some(&b), false),
+            (Some(&lse_b), false),
+            (Some(&out), true),
+            (lse.as_ref(), true),
+        ])?;
+        call.run([&a, &lse_a, &b, &lse_b, &out, &lse], |[a, lse_a, b, lse_b, out], stream| {
+            self.ops.merge_attention(stream, &MergeAttention { a, lse_a, b, lse_b, out, lse: lse.tensor() })
         })
     }
 
@@ -241,6 +314,20 @@ pub fn sampling_request(
         .flat_map(u64::to_ne_bytes)
         .chain(numbers.into_iter().flat_map(u32::to_ne_bytes))
         .collect())
+}
+
+/// A cache, in pages where there is a table.
+fn cache_of<'t>([keys, values]: [&'t Tensor; 2], table: Option<&'t Tensor>) -> KvCache<'t> {
+    match table {
+        Some(table) => KvCache::Paged { keys, values, table },
+        None => KvCache::Dense { keys, values },
+    }
+}
+
+/// The settings of scores. A window below 0 is refused as 0 is; one beyond `u32` hides nothing.
+fn scores_of<'t>(scale: f32, soft_cap: Option<f32>, window: Option<i64>, sinks: &'t Operand) -> Scores<'t> {
+    let window = window.map(|window| u32::try_from(window.max(0)).unwrap_or(u32::MAX));
+    Scores { scale, soft_cap, window, sinks: sinks.tensor() }
 }
 
 fn form_of(name: &str) -> PyResult<WeightForm> {

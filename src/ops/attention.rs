@@ -5,53 +5,30 @@ use tilewright_kernels::attention::ScoreVariant;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_layout::DType;
 
+use super::cache::{Cached, KvCache, QueryExtents, Scores, check_numbers, check_rows};
 use super::recipe::Recipe;
 use super::tensor::Operand;
 use super::{OpError, Ops, Tensor};
 
-/// One query per sequence: `out = softmax(scale · q·Kᵀ)·V` of every query head.
+/// One query per sequence: `out = softmax(scores(q·Kᵀ))·V` of every query head.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionDecode<'t> {
     /// `[sequences, heads, dim]` bfloat16; `dim` is one of [`Decode::DEPTHS`].
     pub q: &'t Tensor,
-    /// The keys and values.
-    pub cache: DecodeCache<'t>,
+    /// The keys and values, with 1 to 16 heads of `q` for each of their heads.
+    pub cache: KvCache<'t>,
     /// `[sequences]` int32: tokens of each, the newest included.
     pub tokens: &'t Tensor,
-    /// The factor of the products.
-    pub scale: f32,
-    /// Bounds scores s as `cap · tanh(s / cap)`: positive.
-    pub soft_cap: Option<f32>,
-    /// Newest tokens that a query sees: at least 1.
-    pub window: Option<u32>,
-    /// `[heads]` float32: a logit of each head that takes part in the softmax, without a value.
-    pub sinks: Option<&'t Tensor>,
+    /// How products become scores.
+    pub scores: Scores<'t>,
     /// Float32 of [`Ops::attention_workspace`] elements or more: zeros before its first use, which
     /// each launch leaves as they must be for the next one of the same shapes.
     pub workspace: &'t Tensor,
     /// As `q`.
     pub out: &'t Tensor,
-}
-
-/// Keys and values of sequences, bfloat16. Heads of `q` share those of a key/value head in groups.
-#[derive(Clone, Copy, Debug)]
-pub enum DecodeCache<'t> {
-    /// `[sequences, kv_heads, capacity, dim]` each.
-    Dense {
-        /// Keys.
-        keys: &'t Tensor,
-        /// Values.
-        values: &'t Tensor,
-    },
-    /// Pools of pages, `[kv_heads, pages, page_tokens, dim]` each.
-    Paged {
-        /// Keys.
-        keys: &'t Tensor,
-        /// Values.
-        values: &'t Tensor,
-        /// `[sequences, pages of a sequence]` int32: where each page lies.
-        table: &'t Tensor,
-    },
+    /// `[sequences, heads]` float32: the natural logarithm of the sum of `exp(score)`, sinks
+    /// included, that `out` is divided by; −∞ where no token is seen.
+    pub lse: Option<&'t Tensor>,
 }
 
 const OP: &str = "attention_decode";
@@ -102,128 +79,63 @@ impl Ops {
     /// # Errors
     /// [`OpError`] for operands that do not fit each other.
     pub fn attention_decode(&self, stream: &Stream, attention: &AttentionDecode<'_>) -> Result<(), OpError> {
+        let AttentionDecode { scores, tokens, workspace, out, lse, .. } = *attention;
         let operand = |name, tensor| Operand::new(OP, name, tensor);
-        let (keys, values, table) = match attention.cache {
-            DecodeCache::Dense { keys, values } => (keys, values, None),
-            DecodeCache::Paged { keys, values, table } => (keys, values, Some(table)),
-        };
         let q = operand("q", attention.q);
         let &[sequences, heads, dim] = attention.q.shape() else {
             return Err(q.shape("it must be [sequences, heads, dim]"));
         };
-        let of_keys = operand("keys", keys);
-        let &[outer, inner, capacity, columns] = keys.shape() else {
-            let form = if table.is_some() {
-                "[kv_heads, pages, page_tokens, dim]"
-            } else {
-                "[sequences, kv_heads, capacity, dim]"
-            };
-            return Err(of_keys.shape(format!("it must be {form}")));
-        };
-        let kv_heads = if table.is_some() { outer } else { inner };
-        if columns != dim || (table.is_none() && outer != sequences) {
-            return Err(of_keys.shape(format!("q has {sequences} sequences and {dim} dimensions")));
-        }
+        let cached = attention.cache.check(OP, QueryExtents { sequences, heads, dim })?;
         if !(u32::try_from(dim).is_ok_and(|dim| Decode::DEPTHS.contains(&dim))) {
             return Err(q.shape(format!("its dimensions must be one of {:?}", Decode::DEPTHS)));
         }
-        if kv_heads == 0 || !heads.is_multiple_of(kv_heads) || heads / kv_heads > Decode::MOST_GROUP as usize {
+        let Cached { keys, values, kv_heads, plane, longest, pages } = cached;
+        let group = heads as u32 / kv_heads;
+        if group > Decode::MOST_GROUP {
+            let most = Decode::MOST_GROUP;
             return Err(
-                of_keys.shape(format!("the {heads} heads of q must be 1 to {} times its heads", Decode::MOST_GROUP))
+                operand("keys", keys).shape(format!("the {heads} heads of q must be 1 to {most} times its heads"))
             );
         }
-        operand("values", values).has(keys.shape(), "it must be as keys,")?;
-        operand("out", attention.out).has(attention.q.shape(), "it must be as q,")?;
-        for (name, tensor) in [("q", attention.q), ("keys", keys), ("values", values), ("out", attention.out)] {
-            let operand = operand(name, tensor);
-            operand.is(&[DType::BF16], "bfloat16")?;
-            operand.contiguous()?;
-            operand.aligned()?;
+        operand("out", out).has(attention.q.shape(), "it must be as q,")?;
+        check_rows(OP, "q", attention.q)?;
+        check_rows(OP, "out", out)?;
+        let of_tokens = operand("tokens", tokens);
+        of_tokens.has(&[sequences], "it must have a number for each sequence,")?;
+        of_tokens.is(&[DType::I32, DType::U32], "int32")?;
+        of_tokens.contiguous()?;
+        if let Some(lse) = lse {
+            check_numbers(operand("lse", lse), &[sequences, heads], "it must have a number for each head of q,")?;
         }
-        let whole = [DType::I32, DType::U32];
-        let tokens = operand("tokens", attention.tokens);
-        tokens.has(&[sequences], "it must have a number for each sequence,")?;
-        tokens.is(&whole, "int32")?;
-        tokens.contiguous()?;
-        let (layout, width) = match table {
-            None => (Layout::Dense, 1),
-            Some(table) => {
-                let operand = operand("table", table);
-                operand.is(&whole, "int32")?;
-                operand.contiguous()?;
-                let &[rows, width] = table.shape() else {
-                    return Err(operand.shape("it must be [sequences, pages of a sequence]"));
-                };
-                if rows != sequences {
-                    return Err(operand.shape(format!("q has {sequences} sequences")));
-                }
-                (Layout::Paged { page_tokens: capacity as u32, swizzled: false }, width as u32)
-            }
-        };
-        if let Some(sinks) = attention.sinks {
-            let operand = operand("sinks", sinks);
-            operand.is(&[DType::F32], "float32")?;
-            operand.has(&[heads], "it must have a number for each head of q,")?;
-            operand.contiguous()?;
-        }
-        self.check_numbers(attention)?;
-        let plane = if table.is_some() { inner * capacity * dim } else { capacity * dim };
-        let plane = u32::try_from(plane).map_err(|_| of_keys.shape("a head must have less than 2^32 elements"))?;
-        let scores = ScoreVariant {
-            soft_cap: attention.soft_cap.is_some(),
-            window: attention.window.is_some(),
-            sinks: attention.sinks.is_some(),
-        };
-        let (sequences, kv_heads) = (sequences as u32, kv_heads as u32);
-        let decode = decode(dim as u32, heads as u32 / kv_heads, layout, scores);
-        let longest = if table.is_some() { (capacity as u32).saturating_mul(width) } else { capacity as u32 };
+        let layout = pages.map_or(Layout::Dense, |pages| Layout::Paged { page_tokens: pages.tokens, swizzled: false });
+        let variant = scores.check(OP, heads)?;
+        let decode = Decode { lse: lse.is_some(), ..decode(dim as u32, group, layout, variant) };
+        let sequences = sequences as u32;
         let parts = self.workspace(&decode, sequences, kv_heads, longest);
-        let room = operand("workspace", attention.workspace);
+        let room = operand("workspace", workspace);
         room.is(&[DType::F32], "float32")?;
         room.contiguous()?;
         room.aligned()?;
         let needed = parts.acc + parts.stats + parts.done;
-        if attention.workspace.elements() < needed {
+        if workspace.elements() < needed {
             return Err(room.shape(format!("it must have {needed} elements")));
         }
-        if sequences == 0 || heads == 0 {
+        if sequences == 0 {
             return Ok(());
         }
         let part = |first: usize, elements: usize| -> Result<Buffer<u8>, OpError> {
-            Ok(attention.workspace.buffer().slice(4 * first..4 * (first + elements))?)
+            Ok(workspace.buffer().slice(4 * first..4 * (first + elements))?)
         };
         let acc = part(0, parts.acc)?;
         let stats = part(parts.acc, parts.stats)?;
         let done = part(parts.acc + parts.stats, parts.done)?;
-        let mut args: Vec<Arg<'_>> = vec![
-            attention.q.buffer().into(),
-            keys.buffer().into(),
-            values.buffer().into(),
-            attention.tokens.buffer().into(),
-            table.map_or(Arg::Null, |table| table.buffer().into()),
-            width.into(),
-            plane.into(),
-            (attention.scale * std::f32::consts::LOG2_E).into(),
-        ];
-        args.extend(attention.soft_cap.map(Arg::from));
-        args.extend(attention.window.map(Arg::from));
-        args.extend(attention.sinks.map(|sinks| Arg::from(sinks.buffer())));
-        args.extend([&acc, &stats, &done, attention.out.buffer()].map(Arg::from));
+        let (table, width) = pages.map_or((Arg::Null, 1), |pages| (pages.table.buffer().into(), pages.width));
+        let mut args = [attention.q, keys, values, tokens].map(|tensor| Arg::from(tensor.buffer())).to_vec();
+        args.extend([table, width.into(), plane.into()]);
+        args.extend(scores.args());
+        args.extend([&acc, &stats, &done, out.buffer()].map(Arg::from));
+        args.extend(lse.map(|lse| Arg::from(lse.buffer())));
         self.launch(stream, Recipe::Decode(decode), [parts.splits, kv_heads, sequences], &args)
-    }
-
-    fn check_numbers(&self, attention: &AttentionDecode<'_>) -> Result<(), OpError> {
-        let refused = |name, found: String, expected| Err(OpError::Number { op: OP, name, found, expected });
-        if !attention.scale.is_finite() {
-            return refused("scale", attention.scale.to_string(), "it must be finite");
-        }
-        if let Some(cap) = attention.soft_cap.filter(|cap| !(*cap > 0.0 && cap.is_finite())) {
-            return refused("soft_cap", cap.to_string(), "it must be positive and finite");
-        }
-        if attention.window == Some(0) {
-            return refused("window", "0".into(), "a query sees its own token: it must be 1 or more");
-        }
-        Ok(())
     }
 }
 

@@ -15,6 +15,8 @@
 //! | [`Ops::linear`] | `x·wᵀ + bias + residual` of a few rows, with a packed weight |
 //! | [`Ops::gemm`] | `activation(A·Bᵀ + bias) + residual` |
 //! | [`Ops::attention_decode`] | one query per sequence against its cached keys and values |
+//! | [`Ops::attention_prefill`] | the newest queries of sequences, against cached or ragged keys and values |
+//! | [`Ops::merge_attention`] | the attention over two sets of tokens, of the results of both |
 //! | [`Ops::argmax`], [`Ops::sample`] | the next tokens of rows of logits |
 //!
 //! ```
@@ -36,11 +38,14 @@
 //! ```
 
 mod attention;
+mod cache;
 mod error;
 mod gemm;
 mod linear;
+mod merge;
 mod packed;
 pub(crate) mod planned;
+mod prefill;
 mod recipe;
 mod rows;
 mod tensor;
@@ -52,11 +57,14 @@ use tilewright_codegen::device::{Arg, Device, Grid, Stream};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
 
-pub use attention::{AttentionDecode, DecodeCache};
+pub use attention::AttentionDecode;
+pub use cache::{KvCache, Scores};
 pub use error::OpError;
 pub use gemm::Gemm;
 pub use linear::Linear;
+pub use merge::MergeAttention;
 pub use packed::{WeightForm, pack_linear};
+pub use prefill::{AttentionPrefill, PrefillKv};
 use recipe::{Recipe, Step};
 pub use rows::{Embedding, Gated, RmsNorm, Rope};
 pub use tensor::{Tensor, spanned};

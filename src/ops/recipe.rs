@@ -2,10 +2,12 @@
 
 use half::{bf16, f16};
 use tilewright_codegen::device::{Arg, DeviceError, Kernel, Stream};
-use tilewright_codegen::ir::{self, Arch};
+use tilewright_codegen::ir::{self, Arch, Limit};
 use tilewright_codegen::trial::TrialElement;
 use tilewright_kernels::activation::Activation;
+use tilewright_kernels::attention::MergeRows;
 use tilewright_kernels::attention::decode::Decode;
+use tilewright_kernels::attention::prefill::Prefill;
 use tilewright_kernels::elementwise::{Types, gated_all};
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
 use tilewright_kernels::gemm::{
@@ -32,6 +34,8 @@ const ROW_WARPS: u32 = 4;
 const MOST_NORM_WARPS: u32 = 16;
 /// Elements of a row for each warp that normalises it.
 const NORM_WARP_ELEMENTS: u32 = 256;
+/// Tiles of keys, and of values, on their way where a prefill copies them by `cp.async`.
+pub(super) const PREFILL_STAGES: u32 = 2;
 
 /// All that a kernel is specialised for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +49,8 @@ pub(super) enum Recipe {
     Linear(PackedProduct),
     Gemm(Box<Product>),
     Decode(Decode),
+    Prefill(Prefill),
+    MergeAttention(MergeRows),
 }
 
 /// A matrix product: what it multiplies, and what it may use.
@@ -99,9 +105,21 @@ impl Recipe {
             Recipe::Sample => sample_rows(arch, LOGIT_WARPS),
             Recipe::Linear(product) => return Ok(vec![product.plan(arch, sms)?]),
             Recipe::Gemm(product) => return Ok(product.plan(arch, sms)?),
-            Recipe::Decode(decode) => decode.record::<CpAsync<3>>(arch),
+            &Recipe::Decode(decode) => decode_kernel(arch, decode),
+            Recipe::Prefill(prefill) if arch == Arch::Sm90a => prefill.record_hopper(),
+            Recipe::Prefill(prefill) => prefill.record::<CpAsync<PREFILL_STAGES>>(arch),
+            Recipe::MergeAttention(merge) => merge.record(arch),
         };
         Ok(vec![single(kernel)])
+    }
+}
+
+/// Decode attention, with tiles of 16 tokens where those of the recipe have no room.
+fn decode_kernel(arch: Arch, decode: Decode) -> ir::Kernel {
+    let kernel = decode.record::<CpAsync<3>>(arch);
+    match Limit::SharedPerBlock.allows(arch, kernel.shared_bytes()) {
+        true => kernel,
+        false => Decode { tile: 16, ..decode }.record::<CpAsync<3>>(arch),
     }
 }
 

@@ -44,11 +44,7 @@ impl Tensor {
     /// # Errors
     /// [`OpError::Outside`] where the memory has fewer elements.
     pub fn new(buffer: Buffer<u8>, dtype: DType, shape: &[usize]) -> Result<Tensor, OpError> {
-        let mut strides = vec![1; shape.len()];
-        for axis in (1..shape.len()).rev() {
-            strides[axis - 1] = shape[axis].saturating_mul(strides[axis]);
-        }
-        Tensor::strided(buffer, dtype, shape, &strides)
+        Tensor::strided(buffer, dtype, shape, &contiguous_strides(shape))
     }
 
     /// A tensor with a stride for each axis.
@@ -61,7 +57,9 @@ impl Tensor {
         if shape.len() != strides.len() || spanned(shape, strides).is_none_or(|spanned| spanned > elements) {
             return Err(OpError::Outside { shape: shape.to_vec(), strides: strides.to_vec(), elements });
         }
-        Ok(Tensor { buffer, dtype, shape: shape.to_vec(), strides: strides.to_vec() })
+        // Strides of a tensor without elements mean nothing, and numpy has zeros.
+        let strides = if shape.contains(&0) { contiguous_strides(shape) } else { strides.to_vec() };
+        Ok(Tensor { buffer, dtype, shape: shape.to_vec(), strides })
     }
 
     /// Its memory.
@@ -86,13 +84,22 @@ impl Tensor {
 
     /// Elements.
     pub fn elements(&self) -> usize {
-        self.shape.iter().product()
+        self.shape.iter().fold(1, |elements, &extent| elements.saturating_mul(extent))
     }
 
     /// Elements that addresses and strides of rows are a multiple of: 4, or 1.
     pub(super) fn vector(&self) -> u32 {
         if self.buffer.address().is_multiple_of(4 * self.dtype.bits() as u64 / 8) { 4 } else { 1 }
     }
+}
+
+/// The strides of a tensor whose last axis is the fastest, without gaps.
+fn contiguous_strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = shape[axis].saturating_mul(strides[axis]);
+    }
+    strides
 }
 
 /// Elements of memory from the first of a tensor to its last; `None` where they are more than a
