@@ -125,14 +125,92 @@ def draw_attention() -> None:
     keys, values = (torch.randn(sequences, kv_heads, capacity, dim, dtype=b16) for _ in range(2))
     tokens, out = torch.randint(1, capacity + 1, (sequences,), dtype=torch.int32), torch.empty_like(q)
     workspace = torch.zeros(ops.attention_workspace(q, keys))
-    ops.attention_decode(q, keys, values, tokens, out=out, workspace=workspace, window=window)
-    at = torch.arange(capacity)[None]
-    seen = (at < tokens[:, None]) & (at >= tokens[:, None] - (window or capacity))
-    exact = torch.nn.functional.scaled_dot_product_attention(
-        q[:, :, None].double(), keys.double(), values.double(), attn_mask=seen[:, None, None], enable_gqa=True
-    )
+    lse = torch.empty(q.shape[:2])
+    ops.attention_decode(q, keys, values, tokens, out=out, workspace=workspace, window=window, lse=lse)
+    for at, seen in enumerate(tokens.tolist()):
+        of = slice(at, at + 1)
+        is_near_attention(out[of], lse[of], q[of], *(cache[at, :, :seen] for cache in (keys, values)), window=window)
+
+
+def is_near_attention(
+    out: Any, lse: Any, q: Any, keys: Any, values: Any, *, causal: bool = True, window: Any = None
+) -> None:
+    """Results of the newest queries ``[n, heads, dim]`` of one sequence of tokens ``[kv_heads, t, dim]``."""
+    (queries, heads, dim), (kv_heads, tokens, _) = q.shape, keys.shape
+    if queries == 0:
+        return
+    keys, values = (cache.double().repeat_interleave(heads // kv_heads, 0) for cache in (keys, values))
+    position, token = torch.arange(queries)[:, None] + tokens - queries, torch.arange(tokens)[None]
+    hidden = (token <= position - (window or 2**31)) | (token > position if causal else token < 0)
+    scores = torch.einsum("qhd,htd->hqt", q.double(), keys) * dim**-0.5
+    scores = scores.masked_fill(hidden, -torch.inf)
+    # The softmax of a query that sees no token is not a number; the result is zeros.
+    exact = torch.einsum("hqt,htd->qhd", scores.softmax(-1).nan_to_num(), values)
     # Probabilities are rounded to bfloat16.
-    near(out, exact[:, :, 0], float(2.0**-8 * values.abs().max() / exact.abs().max()))
+    largest = float(values.abs().max()) if tokens else 0.0
+    near(out, exact, 2.0**-8 * largest / max(float(exact.abs().max()), 1e-3))
+    torch.testing.assert_close(lse.double(), scores.logsumexp(-1).T, rtol=0, atol=1e-4)
+
+
+def draw_prefill() -> None:
+    sequences, kv_heads, group = number(1, 6), number(1, 4), number(1, 8)
+    dim, causal, form = one_of([32, 64, 80, 96, 128, 192, 256]), one_of([True, True, False]), number(0, 2)
+    window = one_of([None, number(1, 300)]) if causal else None
+    queries = torch.randint(0, one_of([5, 700]), (sequences,))
+    # Of some draws, sequences have fewer tokens than queries.
+    tokens = torch.randint(0, 900, (sequences,)) + queries * one_of([0, 1, 1, 1])
+    query_starts, token_starts = (
+        torch.nn.functional.pad(counts.cumsum(0), (1, 0)).to(torch.int32) for counts in (queries, tokens)
+    )
+    rows, longest, table = int(queries.sum()), one_of([None, max(int(queries.max()), 1)]), None
+    q = torch.randn(rows, kv_heads * group, dim, dtype=b16)
+    of_sequences = [torch.randn(2, kv_heads, count, dim, dtype=b16) for count in tokens.tolist()]
+    if form == 0:
+        kv = torch.full((2, sequences, kv_heads, int(tokens.max()) + 1, dim), torch.nan, dtype=b16)
+        for at, own in enumerate(of_sequences):
+            kv[:, at, :, : own.shape[2]] = own
+    elif form == 1:
+        page = one_of([8, 16, 64])
+        width = int(tokens.max()) // page + 1
+        table = torch.randperm(sequences * width).view(sequences, width).to(torch.int32)
+        kv = torch.full((2, kv_heads, sequences * width, page, dim), torch.nan, dtype=b16)
+        for at, own in enumerate(of_sequences):
+            padded = torch.full((2, kv_heads, width * page, dim), torch.nan, dtype=b16)
+            padded[:, :, : own.shape[2]] = own
+            kv[:, :, table[at].long()] = padded.view(2, kv_heads, width, page, dim)
+    else:
+        kv = torch.cat([*of_sequences, torch.full((2, kv_heads, 1, dim), torch.nan, dtype=b16)], 2).transpose(1, 2)
+    keys, values = (cache.contiguous() for cache in kv)
+    out, lse = torch.empty_like(q), torch.empty(q.shape[:2])
+    ops.attention_prefill(
+        q,
+        keys,
+        values,
+        query_starts,
+        token_starts,
+        out=out,
+        lse=lse,
+        causal=causal,
+        longest=longest,
+        table=table,
+        window=window,
+    )
+    starts = query_starts.tolist()
+    for at, own in enumerate(of_sequences):
+        of = slice(starts[at], starts[at + 1])
+        is_near_attention(out[of], lse[of], q[of], *own, causal=causal, window=window)
+
+
+def draw_merge() -> None:
+    rows, heads, dim = number(1, 500), number(1, 32), 8 * number(1, 64)
+    a, b = (torch.randn(rows, heads, dim, dtype=b16) for _ in range(2))
+    lse_a, lse_b = (torch.randn(rows, heads) * 10 for _ in range(2))
+    out, lse = torch.empty_like(a), torch.empty_like(lse_a)
+    ops.merge_attention(a, lse_a, b, lse_b, out=out, lse=lse)
+    exact = torch.logaddexp(lse_a.double(), lse_b.double())
+    weights = ((of.double() - exact).exp()[..., None] for of in (lse_a, lse_b))
+    near(out, sum(weight * of.double() for weight, of in zip(weights, (a, b))), 2.0**-16)
+    torch.testing.assert_close(lse.double(), exact, rtol=0, atol=1e-4)
 
 
 def draw_argmax() -> None:
@@ -144,7 +222,18 @@ def draw_argmax() -> None:
 
 @pytest.mark.parametrize(
     "draw",
-    [draw_norm, draw_gated, draw_embedding, draw_rope, draw_gemm, draw_linear, draw_attention, draw_argmax],
+    [
+        draw_norm,
+        draw_gated,
+        draw_embedding,
+        draw_rope,
+        draw_gemm,
+        draw_linear,
+        draw_attention,
+        draw_prefill,
+        draw_merge,
+        draw_argmax,
+    ],
 )
 def test_shapes_at_random(draw: Any) -> None:
     for _ in range(DRAWS):

@@ -150,6 +150,40 @@ def test_packed_codes_of_a_few_rows(draw: np.random.Generator, form: str) -> Non
     near(out, wide(x) @ wide(weight).T, 2.0**-14)
 
 
+def attended(
+    q: Any, keys: Any, values: Any, *, causal: bool = True, window: Any = None, soft_cap: Any = None, sinks: Any = None
+) -> tuple[Any, Any]:
+    """The attention of a sequence's queries ``[n, heads, dim]`` to tokens ``[kv_heads, t, dim]``, and log-sum-exps."""
+    (queries, heads, dim), (kv_heads, tokens, _) = q.shape, keys.shape
+    keys, values = (wide(cache).repeat(heads // kv_heads, 0) for cache in (keys, values))
+    scores = np.einsum("qhd,htd->hqt", wide(q), keys) * dim**-0.5
+    scores = scores if soft_cap is None else soft_cap * np.tanh(scores / soft_cap)
+    position, token = np.arange(queries)[:, None] + tokens - queries, np.arange(tokens)[None]
+    hidden = (causal & (token > position)) | (token <= position - (window or 2**31))
+    weights = np.where(hidden, 0.0, np.exp(scores))
+    total = weights.sum(-1) + (0.0 if sinks is None else np.exp(wide(sinks))[:, None])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lse = np.log(total)
+    out = np.einsum("hqt,htd->qhd", weights / np.where(total > 0, total, 1.0)[..., None], values)
+    return out, lse.T
+
+
+def in_pages(draw: np.random.Generator, page: int, *caches: Any) -> list[Any]:
+    """The table and the pools of dense caches ``[sequences, kv_heads, capacity, dim]``, in a random order."""
+    sequences, kv_heads, capacity, dim = caches[0].shape
+    pages = -(-capacity // page)
+    order = draw.permutation(sequences * pages)
+    found: list[Any] = [order.reshape(sequences, pages).astype(np.int32)]
+    for cache in caches:
+        padded = np.zeros((sequences, kv_heads, pages * page, dim), bf16)
+        padded[:, :, :capacity] = cache
+        pool = np.zeros((kv_heads, sequences * pages, page, dim), bf16)
+        by_head = padded.reshape(sequences, kv_heads, pages, page, dim).transpose(1, 0, 2, 3, 4)
+        pool[:, order] = by_head.reshape(kv_heads, sequences * pages, page, dim)
+        found.append(pool)
+    return found
+
+
 @pytest.mark.parametrize("turn", range(4))
 def test_attention_of_one_query(draw: np.random.Generator, turn: int) -> None:
     sequences, kv_heads, group, capacity = (int(n) for n in draw.integers(1, [4, 3, 5, 90]))
@@ -159,44 +193,87 @@ def test_attention_of_one_query(draw: np.random.Generator, turn: int) -> None:
     window = [None, 7][turn % 2]
     soft_cap, sinks = [None, 3.0][turn // 2], [numbers(draw, (heads,), np.float32), None][turn % 2]
     keys, values = (numbers(draw, (sequences, kv_heads, capacity, dim), bf16) for _ in range(2))
-    exact = np.empty(q.shape)
+    settings: Any = {"window": window, "soft_cap": soft_cap, "sinks": sinks}
+    exact, exact_lse = np.empty(q.shape), np.empty((sequences, heads))
     for at in range(sequences):
-        for head in range(heads):
-            first = 0 if window is None else max(0, int(tokens[at]) - window)
-            seen = slice(first, int(tokens[at]))
-            plane = wide(keys)[at, head // group, seen], wide(values)[at, head // group, seen]
-            scores = plane[0] @ wide(q)[at, head] * dim**-0.5
-            scores = scores if soft_cap is None else soft_cap * np.tanh(scores / soft_cap)
-            weights = np.exp(scores)
-            total = weights.sum() + (0.0 if sinks is None else np.exp(wide(sinks)[head]))
-            exact[at, head] = weights @ plane[1] / total
+        tokens_of = (cache[at, :, : tokens[at]] for cache in (keys, values))
+        exact[at : at + 1], exact_lse[at : at + 1] = attended(q[at : at + 1], *tokens_of, **settings)
     # Probabilities are rounded to bfloat16.
     bound = 2.0**-8 * np.abs(wide(values)).max() / np.abs(exact).max()
-    settings: Any = {"window": window, "soft_cap": soft_cap, "sinks": sinks}
-    out = np.empty_like(q)
+    out, lse = np.empty_like(q), f32(sequences, heads)
     workspace = np.zeros(ops.attention_workspace(q, keys), np.float32)
     # The second call finds the workspace as the first one left it.
     for _ in range(2):
         out[...] = 0
-        ops.attention_decode(q, keys, values, tokens, out=out, workspace=workspace, **settings)
+        ops.attention_decode(q, keys, values, tokens, out=out, workspace=workspace, lse=lse, **settings)
         near(out, exact, bound)
+        assert np.allclose(lse, exact_lse, rtol=0, atol=1e-4)
     # The same tokens in pages, in another order.
-    page, pages = 16, -(-capacity // 16)
-    order = draw.permutation(sequences * pages)
-    pools = []
-    for cache in (keys, values):
-        padded = np.zeros((sequences, kv_heads, pages * page, dim), bf16)
-        padded[:, :, :capacity] = cache
-        pool = np.zeros((kv_heads, sequences * pages, page, dim), bf16)
-        pool[:, order] = padded.reshape(sequences, kv_heads, pages, page, dim).transpose(1, 0, 2, 3, 4).reshape(
-            kv_heads, sequences * pages, page, dim
-        )
-        pools.append(pool)
-    table = order.reshape(sequences, pages).astype(np.int32)
+    table, *pools = in_pages(draw, 16, keys, values)
     workspace = np.zeros(ops.attention_workspace(q, pools[0], table), np.float32)
     out[...] = 0
     ops.attention_decode(q, *pools, tokens, out=out, workspace=workspace, table=table, **settings)
     near(out, exact, bound)
+
+
+@pytest.mark.parametrize("turn", range(6))
+def test_attention_of_newest_queries(draw: np.random.Generator, turn: int) -> None:
+    sequences, kv_heads, group = (int(n) for n in draw.integers(1, [4, 3, 4]))
+    dim, heads, causal = [32, 64, 128, 96][turn % 4], kv_heads * group, turn % 3 > 0
+    queries = draw.integers(0, 40, sequences)
+    tokens = queries + draw.integers(0, 50, sequences)
+    query_starts, token_starts = (np.append(0, counts.cumsum()).astype(np.int32) for counts in (queries, tokens))
+    rows, capacity = int(query_starts[-1]), int(tokens.max()) + 1
+    q = numbers(draw, (rows, heads, dim), bf16)
+    keys, values = (numbers(draw, (sequences, kv_heads, capacity, dim), bf16) for _ in range(2))
+    settings: Any = {
+        "window": [None, 9][turn % 2] if causal else None,
+        "soft_cap": [None, 3.0][turn // 3],
+        "sinks": [None, numbers(draw, (heads,), np.float32)][turn // 2 % 2],
+    }
+    exact, exact_lse = np.empty(q.shape), np.empty((rows, heads))
+    for at in range(sequences):
+        of = slice(query_starts[at], query_starts[at + 1])
+        tokens_of = (cache[at, :, : tokens[at]] for cache in (keys, values))
+        exact[of], exact_lse[of] = attended(q[of], *tokens_of, causal=causal, **settings)
+    bound = 2.0**-8 * np.abs(wide(values)).max() / np.abs(exact).max(initial=1e-3)
+    table, *pools = in_pages(draw, 8, keys, values)
+    ragged = (
+        np.concatenate([cache[at, :, : tokens[at]] for at in range(sequences)] + [b16(kv_heads, 1, dim)], 1)
+        .transpose(1, 0, 2)
+        .copy()
+        for cache in (keys, values)
+    )
+    forms: list[tuple[list[Any], Any]] = [([keys, values], None), (pools, table), (list(ragged), None)]
+    for number, (kv, pages) in enumerate(forms):
+        out, lse = np.zeros_like(q), f32(rows, heads)
+        longest = None if number == 0 else max(int(queries.max()), 1)
+        ops.attention_prefill(
+            q, *kv, query_starts, token_starts, out=out, lse=lse, causal=causal, longest=longest, table=pages, **settings
+        )
+        near(out, exact, bound)
+        assert np.allclose(lse, exact_lse, rtol=0, atol=1e-4)
+
+
+def test_results_over_two_sets_of_tokens_merge(draw: np.random.Generator) -> None:
+    q = numbers(draw, (20, 4, 64), bf16)
+    keys, values = (numbers(draw, (50, 2, 64), bf16) for _ in range(2))
+    query_starts, results = np.array([0, 20], np.int32), []
+    for part in (slice(0, 30), slice(30, 50), slice(0, 50)):
+        out, lse = np.empty_like(q), f32(20, 4)
+        token_starts = np.array([0, part.stop - part.start], np.int32)
+        ops.attention_prefill(
+            q, keys[part], values[part], query_starts, token_starts, out=out, lse=lse, causal=False
+        )
+        results.append((out, lse))
+    (a, lse_a), (b, lse_b), (whole, lse_whole) = results
+    lse = f32(20, 4)
+    ops.merge_attention(a, lse_a, b, lse_b, out=a, lse=lse)
+    assert np.allclose(lse, lse_whole, rtol=0, atol=1e-4)
+    near(a, wide(whole), 2.0**-6)
+    # Nothing is added by tokens that are not there.
+    ops.merge_attention(b, lse_b, a, f32(20, 4) - np.inf, out=a, lse=lse)
+    assert np.array_equal(a, b) and np.allclose(lse, lse_b, rtol=0, atol=1e-5)
 
 
 def test_choices(draw: np.random.Generator) -> None:
@@ -273,6 +350,12 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: ops.linear(b16(17, 64), ops.pack(b16(8, 64)), out=b16(17, 8)), "1 to 16 rows"),
     (lambda: ops.linear(b16(2, 64), ops.pack(b16(8, 128)), out=b16(2, 8)), "packed is"),
     (lambda: ops.linear(b16(2, 64), ops.pack(b16(8, 64)), out=b16(2, 8), bias=f32(8)), "bias is f32"),
+    (lambda: ops.merge_attention(b16(2, 8), f32(2), b16(2, 9), f32(2), out=b16(2, 8)), "b is"),
+    (lambda: ops.merge_attention(b16(2, 9), f32(2), b16(2, 9), f32(2), out=b16(2, 9)), "a is .* multiple of 8"),
+    (lambda: ops.merge_attention(b16(2, 8), f32(3), b16(2, 8), f32(2), out=b16(2, 8)), "lse_a is"),
+    (lambda: ops.merge_attention(b16(2, 8), f32(2), b16(2, 8), b16(2), out=b16(2, 8)), "lse_b is bf16"),
+    (lambda: ops.merge_attention(b16(2, 8), f32(2), b16(2, 8), f32(2), out=f32(2, 8)), "out is f32"),
+    (lambda: ops.merge_attention(b16(2, 8), f32(2), b16(2, 8), f32(2), out=b16(2, 8), lse=f32(1)), "lse is"),
     (lambda: ops.argmax(f32(8), out=i32(1)), "rows, vocabulary"),
     (lambda: ops.argmax(f32(2, 8), out=i32(3)), "tokens is"),
     (lambda: ops.argmax(b16(2, 8), out=i32(2)), "logits is bf16"),
@@ -314,8 +397,69 @@ def test_attention_refuses_what_does_not_fit() -> None:
         ({"scale": float("inf")}, "scale"),
         ({"q": f32(2, 4, 64)}, "q is f32"),
         ({"table": i32(3, 1)}, "2 sequences"),
+        ({"keys": b16(2, 2, 0, 64), "values": b16(2, 2, 0, 64), "table": i32(2, 1)}, "keys is .* a token"),
+        ({"lse": f32(2, 3)}, "lse is"),
+        ({"lse": b16(2, 4)}, "lse is bf16"),
+        ({"window": -1}, "window is 0"),
+        ({"q": b16()}, "q is"),
     ]:
         with pytest.raises(OpError, match=says):
+            call(**changed)
+
+
+def test_prefill_refuses_what_does_not_fit() -> None:
+    def call(**changed: Any) -> None:
+        given = {
+            "q": b16(3, 4, 64),
+            "keys": b16(2, 2, 16, 64),
+            "values": b16(2, 2, 16, 64),
+            "query_starts": np.array([0, 1, 3], np.int32),
+            "token_starts": np.array([0, 5, 8], np.int32),
+            "out": b16(3, 4, 64),
+        } | changed
+        ops.attention_prefill(**given)
+
+    def pair(*shape: int) -> dict[str, Any]:
+        return {"keys": b16(*shape), "values": b16(*shape)}
+
+    call()
+    call(**pair(8, 2, 64))
+    call(q=b16(0, 4, 64), out=b16(0, 4, 64))
+    call(**pair(2, 2, 8, 64), table=i32(2, 2) + 1)
+    for changed, says in [
+        ({"q": b16(3, 4, 72), "out": b16(3, 4, 72)} | pair(2, 2, 16, 72), "q is .* one of"),
+        ({"q": b16(12, 64)}, "q is .*rows, heads, dim"),
+        ({"q": f32(3, 4, 64)}, "q is f32"),
+        ({"q": b16(3, 4, 128)[..., :64]}, "q has strides"),
+        (pair(2, 3, 16, 64), "keys is .* heads of q"),
+        (pair(8, 3, 64), "keys is .* heads of q"),
+        (pair(8, 2, 32), "keys is .* 64 dimensions"),
+        (pair(1, 2, 16, 64), "keys is .* 2 sequences"),
+        (pair(2, 64), "keys is .*capacity"),
+        (pair(0, 2, 64), "keys is .* a token"),
+        (pair(2, 2, 0, 64), "keys is .* a token"),
+        (pair(2, 0, 8, 64) | {"table": i32(2, 2)}, "keys is .* a token"),
+        (pair(2, 2, 7, 64) | {"table": i32(2, 2)}, "keys is .* multiple of 8"),
+        (pair(8, 2, 64) | {"table": i32(2, 2)}, "keys is .*page_tokens"),
+        (pair(2, 2, 8, 64) | {"table": i32(3, 2)}, "table is .* 2 sequences"),
+        ({"values": b16(2, 2, 15, 64)}, "values is"),
+        ({"query_starts": i32()}, "query_starts is"),
+        ({"query_starts": i32(0)}, "query_starts is"),
+        ({"query_starts": f32(3)}, "query_starts is f32"),
+        ({"token_starts": i32(2)}, "token_starts is"),
+        ({"token_starts": np.zeros(3, np.int64)}, "token_starts is i64"),
+        ({"out": b16(3, 4, 32)}, "out is"),
+        ({"out": f32(3, 4, 64)}, "out is f32"),
+        ({"lse": f32(3)}, "lse is"),
+        ({"window": 0}, "window is 0"),
+        ({"window": 5, "causal": False}, "window is 5.*causal"),
+        ({"longest": 0}, "longest is 0"),
+        ({"longest": -1}, "longest is 0"),
+        ({"soft_cap": 0.0}, "soft_cap is 0"),
+        ({"sinks": f32(3)}, "sinks is"),
+        ({"scale": float("nan")}, "scale is NaN"),
+    ]:
+        with pytest.raises(OpError, match=f"attention_prefill: {says}"):
             call(**changed)
 
 

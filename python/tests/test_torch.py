@@ -33,7 +33,26 @@ def attention() -> dict[str, Any]:
         "tokens": torch.tensor([5, 16], dtype=torch.int32),
         "out": torch.empty_like(q),
         "workspace": torch.zeros(ops.attention_workspace(q, keys)),
+        "lse": torch.empty(2, 4),
     }
+
+
+def prefill() -> dict[str, Any]:
+    q, keys = torch.randn(7, 4, 64, dtype=b16), torch.randn(12, 2, 64, dtype=b16)
+    return {
+        "q": q,
+        "keys": keys,
+        "values": torch.randn_like(keys),
+        "query_starts": torch.tensor([0, 5, 7], dtype=torch.int32),
+        "token_starts": torch.tensor([0, 5, 12], dtype=torch.int32),
+        "out": torch.empty_like(q),
+        "lse": torch.empty(7, 4),
+    }
+
+
+def merge() -> dict[str, Any]:
+    a, lse = torch.randn(3, 2, 64, dtype=b16), torch.randn(3, 2)
+    return {"a": a, "lse_a": lse, "b": a + 1, "lse_b": lse * 2, "out": torch.empty_like(a), "lse": torch.empty(3, 2)}
 
 
 def calls() -> list[tuple[Any, dict[str, Any]]]:
@@ -80,6 +99,8 @@ def calls() -> list[tuple[Any, dict[str, Any]]]:
             },
         ),
         (registered.attention_decode, attention()),
+        (registered.attention_prefill, prefill()),
+        (registered.merge_attention, merge()),
         (registered.argmax, {"logits": x, "out": torch.empty(3, dtype=torch.int32)}),
         (
             registered.sample,
@@ -92,7 +113,7 @@ def calls() -> list[tuple[Any, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.parametrize("at", range(10))
+@pytest.mark.parametrize("at", range(12))
 def test_every_operator_passes_opcheck(at: int) -> None:
     op, operands = calls()[at]
     torch.library.opcheck(op, (), operands)
@@ -113,6 +134,14 @@ def test_operators_agree_with_torch() -> None:
         q[:, :, None], keys, values, attn_mask=mask[:, None, None], enable_gqa=True
     )[:, :, 0]
     torch.testing.assert_close(operands["out"].float(), exact, rtol=2e-2, atol=2e-2)
+    operands = prefill()
+    registered.attention_prefill(**operands)
+    for queries, tokens in [(slice(0, 5), slice(0, 5)), (slice(5, 7), slice(5, 12))]:
+        q = operands["q"][queries].float().transpose(0, 1)
+        keys, values = (operands[name][tokens].float().transpose(0, 1) for name in ("keys", "values"))
+        mask = torch.ones(q.shape[1], keys.shape[1]).tril(keys.shape[1] - q.shape[1]).bool()
+        exact = torch.nn.functional.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
+        torch.testing.assert_close(operands["out"][queries].float(), exact.transpose(0, 1), rtol=2e-2, atol=2e-2)
 
 
 def test_what_has_no_gradient_is_refused() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import sys
 import threading
 from collections.abc import Iterator
@@ -32,12 +33,14 @@ __all__ = [
     "add_rms_norm",
     "argmax",
     "attention_decode",
+    "attention_prefill",
     "attention_workspace",
     "embedding",
     "gated",
     "gemm",
     "gemm_workspace",
     "linear",
+    "merge_attention",
     "pack",
     "rms_norm",
     "rope",
@@ -283,6 +286,11 @@ def gemm_workspace(m: int, n: int) -> int:
     return _native.Ops.gemm_workspace(m, n)
 
 
+def _scale(q: Array) -> float:
+    dim = int(q.shape[-1]) if len(q.shape) else 0
+    return 1.0 / math.sqrt(max(dim, 1))
+
+
 def attention_decode(
     q: Array,
     keys: Array,
@@ -296,6 +304,7 @@ def attention_decode(
     soft_cap: float | None = None,
     window: int | None = None,
     sinks: Array | None = None,
+    lse: Array | None = None,
     stream: int | None = None,
 ) -> None:
     """One query per sequence, with its cached keys and values: ``softmax(scale * q @ K.T) @ V``.
@@ -308,6 +317,9 @@ def attention_decode(
     ``workspace`` is float32 of :func:`attention_workspace` elements, zeros before its first use; calls
     that run at the same time need one each. ``window`` is the number of newest tokens that a query
     sees, ``sinks`` a logit of each head in the softmax, float32 ``[heads]``.
+
+    ``lse``, float32 ``[sequences, heads]``, gets the natural logarithm of the sum of ``exp(score)``,
+    sinks included: :func:`merge_attention` takes it.
     """
     call = _Call(stream)
     call("attention_decode", call.array("q", q),
@@ -316,11 +328,91 @@ def attention_decode(
         call.array("tokens", tokens),
         call.array("workspace", workspace, writes=True),
         call.array("out", out, writes=True),
-        float(q.shape[-1]) ** -0.5 if scale is None else scale,
+        _scale(q) if scale is None else scale,
         call.optional("table", table),
         soft_cap,
         window,
         call.optional("sinks", sinks),
+        call.optional("lse", lse, writes=True),
+    )
+
+
+def attention_prefill(
+    q: Array,
+    keys: Array,
+    values: Array,
+    query_starts: Array,
+    token_starts: Array,
+    *,
+    out: Array,
+    scale: float | None = None,
+    causal: bool = True,
+    longest: int | None = None,
+    table: Array | None = None,
+    soft_cap: float | None = None,
+    window: int | None = None,
+    sinks: Array | None = None,
+    lse: Array | None = None,
+    stream: int | None = None,
+) -> None:
+    """The newest tokens of sequences as queries: ``softmax(scale * q @ K.T) @ V``.
+
+    ``q`` is ``[rows, heads, dim]`` of bfloat16, one sequence after the other: those of sequence ``i``
+    are rows ``query_starts[i]`` to ``query_starts[i + 1]``. Its tokens, the queries among them, are
+    ``token_starts[i + 1] - token_starts[i]``. Both are int32 ``[sequences + 1]``.
+
+    ``keys`` and ``values`` are a cache as :func:`attention_decode` takes it, dense or with a ``table``,
+    or of three axes, ``[tokens, kv_heads, dim]``: those of sequence ``i`` are tokens
+    ``token_starts[i]`` to ``token_starts[i + 1]``. On compute capability 9.0, pages have a multiple of
+    8 tokens.
+
+    A causal query sees the tokens up to its own; ``window`` is the number of the newest of these that
+    it sees. ``longest`` is the number of queries of the longest sequence, or more: later ones are not
+    computed. Without it, more blocks are started than several sequences need.
+
+    ``sinks`` and ``lse``, float32 ``[rows, heads]``, are as in :func:`attention_decode`.
+    """
+    call = _Call(stream)
+    call("attention_prefill", call.array("q", q),
+        call.array("keys", keys),
+        call.array("values", values),
+        call.array("query_starts", query_starts),
+        call.array("token_starts", token_starts),
+        call.array("out", out, writes=True),
+        _scale(q) if scale is None else scale,
+        causal,
+        longest,
+        call.optional("table", table),
+        soft_cap,
+        window,
+        call.optional("sinks", sinks),
+        call.optional("lse", lse, writes=True),
+    )
+
+
+def merge_attention(
+    a: Array,
+    lse_a: Array,
+    b: Array,
+    lse_b: Array,
+    *,
+    out: Array,
+    lse: Array | None = None,
+    stream: int | None = None,
+) -> None:
+    """The attention over two sets of tokens, of the results ``a`` and ``b`` of the same queries.
+
+    ``a``, ``b`` and ``out`` are ``[.., dim]`` of bfloat16, and ``out`` may be ``a`` or ``b``. ``lse_a``,
+    ``lse_b`` and ``lse`` are float32 of the shape without ``dim``; ``lse``, in memory of its own, gets
+    the log-sum-exp over both sets. At most one of the results may have sinks.
+    """
+    call = _Call(stream)
+    call("merge_attention", call.array("a", a),
+        call.array("lse_a", lse_a),
+        call.array("b", b),
+        call.array("lse_b", lse_b),
+        call.array("out", out, writes=True),
+        call.optional("lse", lse, writes=True),
     )
 
 

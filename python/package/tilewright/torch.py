@@ -16,10 +16,12 @@ __all__ = [
     "add_rms_norm",
     "argmax",
     "attention_decode",
+    "attention_prefill",
     "embedding",
     "gated",
     "gemm",
     "linear",
+    "merge_attention",
     "rms_norm",
     "rope",
     "sample",
@@ -84,7 +86,7 @@ def gemm(
     ops.gemm(a, b, out=out, bias=bias, activation=activation, residual=residual, workspace=workspace)
 
 
-@torch.library.custom_op("tilewright::attention_decode", mutates_args=("out", "workspace"))
+@torch.library.custom_op("tilewright::attention_decode", mutates_args=("out", "workspace", "lse"))
 def attention_decode(
     q: Tensor,
     keys: Tensor,
@@ -97,6 +99,7 @@ def attention_decode(
     soft_cap: Optional[float] = None,
     window: Optional[int] = None,
     sinks: Optional[Tensor] = None,
+    lse: Optional[Tensor] = None,
 ) -> None:
     """:func:`tilewright.ops.attention_decode`."""
     ops.attention_decode(
@@ -111,7 +114,52 @@ def attention_decode(
         soft_cap=soft_cap,
         window=window,
         sinks=sinks,
+        lse=lse,
     )
+
+
+@torch.library.custom_op("tilewright::attention_prefill", mutates_args=("out", "lse"))
+def attention_prefill(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    query_starts: Tensor,
+    token_starts: Tensor,
+    out: Tensor,
+    scale: Optional[float] = None,
+    causal: bool = True,
+    longest: Optional[int] = None,
+    table: Optional[Tensor] = None,
+    soft_cap: Optional[float] = None,
+    window: Optional[int] = None,
+    sinks: Optional[Tensor] = None,
+    lse: Optional[Tensor] = None,
+) -> None:
+    """:func:`tilewright.ops.attention_prefill`."""
+    ops.attention_prefill(
+        q,
+        keys,
+        values,
+        query_starts,
+        token_starts,
+        out=out,
+        scale=scale,
+        causal=causal,
+        longest=longest,
+        table=table,
+        soft_cap=soft_cap,
+        window=window,
+        sinks=sinks,
+        lse=lse,
+    )
+
+
+@torch.library.custom_op("tilewright::merge_attention", mutates_args=("out", "lse"))
+def merge_attention(
+    a: Tensor, lse_a: Tensor, b: Tensor, lse_b: Tensor, out: Tensor, lse: Optional[Tensor] = None
+) -> None:
+    """:func:`tilewright.ops.merge_attention`."""
+    ops.merge_attention(a, lse_a, b, lse_b, out=out, lse=lse)
 
 
 @torch.library.custom_op("tilewright::argmax", mutates_args=("out",))
@@ -126,7 +174,20 @@ def sample(logits: Tensor, requests: Tensor, out: Tensor) -> None:
     ops.sample(logits, requests, out=out)
 
 
-for _op in (rms_norm, add_rms_norm, gated, embedding, rope, linear, gemm, attention_decode, argmax, sample):
+for _op in (
+    rms_norm,
+    add_rms_norm,
+    gated,
+    embedding,
+    rope,
+    linear,
+    gemm,
+    attention_decode,
+    attention_prefill,
+    merge_attention,
+    argmax,
+    sample,
+):
     # An op writes what it is given: there is no result whose shape would be made up.
     _op.register_fake(lambda *operands, **settings: None)
 
