@@ -225,6 +225,58 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Operands of any shapes and types: an error or a result.
+    #[test]
+    fn no_shape_panics(seed: u64) {
+        let device = sim::open(seed);
+        let stream = device.stream().unwrap();
+        let mut draw = Draw::new(seed);
+        let mut any = |usual: &[usize], of: DType| {
+            let mut shape = usual.to_vec();
+            for extent in &mut shape {
+                if draw.between(0..=7) == 0 {
+                    *extent = [0, 1, 3, 8, 1 << 16, 1 << 33, usize::MAX][draw.between(0..=6) as usize];
+                }
+            }
+if draw.between(0..=15) == 0 {
+ shape.pop();
+ }
+            let dtype = if draw.between(0..=15) == 0 { DType::F16 } else { of };
+            let bytes = stream.buffer(&vec![1u32; 4096]).unwrap().cast().unwrap();
+            // Beyond the memory: one element that stands for all.
+            let broadcast = || Tensor::strided(bytes.clone(), dtype, &shape, &vec![0; shape.len()]).unwrap();
+            Tensor::new(bytes.clone(), dtype, &shape).unwrap_or_else(|_| broadcast())
+        };
+        let [q, out] = [0, 1].map(|_| any(&[1, 4, 64], DType::BF16));
+        let [dense_keys, dense_values] = [0, 1].map(|_| any(&[1, 2, 8, 64], DType::BF16));
+        let [keys, values] = [0, 1].map(|_| any(&[2, 2, 64], DType::BF16));
+        let [table, tokens, starts, ends] =
+            [&[1usize, 1][..], &[1], &[2], &[2]].map(|shape| any(shape, DType::I32));
+        let [lse, other, workspace] = [&[1usize, 4][..], &[1, 4], &[4000]].map(|shape| any(shape, DType::F32));
+        let ops = Ops::new(&device).unwrap();
+        let (scores, lse) = (Scores::scaled(1.0), Some(&lse));
+        let (keys_of, values_of) = (&dense_keys, &dense_values);
+        for cache in [
+            KvCache::Dense { keys: keys_of, values: values_of },
+            KvCache::Paged { keys: keys_of, values: values_of, table: &table },
+        ] {
+            let decode = AttentionDecode { q: &q, cache, tokens: &tokens, scores, workspace: &workspace, out: &out, lse };
+            let _ = ops.attention_decode(&stream, &decode);
+            for kv in [PrefillKv::Cache(cache), PrefillKv::Ragged { keys: &keys, values: &values }] {
+                let prefill = AttentionPrefill {
+                    q: &q, kv, query_starts: &starts, token_starts: &ends, longest: None, causal: true, scores, out: &out, lse,
+                };
+                let _ = ops.attention_prefill(&stream, &prefill);
+            }
+        }
+        let merge = MergeAttention { a: &q, lse_a: &other, b: &q, lse_b: &other, out: &out, lse };
+        let _ = ops.merge_attention(&stream, &merge);
+    }
+}
+
 /// An attention problem.
 struct Shape {
     /// Queries and tokens of each sequence.

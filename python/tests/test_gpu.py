@@ -254,6 +254,24 @@ def test_a_captured_op_is_replayed() -> None:
         near(out, norm(norm(x, weight), weight), 2.0**-16)
 
 
+def test_a_captured_prefill_is_replayed() -> None:
+    q = torch.randn(150, 4, 128, dtype=b16)
+    keys, values = (torch.randn(200, 2, 128, dtype=b16) for _ in range(2))
+    query_starts, token_starts = (torch.tensor([0, end], dtype=torch.int32) for end in (150, 200))
+    out, lse = torch.empty_like(q), torch.empty(150, 4)
+    call = lambda: ops.attention_prefill(q, keys, values, query_starts, token_starts, out=out, lse=lse)
+    call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    for _ in range(5):
+        for operand in (q, keys, values):
+            operand.copy_(torch.randn_like(operand))
+        graph.replay()
+        is_near_attention(out, lse, q, keys.transpose(0, 1), values.transpose(0, 1))
+
+
 def test_ops_follow_the_current_stream() -> None:
     x, weight = torch.randn(64, 8192), torch.randn(8192)
     out = torch.empty_like(x)

@@ -271,6 +271,8 @@ def test_results_over_two_sets_of_tokens_merge(draw: np.random.Generator) -> Non
     ops.merge_attention(a, lse_a, b, lse_b, out=a, lse=lse)
     assert np.allclose(lse, lse_whole, rtol=0, atol=1e-4)
     near(a, wide(whole), 2.0**-6)
+    with pytest.raises(OpError, match="lse shares memory with lse_b"):
+        ops.merge_attention(a, lse_a, b, lse_b, out=a, lse=lse_b)
     # Nothing is added by tokens that are not there.
     ops.merge_attention(b, lse_b, a, f32(20, 4) - np.inf, out=a, lse=lse)
     assert np.array_equal(a, b) and np.allclose(lse, lse_b, rtol=0, atol=1e-5)
@@ -451,6 +453,7 @@ def test_prefill_refuses_what_does_not_fit() -> None:
         ({"out": b16(3, 4, 32)}, "out is"),
         ({"out": f32(3, 4, 64)}, "out is f32"),
         ({"lse": f32(3)}, "lse is"),
+        (dict.fromkeys(("q", "out"), b16(3, 4, 64)), "out shares memory with q"),
         ({"window": 0}, "window is 0"),
         ({"window": 5, "causal": False}, "window is 5.*causal"),
         ({"longest": 0}, "longest is 0"),

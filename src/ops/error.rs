@@ -71,6 +71,16 @@ pub enum OpError {
         /// The bytes.
         multiple: u64,
     },
+    /// Memory that the op writes while it reads another operand there.
+    #[error("{op}: {operand} shares memory with {other}; give it memory of its own")]
+    Shared {
+        /// The op.
+        op: &'static str,
+        /// The operand that is written.
+        operand: &'static str,
+        /// The operand that is read.
+        other: &'static str,
+    },
     /// A number outside of its range.
     #[error("{op}: {name} is {found}; {expected}")]
     Number {

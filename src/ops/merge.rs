@@ -48,6 +48,10 @@ impl Ops {
             operand
                 .map_or(Ok(()), |operand| check_numbers(operand, rows, "it must have a number for each row of a,"))?;
         }
+        if let Some(lse) = lse.map(|lse| Operand::new(OP, "lse", lse)) {
+            lse.apart(Operand::new(OP, "lse_a", lse_a))?;
+            lse.apart(Operand::new(OP, "lse_b", lse_b))?;
+        }
         let merge = MergeRows { depth: dim as u32, lse: lse.is_some() };
         let rows = of_a.rows()?.rows;
         let blocks = merge.blocks(rows).ok_or_else(|| of_a.shape("it must have less than 2^35 elements"))?;

@@ -4,7 +4,8 @@
 //! Outputs and workspaces belong to the caller: an op allocates nothing, waits for nothing, and
 //! copies nothing, so that its launches can be captured in a CUDA graph once its kernel is there.
 //! What an op does not support is an [`OpError`] that names the operand; there is no slower way
-//! taken in silence.
+//! taken in silence. Numbers in device memory, such as lengths and tables of pages, are not read
+//! before the launch: those that lead outside of an operand are not found on a GPU.
 //!
 //! | op | computes |
 //! |---|---|

@@ -90,6 +90,7 @@ impl Ops {
         operand("out", out).has(attention.q.shape(), "it must be as q,")?;
         check_rows(OP, "q", attention.q)?;
         check_rows(OP, "out", out)?;
+        operand("out", out).apart(q)?;
         if let Some(lse) = lse {
             check_numbers(operand("lse", lse), &[rows, heads], "it must have a number for each head of q,")?;
         }

@@ -174,6 +174,19 @@ impl<'t> Operand<'t> {
         if fits { Ok(()) } else { Err(OpError::Address { op, operand, multiple: MULTIPLE }) }
     }
 
+    /// Refuses memory that another operand uses.
+    pub fn apart(self, other: Operand<'_>) -> Result<(), OpError> {
+        let range = |of: &Tensor| {
+            let bytes = spanned(&of.shape, &of.strides).map_or(0, |elements| (elements * of.dtype.bits()).div_ceil(8));
+            of.buffer.address()..of.buffer.address().saturating_add(bytes as u64)
+        };
+        let [own, others] = [self.tensor, other.tensor].map(range);
+        if own.is_empty() || others.is_empty() || own.end <= others.start || others.end <= own.start {
+            return Ok(());
+        }
+        Err(OpError::Shared { op: self.op, operand: self.name, other: other.name })
+    }
+
     /// Refuses gaps between elements.
     pub fn contiguous(self) -> Result<(), OpError> {
         let rows = self.rows()?;
