@@ -1,8 +1,8 @@
-//! Decode attention over a preallocated KV cache.
+//! Attention of decode steps and of prompts over a preallocated KV cache.
 
 use candle_core::{DType, Device, Result, Tensor};
 use tilewright::kernels::attention::decode::Decode;
-use tilewright::ops::{AttentionDecode, DecodeCache};
+use tilewright::ops::{self, AttentionDecode, AttentionPrefill, PrefillKv, Scores};
 
 use crate::{Context, Error};
 
@@ -65,6 +65,34 @@ impl AttentionWorkspace {
     }
 }
 
+/// The queries and tokens of each sequence of a prefill, as sums on the device.
+#[derive(Debug, Clone)]
+pub struct SequenceStarts {
+    queries: Tensor,
+    tokens: Tensor,
+    longest: usize,
+}
+
+impl SequenceStarts {
+    /// Uploads the numbers of queries and of tokens of each sequence.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn new(device: &Device, counts: &[(usize, usize)]) -> Result<SequenceStarts> {
+        let starts = |count: fn(&(usize, usize)) -> usize| {
+            let sums = counts.iter().map(count).scan(0usize, |sum, count| {
+                *sum = sum.saturating_add(count);
+                Some(*sum)
+            });
+            let starts: Vec<u32> =
+                [0].into_iter().chain(sums).map(|sum| u32::try_from(sum).unwrap_or(u32::MAX)).collect();
+            Tensor::from_vec(starts, counts.len() + 1, device)
+        };
+        let longest = counts.iter().map(|count| count.0).max().unwrap_or(0).max(1);
+        Ok(SequenceStarts { queries: starts(|count| count.0)?, tokens: starts(|count| count.1)?, longest })
+    }
+}
+
 /// Computes `softmax(scale · q·Kᵀ)·V` of one query per sequence.
 ///
 /// `q` is bf16 `[sequences, heads, dim]`. `tokens` is u32 `[sequences]`: the cached tokens of each
@@ -85,13 +113,40 @@ pub fn attention_decode(
     let inputs = [&q, &cache.keys, &cache.values, tokens, &workspace.0];
     let y =
         context.run("attention_decode", inputs, out, |ops, stream, [q, keys, values, tokens, workspace], out| {
-            let cache = DecodeCache::Dense { keys, values };
-            let (soft_cap, window, sinks) = (None, None, None);
-            ops.attention_decode(
-                stream,
-                &AttentionDecode { q, cache, tokens, scale, soft_cap, window, sinks, workspace, out },
-            )
+            let cache = ops::KvCache::Dense { keys, values };
+            let scores = Scores::scaled(scale);
+            ops.attention_decode(stream, &AttentionDecode { q, cache, tokens, scores, workspace, out, lse: None })
         })?;
+    y.narrow(2, 0, cache.dim)?.contiguous()
+}
+
+/// Computes causal attention of the newest tokens of each sequence.
+///
+/// `q` is bf16 `[rows, heads, dim]`: the queries of one sequence after the other. `cache` holds the
+/// tokens of each sequence, its queries included. The result is as `q`.
+///
+/// # Errors
+/// An error that names the operand that does not fit.
+pub fn attention_prefill(
+    context: &Context,
+    q: &Tensor,
+    cache: &KvCache,
+    starts: &SequenceStarts,
+    scale: f32,
+) -> Result<Tensor> {
+    let q = widened(q, cache.keys.dims()[3])?;
+    let out = (DType::BF16, q.shape().clone());
+    let longest = Some(starts.longest);
+    let inputs = [&q, &cache.keys, &cache.values, &starts.queries, &starts.tokens];
+    let y = context.run("attention_prefill", inputs, out, |ops, stream, inputs, out| {
+        let [q, keys, values, query_starts, token_starts] = inputs;
+        let kv = PrefillKv::Cache(ops::KvCache::Dense { keys, values });
+        let (scores, causal, lse) = (Scores::scaled(scale), true, None);
+        ops.attention_prefill(
+            stream,
+            &AttentionPrefill { q, kv, query_starts, token_starts, longest, causal, scores, out, lse },
+        )
+    })?;
     y.narrow(2, 0, cache.dim)?.contiguous()
 }
 

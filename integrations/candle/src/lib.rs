@@ -11,6 +11,7 @@
 //! | [`rope`] | rotary position embedding of heads |
 //! | [`PackedLinear`] | `x·Wᵀ + bias`, with the weight packed once |
 //! | [`attention_decode`] | one query per sequence against a preallocated KV cache |
+//! | [`attention_prefill`] | the newest tokens of each sequence against it |
 //! | [`llama::Llama`] | candle-transformers' Llama with these ops (feature `llama`) |
 //!
 //! ```
@@ -36,7 +37,7 @@ mod linear;
 pub mod llama;
 mod rows;
 
-pub use attention::{AttentionWorkspace, KvCache, attention_decode};
+pub use attention::{AttentionWorkspace, KvCache, SequenceStarts, attention_decode, attention_prefill};
 pub use context::Context;
 pub use error::Error;
 pub use linear::PackedLinear;

@@ -1,16 +1,16 @@
 //! candle-transformers' Llama, with tilewright's ops.
 //!
 //! [`Llama::load`] reads the weights and configuration of [`candle_transformers::models::llama`];
-//! [`Llama::forward`] has the arguments of its `forward`. Norms, linear layers, rotations and the
-//! attention of a decode step run in tilewright; embeddings and the attention of a prompt run in
-//! candle.
+//! [`Llama::forward`] has the arguments of its `forward`. Embeddings run in candle; norms, linear
+//! layers, rotations and attention run in tilewright.
 
 use candle_core::{D, DType, Device, IndexOp, Result, Tensor};
 use candle_nn::{Embedding, Module, VarBuilder, embedding};
 use candle_transformers::models::llama::{Config, Llama3RopeConfig, Llama3RopeType};
 
 use crate::{
-    AttentionWorkspace, Context, Error, KvCache, PackedLinear, attention_decode, rms_norm, rope, rope_table, silu_mul,
+    AttentionWorkspace, Context, Error, KvCache, PackedLinear, SequenceStarts, attention_decode, attention_prefill,
+    rms_norm, rope, rope_table, silu_mul,
 };
 
 /// Keys and values of every layer, and the table of rotations.
@@ -122,11 +122,17 @@ struct Layer {
 struct Step {
     /// `[sequences · tokens]` i32.
     positions: Tensor,
-    /// `[sequences]` u32: cached tokens after the step.
-    lengths: Tensor,
+    lengths: Lengths,
     first: usize,
     sequences: usize,
     tokens: usize,
+}
+
+/// Cached tokens of each sequence after a step.
+enum Lengths {
+    /// `[sequences]` u32, of a step of one token.
+    Decode(Tensor),
+    Prefill(SequenceStarts),
 }
 
 impl Layer {
@@ -172,45 +178,16 @@ impl Layer {
         let k = by_head(&rope(context, &k, table, &step.positions)?)?;
         let v = by_head(&self.v.forward(&normed)?)?;
         cache.append(&k, &v, step.first)?;
-        let attended = if tokens == 1 {
-            attention_decode(context, &q, cache, &step.lengths, workspace, 1.0 / (self.dim as f32).sqrt())?
-        } else {
-            self.prefill(&q, cache, step)?
+        let scale = 1.0 / (self.dim as f32).sqrt();
+        let attended = match &step.lengths {
+            Lengths::Decode(lengths) => attention_decode(context, &q, cache, lengths, workspace, scale)?,
+            Lengths::Prefill(starts) => attention_prefill(context, &q, cache, starts, scale)?,
         };
         let attended = attended.reshape((sequences, tokens, self.heads * self.dim))?;
         let x = self.o.forward_add(&attended, x)?;
         let normed = self.mlp_norm.forward(context, &x)?;
         let gated = silu_mul(context, &self.gate.forward(&normed)?, &self.up.forward(&normed)?)?;
         self.down.forward_add(&gated, &x)
-    }
-
-    /// Causal attention of several tokens, in f32 with candle's ops.
-    fn prefill(&self, q: &Tensor, cache: &KvCache, step: &Step) -> Result<Tensor> {
-        let &Step { sequences, tokens, first, .. } = step;
-        let (seen, group) = (first + tokens, self.heads / self.kv_heads);
-        // Query heads of one key/value head become rows of one product.
-        let q = q
-            .reshape((sequences, tokens, self.kv_heads, group, self.dim))?
-            .permute((0, 2, 3, 1, 4))?
-            .to_dtype(DType::F32)?
-            .reshape((sequences, self.kv_heads, group * tokens, self.dim))?;
-        let of = |cached: &Tensor| -> Result<Tensor> {
-            cached.narrow(2, 0, seen)?.narrow(3, 0, self.dim)?.to_dtype(DType::F32)?.contiguous()
-        };
-        let scores = (q.matmul(&of(&cache.keys)?.t()?.contiguous()?)? / (self.dim as f64).sqrt())?;
-        let mask: Vec<f32> = (0..tokens)
-            .flat_map(|row| (0..seen).map(move |at| if at > first + row { f32::NEG_INFINITY } else { 0.0 }))
-            .collect();
-        let mask = Tensor::from_vec(mask, (tokens, seen), q.device())?;
-        let scores = scores.reshape((sequences, self.heads, tokens, seen))?.broadcast_add(&mask)?;
-        let weights = candle_nn::ops::softmax_last_dim(&scores)?;
-        weights
-            .reshape((sequences, self.kv_heads, group * tokens, seen))?
-            .matmul(&of(&cache.values)?)?
-            .reshape((sequences, self.heads, tokens, self.dim))?
-            .transpose(1, 2)?
-            .contiguous()?
-            .to_dtype(DType::BF16)
     }
 }
 
@@ -268,9 +245,13 @@ impl Llama {
             return Err(Error::Capacity { capacity, position: index_pos, tokens: count }.into());
         }
         let positions: Vec<i32> = (0..sequences).flat_map(|_| index_pos..end).map(|position| position as i32).collect();
+        let lengths = match count {
+            1 => Lengths::Decode(Tensor::from_vec(vec![end as u32; sequences], sequences, device)?),
+            _ => Lengths::Prefill(SequenceStarts::new(device, &vec![(count, end); sequences])?),
+        };
         let step = Step {
             positions: Tensor::from_vec(positions, sequences * count, device)?,
-            lengths: Tensor::from_vec(vec![end as u32; sequences], sequences, device)?,
+            lengths,
             first: index_pos,
             sequences,
             tokens: count,

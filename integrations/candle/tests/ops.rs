@@ -2,7 +2,8 @@
 
 use candle_core::{D, DType, Device, Module, Result, Tensor};
 use tilewright_candle::{
-    AttentionWorkspace, Context, KvCache, PackedLinear, attention_decode, rms_norm, rope, rope_table, silu_mul,
+    AttentionWorkspace, Context, KvCache, PackedLinear, SequenceStarts, attention_decode, attention_prefill, rms_norm,
+    rope, rope_table, silu_mul,
 };
 
 /// A normal tensor of bf16 values.
@@ -90,6 +91,40 @@ fn attention_agrees_with_candle() -> Result<()> {
         let expected = candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&wide(&values)?)?;
         assert_near(&found, &expected.reshape((sequences, heads, dim))?, 2e-2)?;
         assert!(cache.append(&keys, &values, capacity).is_err());
+    }
+    Ok(())
+}
+
+#[test]
+fn attention_of_prompts_agrees_with_candle() -> Result<()> {
+    let context = Context::simulated(6)?;
+    let (sequences, kv_heads, group, dim, capacity, tokens) = (2usize, 2, 2, 32, 40, 33);
+    let heads = kv_heads * group;
+    let cache = KvCache::new(&Device::Cpu, sequences, kv_heads, capacity, dim)?;
+    let shape = [sequences, kv_heads, tokens, dim];
+    let (keys, values) = (normal(&shape)?, normal(&shape)?);
+    cache.append(&keys, &values, 0)?;
+    // The whole of one sequence, and the newest tokens of another.
+    let counts = [(tokens, tokens), (5, tokens)];
+    let q = normal(&[tokens + 5, heads, dim])?;
+    let starts = SequenceStarts::new(&Device::Cpu, &counts)?;
+    let found = attention_prefill(&context, &q, &cache, &starts, 0.2)?;
+    let mut first = 0;
+    for (sequence, (queries, seen)) in counts.into_iter().enumerate() {
+        let wide = |x: &Tensor| x.to_dtype(DType::F32);
+        let q = wide(&q.narrow(0, first, queries)?)?.transpose(0, 1)?.contiguous()?;
+        let of = |cached: &Tensor| -> Result<Tensor> {
+            let own = wide(&cached.get(sequence)?)?.unsqueeze(1)?;
+            own.expand((kv_heads, group, seen, dim))?.reshape((heads, seen, dim))
+        };
+        let mask: Vec<f32> = (0..queries)
+            .flat_map(|row| (0..seen).map(move |at| if at + queries > row + seen { f32::NEG_INFINITY } else { 0.0 }))
+            .collect();
+        let mask = Tensor::from_vec(mask, (1, queries, seen), &Device::Cpu)?;
+        let scores = (q.matmul(&of(&keys)?.t()?.contiguous()?)? * 0.2)?.broadcast_add(&mask)?;
+        let expected = candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&of(&values)?)?.transpose(0, 1)?;
+        assert_near(&found.narrow(0, first, queries)?, &expected.contiguous()?, 2e-2)?;
+        first += queries;
     }
     Ok(())
 }
