@@ -7,6 +7,7 @@ use tilewright::codegen::device::sim::{self, Options, Simulator};
 use tilewright::codegen::device::{Device, Stream};
 use tilewright::codegen::ir::Arch;
 use tilewright::codegen::trial::Draw;
+use tilewright::kernels::attention::prefill::Prefill;
 use tilewright::kernels::naive;
 use tilewright::kernels::quant::{Code, Rounding, nearest};
 use tilewright::layout::DType;
@@ -456,6 +457,44 @@ impl Held {
         for (at, (found, exact)) in read::<f32>(&self.stream, &self.lse).into_iter().zip(logs).enumerate() {
             let found = f64::from(found);
             assert!(found == exact || (found - exact).abs() <= 1e-4, "lse[{at}] = {found}, not {exact}");
+        }
+    }
+}
+
+/// Every depth on every architecture, but for those that have no shared memory for it.
+#[test]
+fn prefill_runs_wherever_it_has_room() {
+    for arch in Arch::ALL {
+        for &depth in Prefill::DEPTHS {
+            let device = Simulator::new(Options { arch, ..Options::default() }).device();
+            let mut draw = Draw::new(u64::from(depth));
+            let shape = Shape { counts: vec![[3, 5]], kv_heads: 1, group: 2, dim: depth as usize, causal: true };
+            let data = AttentionData::draw(&mut draw, &shape, true, true);
+            let held = Held::new(&device, &data, &shape);
+            let [keys, values] = &data.ragged(&held.stream, &shape);
+            let [query_starts, token_starts] = [3u32, 5].map(|end| tensor(&held.stream, &[0, end], DType::U32, &[2]));
+            let prefill = AttentionPrefill {
+                q: &held.q,
+                kv: PrefillKv::Ragged { keys, values },
+                query_starts: &query_starts,
+                token_starts: &token_starts,
+                longest: None,
+                causal: true,
+                scores: held.scores(&data),
+                out: &held.out,
+                lse: Some(&held.lse),
+            };
+            let result = Ops::new(&device).unwrap().attention_prefill(&held.stream, &prefill);
+            if depth == 256 && matches!(arch, Arch::Sm89 | Arch::Sm120) {
+                let error = result.unwrap_err().to_string();
+                assert!(
+                    error.contains("q is [3, 2, 256]; 256 dimensions need 131072 bytes of shared memory"),
+                    "{error}"
+                );
+            } else {
+                result.unwrap_or_else(|error| panic!("{depth} on {arch}: {error}"));
+                held.is_near(&data, &shape);
+            }
         }
     }
 }
