@@ -58,8 +58,8 @@ mod tensor;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tilewright_codegen::device::{Arg, Device, Grid, Stream};
-use tilewright_codegen::ir::Arch;
+use tilewright_codegen::device::{Arg, Device, Grid, Kernel, Stream};
+use tilewright_codegen::ir::{self, Arch};
 use tilewright_codegen::verify::verify;
 
 pub use attention::AttentionDecode;
@@ -82,6 +82,8 @@ pub struct Ops {
     device: Device,
     arch: Arch,
     made: Mutex<HashMap<Recipe, Arc<[Step]>>>,
+    /// The kernels of these, as recorded: products of other sizes often have the same.
+    loaded: Mutex<Vec<(ir::Kernel, Kernel)>>,
 }
 
 impl Ops {
@@ -92,7 +94,7 @@ impl Ops {
     pub fn new(device: &Device) -> Result<Ops, OpError> {
         let properties = device.properties();
         let arch = properties.arch().ok_or_else(|| OpError::Device { name: properties.name.clone() })?;
-        Ok(Ops { device: device.clone(), arch, made: Mutex::default() })
+        Ok(Ops { device: device.clone(), arch, made: Mutex::default(), loaded: Mutex::default() })
     }
 
     /// The device.
@@ -112,14 +114,25 @@ impl Ops {
             return Ok(Arc::clone(steps));
         }
         // Two threads may make the same kernel; the second one's is dropped.
-        let device = &self.device;
-        let planned = recipe.plan(self.arch, device.properties().sms)?;
+        let planned = recipe.plan(self.arch, self.device.properties().sms)?;
         let steps = planned.into_iter().map(|launch| {
-            let kernel = device.load(&verify(launch.kernel)?)?;
-            Ok(Step { kernel, grid: launch.grid, arguments: launch.arguments })
+            Ok(Step { kernel: self.load(launch.kernel)?, grid: launch.grid, arguments: launch.arguments })
         });
         let steps: Arc<[Step]> = steps.collect::<Result<Vec<Step>, OpError>>()?.into();
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Arc::clone(made.entry(recipe).or_insert(steps)))
+    }
+
+    /// The kernel on the device, loaded once.
+    fn load(&self, recorded: ir::Kernel) -> Result<Kernel, OpError> {
+        let known = |loaded: &Vec<(ir::Kernel, Kernel)>| {
+            loaded.iter().find(|(other, _)| *other == recorded).map(|(_, kernel)| kernel.clone())
+        };
+        if let Some(kernel) = known(&self.loaded.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(kernel);
+        }
+        let kernel = self.device.load(&verify(recorded.clone())?)?;
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).push((recorded, kernel.clone()));
+        Ok(kernel)
     }
 }
