@@ -485,7 +485,7 @@ fn plans_of_layers_and_of_halves_of_them_agree() {
             engine.decode_plan(&options).expect("a plan")
         };
         let mut whole = plan(PlanPart::Layers(0..layers));
-        let mut parts = vec![plan(PlanPart::Attention(0)), plan(PlanPart::Mlp(0)), plan(PlanPart::Layers(1..layers))];
+        let mut parts = [plan(PlanPart::Attention(0)), plan(PlanPart::Mlp(0)), plan(PlanPart::Layers(1..layers))];
         assert!(parts[1].buffer("position").is_ok_and(|cell| cell.shape == [rows]));
         assert!(parts[1].buffer("layers.0.k").is_err(), "an MLP keeps no keys");
         for step in 0..3 {

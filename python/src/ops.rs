@@ -45,7 +45,7 @@ impl<'py> FromPyObject<'_, 'py> for ElementType {
             return Ok(ElementType(dtype_of(name.to_str()?)?));
         }
         let types = || TYPES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, dtype)) = types().iter().find(|(known, _)| known.is(&object)) {
+        if let Some((_, dtype)) = types().iter().find(|(known, _)| known.is(object)) {
             return Ok(ElementType(*dtype));
         }
         let text = object.str()?;

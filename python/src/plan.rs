@@ -52,10 +52,12 @@ impl Plan {
     }
 }
 
+/// Name, type, shape and address of a buffer.
+type Described = (String, &'static str, Vec<usize>, u64);
+
 #[pymethods]
 impl Plan {
-    /// Name, type, shape and address of every buffer.
-    fn buffers(&self) -> PyResult<Vec<(String, &'static str, Vec<usize>, u64)>> {
+    fn buffers(&self) -> PyResult<Vec<Described>> {
         let buffers = self.plan().buffers().map_err(engine_error)?;
         Ok(buffers.into_iter().map(|b| (b.name, type_name(b.dtype), b.shape, b.memory.address())).collect())
     }

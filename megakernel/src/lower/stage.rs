@@ -61,8 +61,11 @@ impl Stage {
         let mut sum = half.iter().find_map(LoweredNode::stream);
         let input = sum;
         let is_alone = half.iter().all(|node| match node {
-            LoweredNode::Added(added) => std::mem::replace(&mut sum, Some(added.out)) == Some(added.residual),
-            node => node.stream().is_none_or(|stream| Some(stream) == input),
+            LoweredNode::Added(added) => sum.replace(added.out) == Some(added.residual),
+            LoweredNode::Heads(_) | LoweredNode::Attention(_) | LoweredNode::Gated(_) | LoweredNode::Routed(_) => {
+                node.stream().is_none_or(|stream| Some(stream) == input)
+            }
+            LoweredNode::Embed { .. } | LoweredNode::Choice(_) => false,
         });
         if is_alone { Ok(half) } else { Err(refused) }
     }
