@@ -9,8 +9,9 @@ use std::sync::{Mutex, PoisonError};
 
 use half::bf16;
 use pyo3::exceptions::PyBufferError;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyString};
+use pyo3::types::{PyBytes, PyCapsule, PyString, PyTuple};
 use tilewright::codegen::device::{self, Buffer, Stream, cuda};
 use tilewright::kernels::activation::Activation;
 use tilewright::kernels::naive::Sampling;
@@ -24,9 +25,29 @@ use tilewright::ops::{
 
 use crate::error::{OpError, op_error};
 
-/// Address, type, shape and strides in elements.
-#[derive(FromPyObject)]
+/// Address, type, shape and strides in elements: of a tuple of these, or of a tensor of torch.
 pub struct Array(u64, ElementType, Vec<usize>, Vec<usize>);
+
+impl<'py> FromPyObject<'_, 'py> for Array {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Array> {
+        if let Ok(tuple) = object.cast::<PyTuple>() {
+            let (address, dtype, shape, strides) = tuple.extract()?;
+            return Ok(Array(address, dtype, shape, strides));
+        }
+        let py = object.py();
+        let extents = |of: &Bound<'py, PyAny>| -> PyResult<Vec<usize>> {
+            of.cast::<PyTuple>()?.iter_borrowed().map(|extent| extent.extract()).collect()
+        };
+        Ok(Array(
+            object.call_method0(intern!(py, "data_ptr"))?.extract()?,
+            object.getattr(intern!(py, "dtype"))?.extract()?,
+            extents(&object.getattr(intern!(py, "shape"))?)?,
+            extents(&object.call_method0(intern!(py, "stride"))?)?,
+        ))
+    }
+}
 
 /// The type of elements: a name, or an object of which the text is one, such as `torch.float32`.
 #[derive(Clone, Copy)]
@@ -536,6 +557,13 @@ impl Operand {
     }
 }
 
+/// A copy of host memory, of an address and bytes, on the simulated device.
+struct HostCopy {
+    of: (u64, usize),
+    buffer: Buffer<u8>,
+    is_written: bool,
+}
+
 /// A call of an op.
 struct Call<'o> {
     stream: Stream,
@@ -562,7 +590,7 @@ impl<'o> Call<'o> {
 
     /// The arrays as tensors of the device, each with whether the op writes it.
     fn bind<const N: usize>(&self, arrays: [(Option<&Array>, bool); N]) -> PyResult<[Operand; N]> {
-        let mut bound: Vec<(u64, usize, Buffer<u8>)> = Vec::new();
+        let mut bound: Vec<HostCopy> = Vec::new();
         let mut operands = Vec::with_capacity(N);
         for (array, is_written) in arrays {
             let Some(Array(address, ElementType(dtype), shape, strides)) = array else {
@@ -573,7 +601,7 @@ impl<'o> Call<'o> {
             let bytes = spanned(shape, strides).and_then(|spanned| spanned.checked_mul(dtype.bits() / 8));
             let bytes = bytes.ok_or_else(|| OpError::new_err("an array spans more bytes than memory has"))?;
             let buffer = if self.ops.simulated.is_some() {
-                self.copied(&mut bound, *address, bytes)?
+                self.copied(&mut bound, (*address, bytes), is_written)?
             } else {
                 // SAFETY: the caller's array has these elements, on this device, and its library
                 // keeps the memory until work of the stream that was queued before is done.
@@ -587,13 +615,16 @@ impl<'o> Call<'o> {
     }
 
     /// The copy of host memory on the simulated device: one for arrays that are the same.
-    fn copied(&self, bound: &mut Vec<(u64, usize, Buffer<u8>)>, address: u64, bytes: usize) -> PyResult<Buffer<u8>> {
+    fn copied(&self, bound: &mut Vec<HostCopy>, of: (u64, usize), is_written: bool) -> PyResult<Buffer<u8>> {
+        let (address, bytes) = of;
+        if let Some(same) = bound.iter_mut().find(|copy| copy.of == of) {
+            same.is_written |= is_written;
+            return Ok(same.buffer.clone());
+        }
         let overlaps =
             |&(first, length): &(u64, usize)| first < address + bytes as u64 && address < first + length as u64;
-        if let Some((first, length, buffer)) = bound.iter().find(|(first, length, _)| overlaps(&(*first, *length))) {
-            if (*first, *length) == (address, bytes) {
-                return Ok(buffer.clone());
-            }
+        // Each would have results of its own.
+        if bound.iter().any(|copy| overlaps(&copy.of) && (is_written || copy.is_written)) {
             return Err(OpError::new_err("arrays in the host's memory overlap in part; give each its own"));
         }
         let from: &[u8] = match bytes {
@@ -602,7 +633,7 @@ impl<'o> Call<'o> {
             _ => unsafe { std::slice::from_raw_parts(address as usize as *const u8, bytes) },
         };
         let buffer = self.stream.buffer(from).map_err(op_error)?;
-        bound.push((address, bytes, buffer.clone()));
+        bound.push(HostCopy { of, buffer: buffer.clone(), is_written });
         Ok(buffer)
     }
 

@@ -1,5 +1,9 @@
 //! Decodes greedily with candle's own Llama and with tilewright's ops, and compares the tokens.
 //!
+//! Both compute in bf16 on a GPU, so that a token may differ where logits are close. A second run of
+//! tilewright's model is fed candle's tokens: it counts the positions at which both choose the same one,
+//! and says how close candle's logits are at the others.
+//!
 //! ```text
 //! cargo run --release --example decode -- FOLDER [TOKENS] [PROMPT_TOKEN...]
 //! cargo run --release --features cuda --example decode -- FOLDER 128 1 2 3
@@ -39,6 +43,40 @@ fn decode(
     Ok((tokens, start.elapsed()))
 }
 
+/// The tokens and the logits of steps after a prompt, each fed the token of `given`, or the likeliest.
+fn logits(
+    prompt: &[u32],
+    count: usize,
+    given: Option<&[u32]>,
+    device: &Device,
+    mut forward: impl FnMut(&Tensor, usize) -> candle_core::Result<Tensor>,
+) -> candle_core::Result<(Vec<u32>, Vec<Tensor>)> {
+    let (mut tokens, mut rows, mut position, mut input) = (Vec::new(), Vec::new(), 0, prompt.to_vec());
+    for step in 0..count {
+        let row = forward(&Tensor::new(input.as_slice(), device)?.unsqueeze(0)?, position)?.to_dtype(DType::F32)?;
+        position += input.len();
+        let token = llama::Llama::greedy(&row)?[0];
+        tokens.push(token);
+        input = vec![given.map_or(token, |given| given[step])];
+        rows.push(row.flatten_all()?);
+    }
+    Ok((tokens, rows))
+}
+
+/// Says at how many positions both choose the same token, and how close the logits are elsewhere.
+fn compare(expected: &[u32], found: &[u32], rows: &[Tensor]) -> candle_core::Result<()> {
+    let mut apart = 0f32;
+    let mut equal = 0;
+    for ((&expected, &found), row) in expected.iter().zip(found).zip(rows) {
+        let row: Vec<f32> = row.to_vec1()?;
+        let largest = row.iter().fold(0f32, |most, x| most.max(x.abs()));
+        equal += usize::from(expected == found);
+        apart = apart.max((row[expected as usize] - row[found as usize]) / largest);
+    }
+    println!("{equal} of {} tokens are equal; candle's logits of the others differ by at most {apart:.1e}", rows.len());
+    Ok(())
+}
+
 /// Loads the safetensors of a folder, in one file or several.
 fn weights(folder: &Path, device: &Device) -> Result<std::collections::HashMap<String, Tensor>, Box<dyn Error>> {
     let mut weights = std::collections::HashMap::new();
@@ -75,6 +113,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut cache = candle_llama::Cache::new(true, dtype, &config, &device)?;
     let (expected, candle_time) =
         decode(&prompt, count, &device, |input, position| theirs.forward(input, position, &mut cache))?;
+    let mut cache = candle_llama::Cache::new(true, dtype, &config, &device)?;
+    let (chosen, rows) =
+        logits(&prompt, count, None, &device, |input, position| theirs.forward(input, position, &mut cache))?;
     drop((theirs, cache));
 
     let ours = llama::Llama::load(&context, VarBuilder::from_tensors(weights, DType::BF16, &device), &config)?;
@@ -84,6 +125,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     println!("candle:     {expected:?}");
     println!("tilewright: {found:?}");
+    let mut cache = llama::Cache::new(&context, &config, 1, prompt.len() + count, &device)?;
+    let (ours, _) =
+        logits(&prompt, count, Some(&chosen), &device, |input, position| ours.forward(input, position, &mut cache))?;
+    compare(&chosen, &ours, &rows)?;
     if is_gpu && count > 2 {
         let per_token = |time: Duration| time.as_secs_f64() * 1e6 / (count - 2) as f64;
         println!(

@@ -105,14 +105,14 @@ impl Norm {
 #[derive(Clone, Debug)]
 struct Layer {
     attention_norm: Norm,
-    q: PackedLinear,
-    k: PackedLinear,
-    v: PackedLinear,
+    /// Queries, keys and values of all heads.
+    qkv: PackedLinear,
     o: PackedLinear,
     mlp_norm: Norm,
-    gate: PackedLinear,
-    up: PackedLinear,
+    /// The gate, and after it the factor.
+    gate_up: PackedLinear,
     down: PackedLinear,
+    inner: usize,
     heads: usize,
     kv_heads: usize,
     dim: usize,
@@ -140,18 +140,18 @@ impl Layer {
         let dim = head_dim(config)?;
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let kv = config.num_key_value_heads * dim;
-        let linear =
-            |name: &str, n: usize, k: usize| PackedLinear::new(context, &vb.pp(name).get((n, k), "weight")?, None);
+        let linear = |names: &[(&str, usize)], k: usize| -> Result<PackedLinear> {
+            let weights = names.iter().map(|&(name, n)| vb.pp(name).get((n, k), "weight"));
+            PackedLinear::new(context, &Tensor::cat(&weights.collect::<Result<Vec<Tensor>>>()?, 0)?, None)
+        };
         Ok(Layer {
             attention_norm: Norm::load(vb.pp("input_layernorm"), config)?,
-            q: linear("self_attn.q_proj", hidden, hidden)?,
-            k: linear("self_attn.k_proj", kv, hidden)?,
-            v: linear("self_attn.v_proj", kv, hidden)?,
-            o: linear("self_attn.o_proj", hidden, hidden)?,
+            qkv: linear(&[("self_attn.q_proj", hidden), ("self_attn.k_proj", kv), ("self_attn.v_proj", kv)], hidden)?,
+            o: linear(&[("self_attn.o_proj", hidden)], hidden)?,
             mlp_norm: Norm::load(vb.pp("post_attention_layernorm"), config)?,
-            gate: linear("mlp.gate_proj", inner, hidden)?,
-            up: linear("mlp.up_proj", inner, hidden)?,
-            down: linear("mlp.down_proj", hidden, inner)?,
+            gate_up: linear(&[("mlp.gate_proj", inner), ("mlp.up_proj", inner)], hidden)?,
+            down: linear(&[("mlp.down_proj", hidden)], inner)?,
+            inner,
             heads: config.num_attention_heads,
             kv_heads: config.num_key_value_heads,
             dim,
@@ -169,14 +169,17 @@ impl Layer {
         let &Step { sequences, tokens, .. } = step;
         let normed = self.attention_norm.forward(context, x)?;
         let rows = sequences * tokens;
-        let q = self.q.forward(&normed)?.reshape((rows, self.heads, self.dim))?;
-        let k = self.k.forward(&normed)?.reshape((rows, self.kv_heads, self.dim))?;
-        let q = rope(context, &q, table, &step.positions)?;
-        let by_head = |x: &Tensor| -> Result<Tensor> {
-            x.reshape((sequences, tokens, self.kv_heads, self.dim))?.transpose(1, 2)?.contiguous()
+        let (heads, kv_heads) = (self.heads, self.kv_heads);
+        let qkv = self.qkv.forward(&normed)?.reshape((rows, heads + 2 * kv_heads, self.dim))?;
+        // Of one row parts of a result are contiguous, and nothing is copied.
+        let part = |x: &Tensor, first: usize, count: usize| x.narrow(1, first, count)?.contiguous();
+        let by_head = |x: Tensor| -> Result<Tensor> {
+            x.reshape((sequences, tokens, kv_heads, self.dim))?.transpose(1, 2)?.contiguous()
         };
-        let k = by_head(&rope(context, &k, table, &step.positions)?)?;
-        let v = by_head(&self.v.forward(&normed)?)?;
+        let turned = rope(context, &part(&qkv, 0, heads + kv_heads)?, table, &step.positions)?;
+        let q = part(&turned, 0, heads)?;
+        let k = by_head(part(&turned, heads, kv_heads)?)?;
+        let v = by_head(part(&qkv, heads + kv_heads, kv_heads)?)?;
         cache.append(&k, &v, step.first)?;
         let scale = 1.0 / (self.dim as f32).sqrt();
         let attended = match &step.lengths {
@@ -186,7 +189,9 @@ impl Layer {
         let attended = attended.reshape((sequences, tokens, self.heads * self.dim))?;
         let x = self.o.forward_add(&attended, x)?;
         let normed = self.mlp_norm.forward(context, &x)?;
-        let gated = silu_mul(context, &self.gate.forward(&normed)?, &self.up.forward(&normed)?)?;
+        let gate_up = self.gate_up.forward(&normed)?;
+        let half = |first: usize| gate_up.narrow(D::Minus1, first, self.inner)?.contiguous();
+        let gated = silu_mul(context, &half(0)?, &half(self.inner)?)?;
         self.down.forward_add(&gated, &x)
     }
 }

@@ -94,27 +94,33 @@ class _Call:
 
     def array(self, name: str, array: Array, *, writes: bool = False) -> Any:
         """An array as the extension module takes it."""
-        # The usual case by itself: a tensor of torch on the GPU of the operands before it.
-        if self._device >= 0 and type(array) in _tensors and array.get_device() == self._device:
-            if array.requires_grad:
-                _without_gradient(name, array)
-            return array.data_ptr(), array.dtype, array.shape, array.stride()
-        device, described = _described(name, array, writes)
-        if self.native is None:
-            self._device = device
-            if device == _HOST:
-                self.native = getattr(_state, "simulated", None)
+        # The usual case by itself: a tensor of torch on the GPU of the first operand.
+        if type(array) in _tensors and not (array.requires_grad and sys.modules["torch"].is_grad_enabled()):
+            device = array.get_device()
+            if device >= 0:
                 if self.native is None:
-                    raise OpError(
-                        f"{name} lies in the host's memory; ops run on NVIDIA GPUs, and on a simulated one "
-                        "inside `with tilewright.ops.simulator():`"
-                    )
-            else:
-                self.native = _on(device)
-                self.stream = _current_stream(device) if self._given is None else self._given
+                    self._use(device)
+                if device == self._device:
+                    return array
+        device, described = _described(name, array, writes)
+        if self.native is None and device == _HOST:
+            self._device = device
+            self.native = getattr(_state, "simulated", None)
+            if self.native is None:
+                raise OpError(
+                    f"{name} lies in the host's memory; ops run on NVIDIA GPUs, and on a simulated one "
+                    "inside `with tilewright.ops.simulator():`"
+                )
+        elif self.native is None:
+            self._use(device)
         elif device != self._device:
             raise OpError(f"{name} lies on another device than the first operand")
         return described
+
+    def _use(self, device: int) -> None:
+        self._device = device
+        self.native = _on(device)
+        self.stream = _current_stream(device) if self._given is None else self._given
 
     def __call__(self, op: str, *operands: Any) -> None:
         """Runs an op. Its operands say where, so that they come first."""
@@ -594,15 +600,14 @@ def _bytes_like(array: Array, packed: bytes) -> Array:
 
 
 def _described(name: str, array: Array, writes: bool) -> tuple[int, Any]:
-    """The device of an array, and its address, type, shape and strides in elements."""
+    """The device of an array, and its address, type, shape and strides in elements: of torch itself."""
     if _is_tensor(array):
         device = array.device
         if device.type not in ("cpu", "cuda"):
             raise OpError(f"{name} lies on {device}; ops run on cuda")
         if array.requires_grad:
             _without_gradient(name, array)
-        described = (array.data_ptr(), array.dtype, array.shape, array.stride())
-        return (device.index if device.type == "cuda" else _HOST), described
+        return (device.index if device.type == "cuda" else _HOST), array
     host = getattr(array, "__array_interface__", None)
     if host is not None:
         if writes and host["data"][1]:

@@ -134,6 +134,6 @@ class Decoder:
             )
             layer.o(self.attended.view(sequences, -1), x, residual=x)
             gate, up = layer.gate_up(layer.norms[1](x, self.y), self.gate_up).chunk(2, -1)
-            ops.silu_mul(gate, up, out=self.inner)
+            ops.silu_mul(gate.contiguous(), up.contiguous(), out=self.inner)
             layer.down(self.inner, x, residual=x)
         return self.head(self.norm(x, self.y), self.logits)
