@@ -67,7 +67,7 @@ def main():
     prompt = torch.randint(config.vocab_size, (1, first), device="cuda")
 
     def emit(who, times, error, note=""):
-        row = {"suite": "decode", "who": who, "shape": shape, "note": note, "us": times[len(times) // 2], "best_us": times[0],
+        row = {"suite": "python decode", "who": who, "shape": shape, "note": note, "us": times[len(times) // 2], "best_us": times[0],
                "error": error, "samples_us": [round(time, 2) for time in times]}
         print(json.dumps(row), flush=True)
 

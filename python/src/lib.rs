@@ -4,6 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `ops` | kernels on arrays and tensors |
+//! | `dlpack` | tensors of other libraries |
 //! | `codes` | codes of checkpoints as kernels read them |
 //! | `layout` | layouts, swizzles, fragments, pictures |
 //! | `engine` | a model on a device, its requests and their streams |
@@ -11,6 +12,7 @@
 //! | `error` | the package's exceptions |
 
 mod codes;
+mod dlpack;
 mod engine;
 mod error;
 mod layout;
@@ -30,7 +32,7 @@ mod _native {
     #[pymodule_export]
     use crate::layout::{Value, apply, atoms, evaluate, fragment, svg, text, wavefronts};
     #[pymodule_export]
-    use crate::ops::{Ops, dlpack, pack_linear, sampling_request};
+    use crate::ops::{Ops, dlpack_tensor, pack_linear, sampling_request};
     #[pymodule_export]
     use crate::plan::Plan;
 }

@@ -4,11 +4,9 @@
 //! memory is copied to a simulated GPU and back: for tests, where the caller asks for it.
 #![expect(unsafe_code, reason = "memory of other libraries, by address")]
 
-use std::ffi::{CStr, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use half::bf16;
-use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyString, PyTuple};
@@ -23,6 +21,7 @@ use tilewright::ops::{
     PrefillKv, RmsNorm, Rope, Scores, Tensor, WeightForm, spanned,
 };
 
+use crate::dlpack::{self, Described};
 use crate::error::{OpError, op_error};
 
 /// Address, type, shape and strides in elements: of a tuple of these, or of a tensor of torch.
@@ -36,15 +35,16 @@ impl<'py> FromPyObject<'_, 'py> for Array {
             let (address, dtype, shape, strides) = tuple.extract()?;
             return Ok(Array(address, dtype, shape, strides));
         }
+        if let Some(described) = dlpack::exchanged(object)? {
+            let Described { address, dtype, shape, strides, .. } = described;
+            return Ok(Array(address, ElementType(dtype), shape, strides));
+        }
         let py = object.py();
-        let extents = |of: &Bound<'py, PyAny>| -> PyResult<Vec<usize>> {
-            of.cast::<PyTuple>()?.iter_borrowed().map(|extent| extent.extract()).collect()
-        };
         Ok(Array(
             object.call_method0(intern!(py, "data_ptr"))?.extract()?,
             object.getattr(intern!(py, "dtype"))?.extract()?,
-            extents(&object.getattr(intern!(py, "shape"))?)?,
-            extents(&object.call_method0(intern!(py, "stride"))?)?,
+            object.getattr(intern!(py, "shape"))?.extract()?,
+            object.call_method0(intern!(py, "stride"))?.extract()?,
         ))
     }
 }
@@ -659,80 +659,36 @@ impl<'o> Call<'o> {
     }
 }
 
+/// The types that ops take, by name.
+const TYPE_NAMES: [(&str, DType); 11] = [
+    ("float32", DType::F32),
+    ("float16", DType::F16),
+    ("bfloat16", DType::BF16),
+    ("float64", DType::F64),
+    ("int64", DType::I64),
+    ("int32", DType::I32),
+    ("uint32", DType::U32),
+    ("int8", DType::I8),
+    ("uint8", DType::U8),
+    ("float8_e4m3fn", DType::F8E4M3),
+    ("bool", DType::Bool),
+];
+
 fn dtype_of(name: &str) -> PyResult<DType> {
-    Ok(match name {
-        "float32" => DType::F32,
-        "float16" => DType::F16,
-        "bfloat16" => DType::BF16,
-        "float64" => DType::F64,
-        "int64" => DType::I64,
-        "int32" => DType::I32,
-        "uint32" => DType::U32,
-        "int8" => DType::I8,
-        "uint8" => DType::U8,
-        "float8_e4m3fn" => DType::F8E4M3,
-        "bool" => DType::Bool,
-        other => return Err(OpError::new_err(format!("no op takes elements of type {other}"))),
-    })
+    let found = TYPE_NAMES.iter().find(|(known, _)| *known == name);
+    let error = || OpError::new_err(format!("no op takes elements of type {name}"));
+    found.map(|(_, dtype)| *dtype).ok_or_else(error)
 }
-
-/// DLPack's tensor (`dlpack.h`, version 0.8).
-#[repr(C)]
-struct DlTensor {
-    data: *mut c_void,
-    device_type: i32,
-    device_id: i32,
-    ndim: i32,
-    code: u8,
-    bits: u8,
-    lanes: u16,
-    shape: *const i64,
-    strides: *const i64,
-    byte_offset: u64,
-}
-
-/// The name of a capsule that nothing has consumed.
-const DLTENSOR: &CStr = c"dltensor";
 
 /// The kind and number of a tensor's device, its address, type, shape and strides. The capsule stays
 /// its owner.
 #[pyfunction]
 #[expect(clippy::type_complexity, reason = "a tuple for Python")]
-pub fn dlpack(capsule: &Bound<'_, PyCapsule>) -> PyResult<(i32, i32, u64, String, Vec<i64>, Vec<i64>)> {
-    let tensor = capsule.pointer_checked(Some(DLTENSOR))?.cast::<DlTensor>();
-    // SAFETY: a capsule of this name holds a `DLManagedTensor`, which begins with a `DLTensor`, as
-    // the protocol says; it lives as long as the capsule.
-    let tensor = unsafe { tensor.as_ref() };
-    let kind = match tensor.code {
-        0 => "int",
-        1 => "uint",
-        2 => "float",
-        4 => "bfloat",
-        6 => "bool",
-        10 => "float8_e4m3fn",
-        other => return Err(PyBufferError::new_err(format!("elements of DLPack's type {other} have no op"))),
-    };
-    let name = match kind {
-        "bool" | "float8_e4m3fn" => kind.to_owned(),
-        _ => format!("{kind}{}", tensor.bits),
-    };
-    let axes = usize::try_from(tensor.ndim).unwrap_or(0);
-    let extents = |from: *const i64| match (axes, from.is_null()) {
-        (0, _) | (_, true) => None,
-        // SAFETY: the protocol says that the array has a number for each axis.
-        _ => Some(unsafe { std::slice::from_raw_parts(from, axes) }.to_vec()),
-    };
-    let shape = extents(tensor.shape).unwrap_or_default();
-    let strides = extents(tensor.strides).unwrap_or_else(|| {
-        let mut strides = vec![1; shape.len()];
-        for axis in (1..shape.len()).rev() {
-            strides[axis - 1] = shape[axis] * strides[axis];
-        }
-        strides
-    });
-    if tensor.lanes != 1 {
-        return Err(PyBufferError::new_err("vectors of elements have no op"));
-    }
-    let address = tensor.data as usize as u64 + tensor.byte_offset;
-    Ok((tensor.device_type, tensor.device_id, address, name, shape, strides))
+#[pyo3(name = "dlpack")]
+pub fn dlpack_tensor(
+    capsule: &Bound<'_, PyCapsule>,
+) -> PyResult<(i32, i32, u64, &'static str, Vec<usize>, Vec<usize>)> {
+    let Described { device: (kind, index), address, dtype, shape, strides } = dlpack::described(capsule)?;
+    let name = TYPE_NAMES.iter().find(|(_, known)| *known == dtype).map_or("", |(name, _)| name);
+    Ok((kind, index, address, name, shape, strides))
 }

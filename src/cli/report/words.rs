@@ -46,6 +46,17 @@ pub fn suite_title(suite: &str) -> (String, &'static str) {
         ("sample", "Sampling", "One launch that chooses a token for each row of logits."),
         ("speculate", "Speculation", "Time per token of one sequence, with and without proposed tokens."),
         ("requests", "Many requests", "Time per step while requests arrive and leave."),
+        (
+            "python decode",
+            "Decode from Python",
+            "One token of a transformers Llama, by ops on its tensors and by plans.",
+        ),
+        (
+            "candle decode",
+            "Decode from candle",
+            "One token of candle-transformers' Llama, with and without tilewright's ops.",
+        ),
+        ("python ops", "Ops from Python", "One call in a CUDA graph of 50."),
         ("host", "Host", "Work of the CPU: layouts, lowering, validation, the simulator."),
     ];
     let known = titles.iter().find(|(name, _, _)| *name == suite);
