@@ -518,6 +518,8 @@ fn a_plan_of_what_there_is_not_is_refused() {
     assert!(layers.contains("a stage has the layers 1:9"), "{layers}");
     let none = error(&engine, PlanOptions { rows: 0, ..PlanOptions::for_context(64) });
     assert!(none.contains("option `rows` is 0"), "{none}");
+    let many = error(&engine, PlanOptions { rows: 17, ..PlanOptions::for_context(64) });
+    assert!(many.contains("1 to 16 rows, 17 were asked for"), "{many}");
     let host = error(&cpu("tiny-llama"), PlanOptions::for_context(64));
     assert!(host.contains("a plan is of one GPU"), "{host}");
 }

@@ -1,6 +1,7 @@
 //! A model on a device: requests from any Python thread, batched on a thread of the engine's own,
 //! which never holds Python's lock.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
@@ -18,10 +19,12 @@ use tilewright::engine::{
     EndTokens, Finish, Grammar, GrammarCompiler, KvType, Logprobs, Penalties, RequestHandle, Server, ServerEvent,
     ServerRequest, ServerRoom, Submission, TextRules, first_gpu,
 };
+use tilewright::megakernel::weights::WeightTensor;
 use tilewright::{Device, Sampling};
 
 use crate::error::{EngineError, engine_error};
 use crate::plan::{Asked, Plan};
+use crate::tensors::{Named, weights};
 
 /// How often a thread that waits for a token looks whether Python was interrupted.
 const SIGNALS: Duration = Duration::from_millis(50);
@@ -78,8 +81,10 @@ pub struct Request {
 #[pymethods]
 impl Engine {
     #[new]
-    fn new(py: Python<'_>, model: PathBuf, options: EngineOptions) -> PyResult<Engine> {
-        py.detach(|| Engine::load(&model, &options))
+    #[pyo3(signature = (model, options, tensors=None))]
+    fn new(py: Python<'_>, model: PathBuf, options: EngineOptions, tensors: Option<Vec<Named>>) -> PyResult<Engine> {
+        let tensors = tensors.map(weights).transpose()?;
+        py.detach(|| Engine::load(&model, &options, tensors))
     }
 
     /// Token ids of a text, with the special tokens that the tokenizer adds.
@@ -162,13 +167,21 @@ impl Engine {
 }
 
 impl Engine {
-    fn load(model: &std::path::Path, options: &EngineOptions) -> PyResult<Engine> {
+    fn load(
+        model: &std::path::Path,
+        options: &EngineOptions,
+        tensors: Option<BTreeMap<String, WeightTensor>>,
+    ) -> PyResult<Engine> {
         let device = match &options.device {
             Some(name) => name.parse().map_err(engine_error)?,
             None => first_gpu().map_or_else(|_| Device::cpu(), |_| Device::Cuda { ordinal: 0 }),
         };
         let folder = model_folder(model).map_err(engine_error)?;
-        let mut checkpoint = Checkpoint::open_within(&folder, options.context, &mut |_| ()).map_err(engine_error)?;
+        let checkpoint = match tensors {
+            Some(tensors) => Checkpoint::with_tensors(&folder, tensors, options.context),
+            None => Checkpoint::open_within(&folder, options.context, &mut |_| ()),
+        };
+        let mut checkpoint = checkpoint.map_err(engine_error)?;
         if let Some(name) = &options.weights {
             let scheme: Scheme = name.parse().map_err(engine_error)?;
             checkpoint = checkpoint.quantised(scheme, None).map_err(engine_error)?;

@@ -9,6 +9,7 @@
 //! | `layout` | layouts, swizzles, fragments, pictures |
 //! | `engine` | a model on a device, its requests and their streams |
 //! | `plan` | a decode step, or a part of one, on a caller's stream |
+//! | `tensors` | weights that belong to tensors of Python |
 //! | `error` | the package's exceptions |
 
 mod codes;
@@ -18,6 +19,7 @@ mod error;
 mod layout;
 mod ops;
 mod plan;
+mod tensors;
 
 use pyo3::prelude::*;
 

@@ -27,6 +27,14 @@ use crate::error::{OpError, op_error};
 /// Address, type, shape and strides in elements: of a tuple of these, or of a tensor of torch.
 pub struct Array(u64, ElementType, Vec<usize>, Vec<usize>);
 
+impl Array {
+    /// Address, type, shape and strides.
+    pub fn parts(&self) -> (u64, DType, &[usize], &[usize]) {
+        let Array(address, ElementType(dtype), shape, strides) = self;
+        (*address, *dtype, shape, strides)
+    }
+}
+
 impl<'py> FromPyObject<'_, 'py> for Array {
     type Error = PyErr;
 

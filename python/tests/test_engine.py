@@ -8,7 +8,10 @@ import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -136,6 +139,37 @@ def test_the_simulated_gpu_has_the_tokens_of_the_cpu() -> None:
     with Engine(MODELS / "tiny-llama", device="sim:3", rows=1, context=16) as simulated:
         assert simulated.device == "sim:3"
         assert simulated.generate("In the", max_new_tokens=2).token_ids == expected
+
+
+def tensors_of(path: Path) -> dict[str, Any]:
+    """The tensors of a safetensors file."""
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header, data = json.loads(raw[8 : 8 + length]), raw[8 + length :]
+    header.pop("__metadata__", None)
+    types = {"BF16": ml_dtypes.bfloat16, "F32": np.float32}
+    found = {}
+    for name, entry in header.items():
+        first, end = entry["data_offsets"]
+        found[name] = np.frombuffer(data[first:end], types[entry["dtype"]]).reshape(entry["shape"])
+    return found
+
+
+def test_weights_in_memory_are_those_of_files(engine: Engine) -> None:
+    folder = MODELS / "tiny-llama"
+    tensors = tensors_of(folder / "model.safetensors")
+    with Engine(folder, device="cpu", tensors=tensors) as made:
+        found = made.generate(PROMPT, max_new_tokens=12)
+    assert found == engine.generate(PROMPT, max_new_tokens=12)
+    name = next(iter(tensors))
+    for wrong, message in [
+        ({}, "tensor"),
+        (tensors | {"model.more": np.ones(3, np.float32)}, "model.more"),
+        (tensors | {name: tensors[name][1:]}, name),
+        (tensors | {name: np.ones(3, np.int32)}, f"{name} is i32"),
+    ]:
+        with pytest.raises(EngineError, match=message):
+            Engine(folder, device="cpu", tensors=wrong)
 
 
 def test_mistakes_are_one_exception(engine: Engine) -> None:

@@ -7,6 +7,7 @@ are made.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
 import tilewright.torch as registered  # noqa: E402
 
+from . import test_ops, test_torch  # noqa: E402
 from .layers import normed_gate  # noqa: E402
 
 DRAWS = 20
@@ -385,6 +387,36 @@ def test_a_compiled_function_keeps_the_operators() -> None:
     x, weight = torch.randn(3, 64), torch.randn(64)
     compiled = torch.compile(normed_gate, fullgraph=True)
     torch.testing.assert_close(compiled(x, weight), normed_gate(x, weight))
+
+
+@pytest.mark.parametrize("at", range(test_torch.OPERATORS))
+def test_every_operator_passes_opcheck(at: int) -> None:
+    torch.set_default_device("cpu")
+    with ops.simulator():
+        op, operands = test_torch.calls()[at]
+    operands = {name: value.cuda() if torch.is_tensor(value) else value for name, value in operands.items()}
+    if "workspace" in operands:
+        # A GPU has more multiprocessors to share work than the simulated one.
+        operands["workspace"] = torch.zeros(1 << 20, device="cuda")
+    torch.library.opcheck(op, (), operands)
+
+
+def test_wrong_calls_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {"f32": torch.float32, "b16": b16, "i32": torch.int32, "f8": torch.float8_e4m3fn}
+    for name, dtype in kinds.items():
+        monkeypatch.setattr(test_ops, name, lambda *shape, dtype=dtype: torch.zeros(shape, dtype=dtype))
+    refused = 0
+    for wrong, says in test_ops.WRONG:
+        try:
+            wrong()
+        except OpError as error:
+            assert re.search(says, str(error)), f"{error}, not {says}"
+            refused += 1
+        except (AttributeError, TypeError, ValueError):
+            pass  # operands that numpy alone makes so
+        else:
+            raise AssertionError(f"no error says {says}")
+    assert refused >= 40
 
 
 def test_operands_of_two_places_are_refused() -> None:

@@ -56,6 +56,7 @@ def test_mistakes_are_one_exception(simulated: Engine) -> None:
         ("the model has", lambda: simulated.plan(layers=range(3, 99))),
         ("name at least one", lambda: simulated.plan(layers=range(0))),
         ("option `rows` is 0", lambda: simulated.plan(rows=0)),
+        ("17 were asked for", lambda: simulated.plan(rows=17)),
         ("has no buffer token", lambda: plan.write("token", [1])),
         ("an array of", lambda: plan.write("hidden.in", [1.0])),
         ("no memory for torch", lambda: plan["hidden.in"]),

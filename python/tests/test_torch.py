@@ -136,8 +136,13 @@ def calls() -> list[tuple[Any, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.parametrize("at", range(12))
+#: The operators of :func:`calls`.
+OPERATORS = 14
+
+
+@pytest.mark.parametrize("at", range(OPERATORS))
 def test_every_operator_passes_opcheck(at: int) -> None:
+    assert len(calls()) == OPERATORS == len(registered.__all__) - 1, "every operator, and the table of turns"
     op, operands = calls()[at]
     torch.library.opcheck(op, (), operands)
 

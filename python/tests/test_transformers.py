@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright import OpError, ops
+from tilewright import Engine, OpError, ops
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 from tilewright.transformers import Decoder  # noqa: E402
+
+from .conftest import MODELS  # noqa: E402
 
 
 def model(**settings: object) -> object:
@@ -35,6 +37,16 @@ def test_decode_steps_are_the_models() -> None:
             found = decoder(token, torch.full((sequences,), position))
             exact = llama(token, past_key_values=exact_cache).logits[:, -1].float()
             assert (found - exact).abs().max() < 0.03 * exact.abs().max()
+
+
+def test_an_engine_reads_a_model_where_it_is() -> None:
+    folder = MODELS / "tiny-llama"
+    llama = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    with Engine(folder, device="cpu") as exact, Engine.from_transformers(llama, tokenizer, device="cpu") as engine:
+        assert engine.generate("In the beginning", max_new_tokens=12) == exact.generate(
+            "In the beginning", max_new_tokens=12
+        )
 
 
 def test_models_that_are_not_understood_are_refused() -> None:

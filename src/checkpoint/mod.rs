@@ -35,7 +35,7 @@ mod stream;
 mod tensors;
 mod tokenizer;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -63,6 +63,7 @@ pub use tilewright_graph::models::RealBound;
 pub use tokenizer::Tokenizer;
 
 use generation::Generation;
+use shards::Shard;
 use special::Special;
 
 // Weights are read in place, and the format is little-endian.
@@ -117,6 +118,41 @@ impl Checkpoint {
         max_context: Option<usize>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Checkpoint, CheckpointError> {
+        Checkpoint::read(dir, max_context, || shards::open(dir), progress)
+    }
+
+    /// Opens a folder with weights that are in memory, by the names that files would have them
+    /// under, and checks them as those of files. None is copied.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use std::path::Path;
+    /// use tilewright::checkpoint::Checkpoint;
+    /// let folder = Path::new("models/tiny-llama");
+    /// let tensors: BTreeMap<_, _> =
+    ///     Checkpoint::open(folder, &mut |_| ())?.tensors().map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect();
+    /// let checkpoint = Checkpoint::with_tensors(folder, tensors, None)?;
+    /// assert_eq!(checkpoint.spec().layers, 4);
+    /// assert!(Checkpoint::with_tensors(folder, BTreeMap::new(), None).is_err());
+    /// # Ok::<(), tilewright::checkpoint::CheckpointError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Checkpoint::open`].
+    pub fn with_tensors(
+        dir: &Path,
+        tensors: BTreeMap<String, WeightTensor>,
+        max_context: Option<usize>,
+    ) -> Result<Checkpoint, CheckpointError> {
+        Checkpoint::read(dir, max_context, || Ok(shards::of_tensors(dir, tensors)), &mut |_| ())
+    }
+
+    fn read(
+        dir: &Path,
+        max_context: Option<usize>,
+        weights: impl FnOnce() -> Result<Vec<Shard>, CheckpointError>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Checkpoint, CheckpointError> {
         if !dir.is_dir() {
             return Err(CheckpointError::NotAFolder { path: dir.to_owned(), hint: Hint::for_no_folder(dir) });
         }
@@ -133,7 +169,7 @@ impl Checkpoint {
         let mut tokenizer = Tokenizer::from_json(&text, spec.vocab).map_err(&wrong)?;
         let special = Special::read(dir)?;
         notes.extend(tokenizer.add(&special).map_err(&wrong)?);
-        let mut shards = shards::open(dir)?;
+        let mut shards = weights()?;
         stacked::split(&mut shards);
         let gathered = tensors::gather(dir, &spec, &plan, &shards, progress)?;
         notes.extend(plan.notes().iter().chain(&gathered.notes).cloned());

@@ -6,12 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use memmap2::Mmap;
 use serde_json::Value;
 use tilewright_graph::models::quote;
+use tilewright_megakernel::weights::WeightTensor;
 
 use super::error::{CheckpointError, Faults};
-use super::header::{self, TensorEntry};
+use super::header::{self, EntryRows, TensorEntry};
 use super::hint::Hint;
 use super::{files, json};
 use crate::checkpoint::IndexFault;
@@ -19,11 +19,30 @@ use crate::checkpoint::IndexFault;
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-/// A file of weights.
+/// A file of weights, or a tensor in memory.
 pub(super) struct Shard {
     pub path: PathBuf,
-    pub mapping: Arc<Mmap>,
+    pub memory: Arc<dyn AsRef<[u8]> + Send + Sync>,
     pub entries: Vec<TensorEntry>,
+}
+
+impl Shard {
+    pub fn bytes(&self) -> &[u8] {
+        (*self.memory).as_ref()
+    }
+}
+
+/// The tensors in memory, in the order of their names, as files of a folder of one tensor each.
+pub(super) fn of_tensors(dir: &Path, tensors: BTreeMap<String, WeightTensor>) -> Vec<Shard> {
+    let shard = |(name, tensor): (String, WeightTensor)| {
+        let memory = tensor.bytes().clone();
+        let range = 0..memory.as_ref().len();
+        let path = dir.join(&name);
+        let entry =
+            TensorEntry { name, dtype: tensor.dtype(), shape: tensor.shape().to_vec(), range, rows: EntryRows::All };
+        Shard { path, memory: Arc::new(memory), entries: vec![entry] }
+    };
+    tensors.into_iter().map(shard).collect()
 }
 
 /// Opens every file of weights in a folder. `model.safetensors` comes before an index, as in the
@@ -66,9 +85,9 @@ pub(super) fn open(dir: &Path) -> Result<Vec<Shard>, CheckpointError> {
 }
 
 fn open_shard(path: PathBuf) -> Result<Shard, CheckpointError> {
-    let mapping = files::map(&path)?;
-    match header::parse(&mapping) {
-        Ok(entries) => Ok(Shard { path, mapping, entries }),
+    let memory = files::map(&path)?;
+    match header::parse(&memory) {
+        Ok(entries) => Ok(Shard { path, memory, entries }),
         Err(source) => Err(CheckpointError::Header { path, source }),
     }
 }

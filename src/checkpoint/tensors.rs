@@ -152,7 +152,7 @@ fn check_left(
             }
         } else if tensor != HEAD || !spec.tied_embeddings {
             let module = entry.name.strip_suffix(".bias").filter(|module| plan.stored(module).is_some());
-            let zeros = || shard.mapping.get(entry.range.clone()).is_some_and(|bytes| bytes.iter().all(|&b| b == 0));
+            let zeros = || shard.bytes().get(entry.range.clone()).is_some_and(|bytes| bytes.iter().all(|&b| b == 0));
             if module.is_some() && zeros() {
                 continue;
             }
@@ -188,7 +188,7 @@ fn unpack(jobs: Vec<Job>, gathered: &mut Gathered, faults: &mut Vec<TensorFault>
 
 /// A tensor as the schemes see it.
 fn part<'a>(shard: &'a Shard, entry: &'a TensorEntry) -> TensorPart<'a> {
-    TensorPart { file: &shard.path, entry, mapping: &shard.mapping }
+    TensorPart { file: &shard.path, entry, mapping: shard.bytes() }
 }
 
 /// The pool whose codes the tensor is the scale of, where it is one that a quantised checkpoint may
@@ -211,7 +211,7 @@ fn cache_scale(name: &str, plan: &QuantPlan, layers: usize) -> Option<String> {
 
 /// The number that is a tensor's only element.
 fn number(shard: &Shard, entry: &TensorEntry) -> Option<f32> {
-    let bytes = shard.mapping.get(entry.range.clone())?;
+    let bytes = shard.bytes().get(entry.range.clone())?;
     match (entry.dtype, bytes) {
         (DType::F32, &[a, b, c, d]) => Some(f32::from_le_bytes([a, b, c, d])),
         (DType::BF16, &[a, b]) => Some(bf16::from_le_bytes([a, b]).to_f32()),
@@ -224,8 +224,8 @@ fn number(shard: &Shard, entry: &TensorEntry) -> Option<f32> {
 /// is one.
 fn share(shard: &Shard, entry: &TensorEntry) -> Option<WeightTensor> {
     let bytes = match entry.rows {
-        EntryRows::All => SharedBytes::new(shard.mapping.clone(), entry.range.clone())?,
-        EntryRows::Alternate { .. } => SharedBytes::aligned_copy(&entry.bytes(&shard.mapping)),
+        EntryRows::All => SharedBytes::new(Arc::clone(&shard.memory), entry.range.clone())?,
+        EntryRows::Alternate { .. } => SharedBytes::aligned_copy(&entry.bytes(shard.bytes())),
     };
     WeightTensor::new(entry.dtype, entry.shape.clone(), bytes).ok()
 }
@@ -233,7 +233,7 @@ fn share(shard: &Shard, entry: &TensorEntry) -> Option<WeightTensor> {
 fn same_bits(embedding: &WeightTensor, shard: &Shard, entry: &TensorEntry) -> bool {
     embedding.dtype() == entry.dtype
         && embedding.shape() == entry.shape
-        && shard.mapping.get(entry.range.clone()) == Some(embedding.bytes().as_ref())
+        && shard.bytes().get(entry.range.clone()) == Some(embedding.bytes().as_ref())
 }
 
 /// Whether the tensor is a buffer of rotary frequencies, of the whole model or of a layer that it

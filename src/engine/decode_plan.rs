@@ -12,6 +12,7 @@ use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
 
 use super::Engine;
 use super::error::EngineError;
+use super::limits::MOST_ROWS;
 use super::place::Place;
 
 /// The part of a model that a [`DecodePlan`] computes.
@@ -121,6 +122,9 @@ impl Engine {
             return Err(EngineError::PlanDevice);
         }
         let &PlanOptions { rows, context, pages, sampling, ref part } = options;
+        if rows > MOST_ROWS {
+            return Err(EngineError::PlanRows { found: rows, most: MOST_ROWS });
+        }
         let (layers, parts) = match part {
             PlanPart::Model => (None, LayerParts::Stage),
             PlanPart::Layers(layers) => (Some(Span::new(layers.start, layers.end)), LayerParts::Layers),

@@ -79,6 +79,8 @@ pub enum EngineError {
     NoGpu,
     #[error("a plan is of one GPU: load the engine on a device such as cuda:0, or sim for a simulated one")]
     PlanDevice,
+    #[error("a plan has 1 to {most} rows, {found} were asked for; feed prompts by several steps")]
+    PlanRows { found: usize, most: usize },
     #[error("the user's file of tuned settings cannot be used; mend it, or remove it and tune again")]
     Tuned(#[from] ResultsError),
     #[error(transparent)]

@@ -230,6 +230,21 @@ class TextStream:
         return Token(event.token_ids[-1], event.text) if event.text and event.token_ids else None
 
 
+#: Keys of the configuration of a mixture of experts.
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+
+
+def _held(name: str, tensor: Any) -> tuple[str, Any, Any]:
+    """A tensor in the host's memory, contiguous, as the extension module takes it."""
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach().cpu().contiguous()
+        return name, tensor, tensor
+    import numpy
+
+    array = numpy.ascontiguousarray(tensor)
+    return name, (array.ctypes.data, array.dtype.name, array.shape, (1,) * array.ndim), array
+
+
 async def _readable(loop: asyncio.AbstractEventLoop, fileno: int) -> None:
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(fileno, lambda: None if ready.done() else ready.set_result(None))
@@ -251,6 +266,10 @@ class Engine:
     layers while loading (``"w4a16"``, ``"w8a16"``, ``"fp8"``), ``kv`` is the type of keys and values
     (``"bf16"``, ``"fp8"``), ``prompt_chunk`` is the number of tokens of a prefill chunk on a GPU.
     ``deterministic`` gives every step the same width, so that a text does not depend on others.
+
+    ``tensors`` are weights in memory in place of the folder's files, by the names that these would have:
+    arrays of numpy or tensors of torch of float32, float16 or bfloat16. Those that are contiguous in the
+    host's memory are not copied, and must stay as they are while the engine lives.
     """
 
     def __init__(
@@ -265,21 +284,30 @@ class Engine:
         kv: str | None = None,
         weights: str | None = None,
         deterministic: bool = False,
+        tensors: Mapping[str, Any] | None = None,
     ) -> None:
         options = _Options(device, rows, context, kv_tokens, prompt_chunk, kv, weights, deterministic)
-        self._native = _native.Engine(os.fspath(model), options)
+        held = None if tensors is None else [_held(name, tensor) for name, tensor in tensors.items()]
+        self._native = _native.Engine(os.fspath(model), options, held)
 
     @classmethod
     def from_transformers(cls, model: Any, tokenizer: Any, **options: Any) -> Engine:
         """An engine for a model of the package ``transformers``, with its tokenizer.
 
-        Both are saved to a temporary folder, which is read and removed; ``options`` are those of
-        the constructor.
+        The engine reads the model's weights where they are, if that is the host's memory, so that they
+        must stay as they are; those of a GPU are copied to the host. Of a mixture of experts, whose files
+        have other tensors than the model, files are written to a temporary folder, read and removed.
+        ``options`` are those of the constructor.
         """
         with tempfile.TemporaryDirectory() as folder:
-            model.save_pretrained(folder, safe_serialization=True)
             tokenizer.save_pretrained(folder)
-            return cls(folder, **options)
+            if any(hasattr(model.config, key) for key in _EXPERTS):
+                model.save_pretrained(folder, safe_serialization=True)
+                return cls(folder, **options)
+            model.config.save_pretrained(folder)
+            if model.generation_config is not None:
+                model.generation_config.save_pretrained(folder)
+            return cls(folder, tensors=model.state_dict(), **options)
 
     def plan(
         self,

@@ -355,6 +355,15 @@ impl DeviceMachine {
         part.memory.state.slice(start..start + len * size_of::<T>())?.cast()
     }
 
+    /// Refuses launches behind a kernel that does not end.
+    pub(super) fn responds(&self) -> Result<(), LaunchError> {
+        if !self.lost {
+            return Ok(());
+        }
+        let timeout = self.timeout;
+        Err(self.failed(false).unwrap_or(LaunchError::Unresponsive { steps: 0, timeout }))
+    }
+
     /// The launch of a part.
     pub(super) fn work(&self, part: &DevicePart, steps: u32, feeds: Feeds) -> Result<Work, DeviceError> {
         let numbers = [self.epoch, steps, feeds as u32];
@@ -390,9 +399,7 @@ impl DeviceMachine {
     /// Launches and waits; gives how many steps `each` was told of.
     pub(super) fn launch(&mut self, steps: u32, feeds: Feeds, each: EachStep) -> Result<u32, LaunchError> {
         let timeout = self.timeout;
-        if self.lost {
-            return Err(self.failed(false).unwrap_or(LaunchError::Unresponsive { steps: 0, timeout }));
-        }
+        self.responds()?;
         self.clear()?;
         if self.abort.is_set() {
             self.status.store(status::ABORT as usize, 1)?;

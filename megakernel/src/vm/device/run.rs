@@ -109,6 +109,7 @@ impl DeviceMachine {
         if !self.plan().options.queued || self.parts().len() > 1 {
             return Err(LaunchError::NotQueued);
         }
+        self.responds()?;
         Ok(stream.submit(&self.work(self.first(), 1, Feeds::Nothing)?)?)
     }
 
