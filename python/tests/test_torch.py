@@ -147,6 +147,16 @@ def test_every_operator_passes_opcheck(at: int) -> None:
     torch.library.opcheck(op, (), operands)
 
 
+def test_autograd_knows_what_was_written() -> None:
+    x = torch.randn(3, 64, requires_grad=True)
+    with torch.enable_grad():
+        kept = x.exp()
+        total = kept.sum()
+        registered.rms_norm(torch.randn(3, 64), torch.ones(64), kept.detach())
+        with pytest.raises(RuntimeError, match="inplace operation"):
+            total.backward()
+
+
 def test_a_compiled_function_keeps_the_operators() -> None:
     x, weight = torch.randn(3, 64), torch.randn(64)
     compiled = torch.compile(normed_gate, fullgraph=True, backend="aot_eager")

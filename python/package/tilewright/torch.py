@@ -2,10 +2,13 @@
 
 Importing this module registers them, so that ``torch.compile(fullgraph=True)`` and ``torch.export`` keep
 them as they are. They write their last operands, as the functions of :mod:`tilewright.ops` do, and have
-no gradient. A call through torch's dispatcher costs some microseconds more than one of those functions.
+no gradient. A call through torch's dispatcher costs two microseconds more than one of those functions.
 """
 
-from typing import Optional
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -30,38 +33,72 @@ __all__ = [
     "turns",
 ]
 
+_library = torch.library.Library("tilewright", "DEF")
 
-@torch.library.custom_op("tilewright::rms_norm", mutates_args=("out",))
+
+def _operator(*mutated: str) -> Callable[[Callable[..., None]], Any]:
+    """Registers a function that writes these operands, for CUDA tensors and for the simulator's.
+
+    ``torch.library.custom_op`` makes the same operator, whose calls take five times as long: it wraps
+    the function once more for gradients, which there are none of.
+    """
+
+    def registered(function: Callable[..., None]) -> Any:
+        name = function.__name__
+        places = [at for at, name in enumerate(inspect.signature(function).parameters) if name in mutated]
+
+        @functools.wraps(function)
+        def run(*operands: Any, **settings: Any) -> None:
+            function(*operands, **settings)
+            if torch.is_grad_enabled():
+                # What autograd kept of a tensor before it was written is an error of backward, as ever.
+                written = [operands[at] for at in places if at < len(operands)]
+                written += [settings[name] for name in mutated if name in settings]
+                for tensor in written:
+                    if tensor is not None and not tensor.is_inference():
+                        torch.autograd.graph.increment_version(tensor)
+
+        _library.define(name + torch.library.infer_schema(function, mutates_args=mutated))
+        for key in ("CUDA", "CPU"):
+            _library.impl(name, run, key)
+        # An op writes what it is given: there is no result whose shape would be made up.
+        torch.library.register_fake(f"tilewright::{name}", lambda *operands, **settings: None, lib=_library)
+        return getattr(torch.ops.tilewright, name).default
+
+    return registered
+
+
+@_operator("out")
 def rms_norm(x: Tensor, weight: Tensor, out: Tensor, eps: float = 1e-6) -> None:
     """:func:`tilewright.ops.rms_norm`."""
     ops.rms_norm(x, weight, out=out, eps=eps)
 
 
-@torch.library.custom_op("tilewright::add_rms_norm", mutates_args=("x", "out"))
+@_operator("x", "out")
 def add_rms_norm(x: Tensor, added: Tensor, weight: Tensor, out: Tensor, eps: float = 1e-6) -> None:
     """:func:`tilewright.ops.add_rms_norm`."""
     ops.add_rms_norm(x, added, weight, out=out, eps=eps)
 
 
-@torch.library.custom_op("tilewright::gated", mutates_args=("out",))
+@_operator("out")
 def gated(gate: Tensor, up: Tensor, out: Tensor, activation: str = "silu") -> None:
     """:func:`tilewright.ops.gated`."""
     ops.gated(gate, up, out=out, activation=activation)
 
 
-@torch.library.custom_op("tilewright::embedding", mutates_args=("out",))
+@_operator("out")
 def embedding(table: Tensor, ids: Tensor, out: Tensor) -> None:
     """:func:`tilewright.ops.embedding`."""
     ops.embedding(table, ids, out=out)
 
 
-@torch.library.custom_op("tilewright::rope", mutates_args=("out",))
+@_operator("out")
 def rope(x: Tensor, turns: Tensor, positions: Tensor, out: Tensor) -> None:
     """:func:`tilewright.ops.rope`."""
     ops.rope(x, turns, positions, out=out)
 
 
-@torch.library.custom_op("tilewright::linear", mutates_args=("out",))
+@_operator("out")
 def linear(
     x: Tensor,
     packed: Tensor,
@@ -74,7 +111,7 @@ def linear(
     ops.linear(x, packed, out=out, form=form, bias=bias, residual=residual)
 
 
-@torch.library.custom_op("tilewright::gemm", mutates_args=("out", "workspace"))
+@_operator("out", "workspace")
 def gemm(
     a: Tensor,
     b: Tensor,
@@ -102,7 +139,7 @@ def gemm(
     )
 
 
-@torch.library.custom_op("tilewright::grouped_gemm", mutates_args=("out",))
+@_operator("out")
 def grouped_gemm(
     a: Tensor,
     b: Tensor,
@@ -130,7 +167,7 @@ def grouped_gemm(
     )
 
 
-@torch.library.custom_op("tilewright::moe", mutates_args=("out", "workspace"))
+@_operator("out", "workspace")
 def moe(
     x: Tensor,
     logits: Tensor,
@@ -172,7 +209,7 @@ def moe(
     )
 
 
-@torch.library.custom_op("tilewright::attention_decode", mutates_args=("out", "workspace", "lse"))
+@_operator("out", "workspace", "lse")
 def attention_decode(
     q: Tensor,
     keys: Tensor,
@@ -204,7 +241,7 @@ def attention_decode(
     )
 
 
-@torch.library.custom_op("tilewright::attention_prefill", mutates_args=("out", "lse"))
+@_operator("out", "lse")
 def attention_prefill(
     q: Tensor,
     keys: Tensor,
@@ -240,7 +277,7 @@ def attention_prefill(
     )
 
 
-@torch.library.custom_op("tilewright::merge_attention", mutates_args=("out", "lse"))
+@_operator("out", "lse")
 def merge_attention(
     a: Tensor, lse_a: Tensor, b: Tensor, lse_b: Tensor, out: Tensor, lse: Optional[Tensor] = None
 ) -> None:
@@ -248,36 +285,16 @@ def merge_attention(
     ops.merge_attention(a, lse_a, b, lse_b, out=out, lse=lse)
 
 
-@torch.library.custom_op("tilewright::argmax", mutates_args=("out",))
+@_operator("out")
 def argmax(logits: Tensor, out: Tensor) -> None:
     """:func:`tilewright.ops.argmax`."""
     ops.argmax(logits, out=out)
 
 
-@torch.library.custom_op("tilewright::sample", mutates_args=("out",))
+@_operator("out")
 def sample(logits: Tensor, requests: Tensor, out: Tensor) -> None:
     """:func:`tilewright.ops.sample`."""
     ops.sample(logits, requests, out=out)
-
-
-for _op in (
-    rms_norm,
-    add_rms_norm,
-    gated,
-    embedding,
-    rope,
-    linear,
-    gemm,
-    grouped_gemm,
-    moe,
-    attention_decode,
-    attention_prefill,
-    merge_attention,
-    argmax,
-    sample,
-):
-    # An op writes what it is given: there is no result whose shape would be made up.
-    _op.register_fake(lambda *operands, **settings: None)
 
 
 def turns(positions: int, dim: int, theta: float = 10_000.0, device: Optional[torch.device] = None) -> Tensor:
