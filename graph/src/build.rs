@@ -147,6 +147,10 @@ pub struct Mixture<'n> {
     pub inner: u64,
     /// The function from the router's logits to weights.
     pub route: RouteKind,
+    /// The tensor of what is added to experts' scores where they are chosen, if there is one.
+    pub correction: Option<&'n str>,
+    /// The factor of the router's weights.
+    pub scale: f32,
     /// The function of the gate.
     pub kind: ActivationKind,
     /// Whether the router and the products of experts have biases.
@@ -270,6 +274,16 @@ impl<'b> Value<'b> {
 }
 
 impl<'b> Normed<'b> {
+    /// Sets what is added to the mean square.
+    pub fn eps(self, by: f32) -> Normed<'b> {
+        self.0.edit(|op| {
+            if let Op::Norm { eps, .. } = op {
+                *eps = by;
+            }
+        });
+        self
+    }
+
     /// Adds 1 to the weight, as Gemma's norms do.
     pub fn unit_offset(self) -> Value<'b> {
         self.0.edit(|op| {
@@ -574,7 +588,11 @@ impl<'b> Block<'b> {
         let x = x.into();
         let Mixture { experts, chosen, inner, .. } = mixture;
         let logits = self.project(x, mixture.router, [Dim::known(Axis::Experts, experts)]).bias(mixture.bias);
-        let routed = self.route(logits, chosen, mixture.route);
+        let correction = mixture.correction.map(|tensor| self.weight(tensor, [experts]));
+        let mut routed = self.route_by(logits, chosen, mixture.route, correction);
+        if mixture.scale != 1.0 {
+            routed.weights = self.scale(routed.weights, mixture.scale);
+        }
         let out = Dim::known(Axis::Inner, inner);
         let linear = |x: Value<'b>, module: &str, out: Dim| {
             let contracted = x.kind().and_then(|kind| Shape::elements(&kind.shape.0[kind.shape.kept()..]));
@@ -596,7 +614,17 @@ impl<'b> Block<'b> {
 
     /// Chooses `k` experts for each row by a router's logits.
     pub fn route(&self, logits: impl Into<Value<'b>>, k: u32, kind: RouteKind) -> Routed<'b> {
-        let values = logits.into().id.map(|logits| self.op(Op::Route { logits, k, kind }));
+        self.route_by(logits, k, kind, None)
+    }
+
+    fn route_by(
+        &self,
+        logits: impl Into<Value<'b>>,
+        k: u32,
+        kind: RouteKind,
+        correction: Option<WeightId>,
+    ) -> Routed<'b> {
+        let values = logits.into().id.map(|logits| self.op(Op::Route { logits, k, kind, correction }));
         match values.as_deref() {
             Some(&[ids, weights]) => Routed { ids, weights },
             _ => Routed { ids: self.one(None), weights: self.one(None) },
@@ -634,6 +662,22 @@ impl<'b> Block<'b> {
     /// Adds an elementwise op on two values.
     pub fn binary(&self, kind: BinaryKind, a: impl Into<Value<'b>>, b: impl Into<Value<'b>>) -> Value<'b> {
         self.one(a.into().id.zip(b.into().id).map(|(a, b)| Op::Binary { a, b, kind }))
+    }
+
+    /// Parts of the last axis, one after the other.
+    pub fn split<const N: usize>(&self, x: impl Into<Value<'b>>, sizes: [u64; N]) -> [Value<'b>; N] {
+        let x = x.into();
+        let mut end = 0u64;
+        sizes.map(|size| {
+            let start = end;
+            end = start.saturating_add(size);
+            self.one(x.id.map(|x| Op::Slice { x, start, size }))
+        })
+    }
+
+    /// Two values along the last axis; an axis of `b` of extent 1 is repeated.
+    pub fn concat(&self, a: impl Into<Value<'b>>, b: impl Into<Value<'b>>) -> Value<'b> {
+        self.one(a.into().id.zip(b.into().id).map(|(a, b)| Op::Concat { a, b }))
     }
 
     /// `x` times a number.

@@ -8,7 +8,7 @@ use crate::axis::{Axis, DType, Dim, Extent, Shape, Type};
 use crate::dim::{InnerShape, Need};
 use crate::error::Problem;
 use crate::ids::{RopeId, ValueId, WeightId};
-use crate::op::{ActivationKind, Op};
+use crate::op::{ActivationKind, Op, RouteKind};
 use crate::parts::{Body, Node, Parts, RopeTable, Weight};
 use crate::rows::{Elementwise, ProductOp, Row, RowOp, RowProblem, RowShapes, Source, joined};
 
@@ -65,7 +65,9 @@ pub(crate) fn infer(op: &Op, cx: InferContext<'_>) -> Result<Vec<Type>, Problem>
             vec![a.clone()]
         }
         Op::Scale { x, .. } | Op::SoftCap { x, .. } => vec![cx.real("x", *x)?.clone()],
-        Op::Route { logits, k, .. } => cx.route(*logits, *k)?,
+        Op::Slice { x, start, size } => vec![cx.slice(*x, *start, *size)?],
+        Op::Concat { a, b } => vec![cx.concat(*a, *b)?],
+        Op::Route { .. } => cx.route(op)?,
         Op::ExpertLinear { x, experts, ids, bias, out } => {
             vec![cx.expert(*x, *ids, ProductWeights { weight: *experts, bias: *bias }, out)?]
         }
@@ -176,7 +178,7 @@ fn attributes(op: &Op) -> Result<(), Problem> {
         }
         Op::Input { .. } | Op::Linear { .. } | Op::Rope { .. } | Op::CacheAppend { .. } => Ok(()),
         Op::Activation { .. } | Op::Binary { .. } | Op::Route { .. } | Op::ExpertLinear { .. } => Ok(()),
-        Op::WeightedSum { .. } | Op::Logits { .. } | Op::Choose { .. } => Ok(()),
+        Op::WeightedSum { .. } | Op::Logits { .. } | Op::Choose { .. } | Op::Slice { .. } | Op::Concat { .. } => Ok(()),
         Op::Elementwise { y, function, .. } => {
             let is_wanted = matches!(function, Elementwise::Binary(_));
             given("y", y.is_some(), is_wanted, "given for functions of two operands, and for no other")
@@ -425,17 +427,75 @@ impl<'g> InferContext<'g> {
         Ok(Type::real([rows.clone(), heads.clone(), values.shape.0[2].clone()]))
     }
 
-    fn route(self, logits: ValueId, k: u32) -> Result<Vec<Type>, Problem> {
+    fn route(self, op: &Op) -> Result<Vec<Type>, Problem> {
+        let &Op::Route { logits, k, kind: route, correction } = op else { return Ok(Vec::new()) };
         let kind = self.rows("logits", logits)?;
         let rule = "it has the axes rows and experts, and at least as many experts as are chosen";
-        match kind.shape.0.as_slice() {
+        let (rows, experts) = match kind.shape.0.as_slice() {
             [rows, Dim { axis: Axis::Experts, extent: Extent::Known(experts) }]
                 if (1..=*experts).contains(&k.into()) =>
             {
-                let chosen = [rows.clone(), Dim::known(Axis::Chosen, k.into())];
-                Ok(vec![Type::ids(chosen.clone()), Type::real(chosen)])
+                (rows, *experts)
             }
-            _ => Err(operand("logits", kind, rule)),
+            _ => return Err(operand("logits", kind, rule)),
+        };
+        if let Some(correction) = correction {
+            if !matches!(route, RouteKind::SigmoidInGroups { .. }) {
+                let value = correction.to_string();
+                let rule = "absent but for sigmoid_in_groups";
+                return Err(Problem::Attribute { attribute: "correction", value, rule });
+            }
+            let rule = "a correction has a number for each expert";
+            self.fitting("correction", correction, ("logits", kind), &[Some(experts)], rule)?;
+        }
+        if let RouteKind::SoftmaxInGroups { groups, kept } | RouteKind::SigmoidInGroups { groups, kept, .. } = route {
+            let (count, left) = (u64::from(groups), u64::from(kept));
+            let each = experts.checked_div(count).unwrap_or(0);
+            let is_whole = each > 0 && experts.is_multiple_of(count);
+            if !is_whole || !(1..=count).contains(&left) || each * left < u64::from(k) {
+                let value = format!("{groups} of which {kept} are kept");
+                let rule = "groups of one size, of which as many are kept as have the chosen experts";
+                return Err(Problem::Attribute { attribute: "groups", value, rule });
+            }
+        }
+        let chosen = [rows.clone(), Dim::known(Axis::Chosen, k.into())];
+        Ok(vec![Type::ids(chosen.clone()), Type::real(chosen)])
+    }
+
+    fn slice(self, x: ValueId, start: u64, size: u64) -> Result<Type, Problem> {
+        let kind = self.rows("x", x)?;
+        let rule = "its last axis, of known extent, has the part";
+        let Some((last, before)) = kind.shape.0.split_last().filter(|(_, before)| !before.is_empty()) else {
+            return Err(operand("x", kind, rule));
+        };
+        let end = start.checked_add(size);
+        if size == 0 || last.size().is_none_or(|extent| end.is_none_or(|end| end > extent)) {
+            return Err(operand("x", kind, rule));
+        }
+        let dims = before.iter().cloned().chain([Dim::known(last.axis.clone(), size)]);
+        Ok(Type::real(dims.collect::<Vec<Dim>>()))
+    }
+
+    fn concat(self, a: ValueId, b: ValueId) -> Result<Type, Problem> {
+        let a = self.rows("a", a)?;
+        let b = self.rows("b", b)?;
+        let rule = "its axes are those of `a`, of one extent or 1, and their last ones have known extents";
+        let (Some((last, before)), Some((other, others))) = (a.shape.0.split_last(), b.shape.0.split_last()) else {
+            return Err(mismatch("b", b, ("`a`", a.to_string()), rule));
+        };
+        let fits_axis = |(a, b): (&Dim, &Dim)| a == b || (a.axis == b.axis && b.size() == Some(1));
+        let holds = before.len() == others.len()
+            && !before.is_empty()
+            && before.iter().zip(others).all(fits_axis)
+            && last.axis == other.axis;
+        match (last.size(), other.size()) {
+            (Some(first), Some(second)) if holds => {
+                let size = first.checked_add(second).filter(|size| *size <= MOST_ELEMENTS);
+                let size = size.ok_or_else(|| mismatch("b", b, ("`a`", a.to_string()), rule))?;
+                let dims = before.iter().cloned().chain([Dim::known(last.axis.clone(), size)]);
+                Ok(Type::real(dims.collect::<Vec<Dim>>()))
+            }
+            _ => Err(mismatch("b", b, ("`a`", a.to_string()), rule)),
         }
     }
 

@@ -123,6 +123,23 @@ pub enum Op {
         /// The operation.
         kind: BinaryKind,
     },
+    /// A part of the last axis.
+    Slice {
+        /// The operand.
+        x: ValueId,
+        /// The first element.
+        start: u64,
+        /// The number of elements.
+        size: u64,
+    },
+    /// Two values, one after the other along the last axis. An axis of `b` of extent 1 is repeated
+    /// to that of `a`.
+    Concat {
+        /// The first elements.
+        a: ValueId,
+        /// The last elements.
+        b: ValueId,
+    },
     /// `x` times a number.
     Scale {
         /// The operand.
@@ -145,6 +162,9 @@ pub enum Op {
         k: u32,
         /// The function from logits to weights.
         kind: RouteKind,
+        /// A summand of each expert's score, `[experts]`, by which experts are chosen: their weights
+        /// are without it.
+        correction: Option<WeightId>,
     },
     /// [`Op::Linear`] with the weights of the chosen experts: `[rows, ..]` or `[rows, chosen, ..]`
     /// to `[rows, chosen, out]`.
@@ -327,6 +347,23 @@ pub enum RouteKind {
     TopKThenSoftmax,
     /// The largest logits, with the sigmoid of each as its weight.
     Sigmoid,
+    /// The softmax over all experts, then the largest within the groups whose largest are largest.
+    SoftmaxInGroups {
+        /// Groups of experts of one size.
+        groups: u32,
+        /// The groups that are kept.
+        kept: u32,
+    },
+    /// The sigmoid of each logit, then the largest within the groups whose two largest have the largest
+    /// sum.
+    SigmoidInGroups {
+        /// Groups of experts of one size.
+        groups: u32,
+        /// The groups that are kept.
+        kept: u32,
+        /// Whether the chosen weights are divided by their sum.
+        renormalise: bool,
+    },
 }
 
 /// Applies `$each(name, field)` to the operands of an op, by reference or mutable reference.
@@ -336,6 +373,7 @@ macro_rules! each_operand {
             Op::Input { .. } => {}
             Op::Embed { ids, .. } => $each("ids", ids),
             Op::Norm { x, .. } | Op::Linear { x, .. } | Op::Scale { x, .. } | Op::SoftCap { x, .. } => $each("x", x),
+            Op::Slice { x, .. } => $each("x", x),
             Op::Logits { x, .. } => $each("x", x),
             Op::Rope { x, at, .. } => {
                 $each("x", x);
@@ -357,7 +395,7 @@ macro_rules! each_operand {
                     $each("gate", gate);
                 }
             }
-            Op::Binary { a, b, .. } => {
+            Op::Binary { a, b, .. } | Op::Concat { a, b } => {
                 $each("a", a);
                 $each("b", b);
             }
@@ -415,8 +453,13 @@ macro_rules! each_weight {
                 }
             }
             Op::Input { .. } | Op::Rope { .. } | Op::CacheAppend { .. } | Op::Activation { .. } => {}
-            Op::Binary { .. } | Op::Scale { .. } | Op::SoftCap { .. } => {}
-            Op::Route { .. } | Op::WeightedSum { .. } | Op::Choose { .. } => {}
+            Op::Route { correction, .. } => {
+                if let Some(correction) = correction {
+                    $each("correction", correction);
+                }
+            }
+            Op::Binary { .. } | Op::Scale { .. } | Op::SoftCap { .. } | Op::Slice { .. } | Op::Concat { .. } => {}
+            Op::WeightedSum { .. } | Op::Choose { .. } => {}
             Op::Load { .. } | Op::Fill { .. } | Op::Elementwise { .. } | Op::Reduce { .. } | Op::Product { .. } => {}
             Op::Rearrange { .. } | Op::OverBlocks { .. } | Op::Store { .. } | Op::Select { .. } => {}
         }
@@ -447,6 +490,8 @@ impl Op {
             Op::Attention { .. } => "attention",
             Op::Activation { .. } => "activation",
             Op::Binary { .. } => "binary",
+            Op::Slice { .. } => "slice",
+            Op::Concat { .. } => "concat",
             Op::Scale { .. } => "scale",
             Op::SoftCap { .. } => "soft_cap",
             Op::Route { .. } => "route",
@@ -475,7 +520,7 @@ impl Op {
             Op::Input { .. } | Op::Embed { .. } | Op::Norm { .. } | Op::Linear { .. } | Op::Rope { .. } => 1,
             Op::Attention { .. } | Op::Activation { .. } | Op::Binary { .. } | Op::Scale { .. } => 1,
             Op::SoftCap { .. } | Op::ExpertLinear { .. } | Op::WeightedSum { .. } => 1,
-            Op::Logits { .. } | Op::Choose { .. } => 1,
+            Op::Logits { .. } | Op::Choose { .. } | Op::Slice { .. } | Op::Concat { .. } => 1,
             Op::Load { .. } | Op::Fill { .. } | Op::Elementwise { .. } | Op::Reduce { .. } | Op::Product { .. } => 1,
             Op::Rearrange { .. } | Op::OverBlocks { .. } | Op::Store { .. } | Op::Select { .. } => 1,
         }

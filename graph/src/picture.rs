@@ -63,7 +63,7 @@ const fn class(op: &Op) -> &'static str {
         Op::Norm { .. } => "norm",
         Op::Rope { .. } | Op::CacheAppend { .. } | Op::Attention { .. } => "attention",
         Op::Activation { .. } | Op::Binary { .. } | Op::Scale { .. } => "elementwise",
-        Op::SoftCap { .. } | Op::WeightedSum { .. } => "elementwise",
+        Op::SoftCap { .. } | Op::WeightedSum { .. } | Op::Slice { .. } | Op::Concat { .. } => "elementwise",
         Op::Input { .. } | Op::Route { .. } | Op::Choose { .. } => "ids",
         Op::Product { .. } => "product",
         Op::Elementwise { .. } | Op::Reduce { .. } | Op::Rearrange { .. } | Op::OverBlocks { .. } => "elementwise",

@@ -211,9 +211,14 @@ fn activation(draw: &OpDraw, has_gate: bool) -> ActivationKind {
 fn mixture(draw: &OpDraw) -> Mixture<'static> {
     let experts = 2 + u64::from(draw.variant % 3);
     let chosen = 1 + u32::from(draw.variant / 3) % 2;
-    let route = match draw.variant % 3 {
+    let halves = (2, 1 + u32::from(chosen == 2 || draw.has_bias));
+    let route = match draw.variant % 5 {
         0 => RouteKind::TopKThenSoftmax,
         1 => RouteKind::Sigmoid,
+        2 if experts.is_multiple_of(2) => RouteKind::SoftmaxInGroups { groups: halves.0, kept: halves.1 },
+        3 if experts.is_multiple_of(2) => {
+            RouteKind::SigmoidInGroups { groups: halves.0, kept: halves.1, renormalise: draw.has_bias }
+        }
         _ => RouteKind::SoftmaxThenTopK { renormalise: draw.has_bias },
     };
     let [gate, up, down] = ["experts.{expert}.gate", "experts.{expert}.up", "experts.{expert}.down"];
@@ -226,6 +231,8 @@ fn mixture(draw: &OpDraw) -> Mixture<'static> {
         chosen,
         inner: 3,
         route,
+        correction: None,
+        scale: 1.0,
         kind: ActivationKind::Silu,
         bias: draw.has_bias,
     }

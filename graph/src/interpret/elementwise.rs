@@ -36,6 +36,30 @@ fn activate(kind: ActivationKind, x: f64, gate: Option<f64>) -> f64 {
 }
 
 impl StepRun<'_> {
+    pub(super) fn slice(&self, x: ValueId, start: usize, size: usize) -> Vec<f64> {
+        let x = self.value(x);
+        let width = x.shape.last().copied().unwrap_or(1);
+        x.data.chunks_exact(width).flat_map(|row| row[start..start + size].iter().copied()).collect()
+    }
+
+    pub(super) fn concat(&self, a: ValueId, b: ValueId) -> Vec<f64> {
+        let [a, b] = [a, b].map(|id| self.value(id));
+        let [first, second] = [a, b].map(|x| x.shape.last().copied().unwrap_or(1));
+        let rows = a.data.len() / first;
+        let mut data = Vec::with_capacity(rows * (first + second));
+        for row in 0..rows {
+            // The row of `b`: an axis of extent 1 has one for all of `a`.
+            let (mut rest, mut place, mut step) = (row, 0, 1);
+            for (&extent, &own) in a.shape.iter().zip(&b.shape).rev().skip(1) {
+                place += step * if own == 1 { 0 } else { rest % extent };
+                (rest, step) = (rest / extent, step * own);
+            }
+            data.extend_from_slice(&a.data[row * first..(row + 1) * first]);
+            data.extend_from_slice(&b.data[place * second..(place + 1) * second]);
+        }
+        data
+    }
+
     pub(super) fn norm(&self, step: &Step<'_>) -> Vec<f64> {
         let Op::Norm { x, weight, bias, kind, eps, over } = step.op else { return Vec::new() };
         let dims = &step.results[0].shape.0;

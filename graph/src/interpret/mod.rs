@@ -153,7 +153,9 @@ impl StepRun<'_> {
             Op::Binary { a, b, kind } => self.binary(*a, *b, *kind),
             Op::Scale { x, by } => self.value(*x).data.iter().map(|x| x * f64::from(*by)).collect(),
             Op::SoftCap { x, cap } => self.value(*x).data.iter().map(|x| elementwise::soft_cap(*x, *cap)).collect(),
-            Op::Route { logits, k, kind } => return Ok(self.route(step, *logits, *k, *kind)),
+            Op::Slice { x, start, size } => self.slice(*x, *start as usize, *size as usize),
+            Op::Concat { a, b } => self.concat(*a, *b),
+            Op::Route { .. } => return Ok(self.route(step)),
             Op::WeightedSum { x, weights } => self.weighted_sum(*x, *weights),
             Op::Load { .. }
             | Op::Fill { .. }

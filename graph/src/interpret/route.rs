@@ -3,7 +3,7 @@
 use super::step::StepRun;
 use super::tensor::Tensor;
 use crate::graph::{Step, ValueId};
-use crate::op::RouteKind;
+use crate::op::{Op, RouteKind};
 
 /// The indexes of the `k` largest elements, largest first; the least index first on a tie.
 pub(super) fn largest(row: &[f64], k: usize) -> Vec<usize> {
@@ -21,20 +21,34 @@ fn softmax(row: &[f64]) -> Vec<f64> {
 }
 
 impl StepRun<'_> {
-    pub(super) fn route(&self, step: &Step<'_>, logits: ValueId, k: u32, kind: RouteKind) -> Vec<Tensor> {
+    pub(super) fn route(&self, step: &Step<'_>) -> Vec<Tensor> {
+        let &Op::Route { logits, k, kind, correction } = step.op else { return Vec::new() };
+        let correction = correction.map(|weight| self.weight(weight).data.as_slice());
         let mut ids = Vec::new();
         let mut weights = Vec::new();
         for row in self.value(logits).rows() {
-            let chosen = largest(row, k as usize);
-            let picked = |row: &[f64]| chosen.iter().map(|id| row[*id]).collect::<Vec<f64>>();
+            let scores = scores(row, kind);
+            // By these experts are chosen.
+            let corrected = |(id, score): (usize, &f64)| score + correction.map_or(0.0, |correction| correction[id]);
+            let choice = match kind {
+                RouteKind::SoftmaxInGroups { .. } | RouteKind::SigmoidInGroups { .. } => {
+                    within_groups(scores.iter().enumerate().map(corrected).collect(), kind)
+                }
+                RouteKind::TopKThenSoftmax | RouteKind::Sigmoid | RouteKind::SoftmaxThenTopK { .. } => row.to_vec(),
+            };
+            let chosen = largest(&choice, k as usize);
+            let picked: Vec<f64> = chosen.iter().map(|id| scores[*id]).collect();
             let of_row = match kind {
-                RouteKind::TopKThenSoftmax => softmax(&picked(row)),
-                RouteKind::Sigmoid => picked(row).into_iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect(),
-                RouteKind::SoftmaxThenTopK { renormalise } => {
-                    let picked = picked(&softmax(row));
-                    let sum = if renormalise { picked.iter().sum::<f64>() } else { 1.0 };
+                RouteKind::TopKThenSoftmax => softmax(&picked),
+                RouteKind::SoftmaxThenTopK { renormalise: true }
+                | RouteKind::SigmoidInGroups { renormalise: true, .. } => {
+                    let sum: f64 = picked.iter().sum();
                     picked.into_iter().map(|weight| weight / sum).collect()
                 }
+                RouteKind::Sigmoid
+                | RouteKind::SoftmaxThenTopK { .. }
+                | RouteKind::SoftmaxInGroups { .. }
+                | RouteKind::SigmoidInGroups { .. } => picked,
             };
             ids.extend(chosen.into_iter().map(|id| id as f64));
             weights.extend(of_row);
@@ -57,4 +71,30 @@ impl StepRun<'_> {
         };
         x.rows().zip(weights.rows()).flat_map(row).collect()
     }
+}
+
+/// The scores of experts, by which they are chosen and weighted.
+fn scores(row: &[f64], kind: RouteKind) -> Vec<f64> {
+    match kind {
+        RouteKind::TopKThenSoftmax => row.to_vec(),
+        RouteKind::SoftmaxThenTopK { .. } | RouteKind::SoftmaxInGroups { .. } => softmax(row),
+        RouteKind::Sigmoid | RouteKind::SigmoidInGroups { .. } => {
+            row.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect()
+        }
+    }
+}
+
+/// The scores, of experts in groups that are not kept -∞.
+fn within_groups(scores: Vec<f64>, kind: RouteKind) -> Vec<f64> {
+    let (groups, kept, most) = match kind {
+        RouteKind::SoftmaxInGroups { groups, kept } => (groups, kept, 1),
+        RouteKind::SigmoidInGroups { groups, kept, .. } => (groups, kept, 2),
+        RouteKind::TopKThenSoftmax | RouteKind::Sigmoid | RouteKind::SoftmaxThenTopK { .. } => return scores,
+    };
+    let each = scores.len() / groups as usize;
+    let best = |group: &[f64]| largest(group, most.min(each)).into_iter().map(|id| group[id]).sum::<f64>();
+    let groups: Vec<f64> = scores.chunks_exact(each).map(best).collect();
+    let kept = largest(&groups, kept as usize);
+    let of = |(id, score)| if kept.contains(&(id / each)) { score } else { f64::NEG_INFINITY };
+    scores.into_iter().enumerate().map(of).collect()
 }

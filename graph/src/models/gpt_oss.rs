@@ -87,6 +87,8 @@ impl GptOss {
                 chosen: self.chosen,
                 inner: self.decoder.sizes.inner,
                 route: RouteKind::TopKThenSoftmax,
+                correction: None,
+                scale: 1.0,
                 kind: ActivationKind::ClampedSwiglu { alpha: self.alpha, limit: self.limit },
                 bias: true,
             },

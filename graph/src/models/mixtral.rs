@@ -52,6 +52,8 @@ impl Mixtral {
             chosen: self.chosen,
             inner: self.decoder.sizes.inner,
             route: RouteKind::SoftmaxThenTopK { renormalise: true },
+            correction: None,
+            scale: 1.0,
             kind: ActivationKind::Silu,
             bias: false,
         };

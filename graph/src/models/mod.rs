@@ -11,6 +11,7 @@
 mod bound;
 mod cohere2;
 mod decoder;
+mod deepseek;
 mod fault;
 mod gemma2;
 mod gemma3;
@@ -64,6 +65,8 @@ const FAMILIES: &[Family] = &[
     Family::new("qwen2_moe", "Qwen2MoeForCausalLM", qwen_moe::read),
     Family::new("qwen3_moe", "Qwen3MoeForCausalLM", qwen_moe::read),
     Family::new("gpt_oss", "GptOssForCausalLM", gpt_oss::read),
+    Family { eos_ids: &[2], ..Family::new("deepseek_v2", "DeepseekV2ForCausalLM", deepseek::read) },
+    Family { eos_ids: &[1], ..Family::new("deepseek_v3", "DeepseekV3ForCausalLM", deepseek::read) },
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.

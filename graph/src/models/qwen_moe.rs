@@ -131,6 +131,8 @@ impl QwenMoe {
             chosen: self.chosen,
             inner: self.inner,
             route: RouteKind::SoftmaxThenTopK { renormalise: self.renormalise },
+            correction: None,
+            scale: 1.0,
             kind: ActivationKind::Silu,
             bias: false,
         }
@@ -148,6 +150,8 @@ fn shared(inner: u64) -> Mixture<'static> {
         chosen: 1,
         inner,
         route: RouteKind::Sigmoid,
+        correction: None,
+        scale: 1.0,
         kind: ActivationKind::Silu,
         bias: false,
     }

@@ -1,6 +1,6 @@
 //! Gives every query and key one form of rotation.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{Rewritten, clean, declared, readers, unfuse};
 use crate::axis::{Axis, Type};
@@ -15,7 +15,8 @@ use crate::op::{Op, RopePairs};
 /// of the rows of the products that make queries and keys ([`HeadOrder`]), of their biases, and of
 /// the norms of single heads between them. Pairs that do not rotate get the frequency 0. Scores are
 /// sums of the same products in another order. A rotation whose operand comes from elsewhere, or is
-/// read elsewhere, stays as it is.
+/// read elsewhere, stays as it is, and so does one of a part of a query or key: its other part has an
+/// order of its own.
 ///
 /// Groups become single ops.
 ///
@@ -77,9 +78,10 @@ impl Rotations {
         let made_by: HashMap<ValueId, Step<'_>> = graph.steps().map(|step| (step.first, step)).collect();
         let readers = readers(graph);
         let mut rotations = Rotations::default();
+        let whole: HashSet<ValueId> = graph.steps().filter_map(|step| whole(step.op)).collect();
         for step in graph.steps() {
             match *step.op {
-                Op::Rope { x, table, pairs, .. } => {
+                Op::Rope { x, table, pairs, .. } if whole.contains(&step.first) => {
                     let Some(head_dim) = head_dim(&step) else { continue };
                     let rotated = graph.parts().ropes[table.index()].rotated() as u64;
                     let order = HeadOrder { head_dim: head_dim as u64, rotated, pairs };
@@ -92,7 +94,8 @@ impl Rotations {
                     let append = made_by.get(&k).filter(|append| append.first == k);
                     let Some(Op::CacheAppend { k: key, .. }) = append.map(|append| append.op) else { continue };
                     let still = [q, *key].into_iter().filter_map(|x| {
-                        let made = made_by.get(&x).filter(|made| !matches!(made.op, Op::Rope { .. }))?;
+                        let made =
+                            made_by.get(&x).filter(|made| !matches!(made.op, Op::Rope { .. } | Op::Concat { .. }))?;
                         let head_dim = head_dim(made).filter(|head_dim| head_dim.is_multiple_of(2))?;
                         Some(StillRotation { x, at, head_dim, kind: made.results.first()?.clone() })
                     });
@@ -123,6 +126,14 @@ impl Rotations {
             rewritten.push(Body::Single(op), step.results.to_vec());
         }
         rewritten.finish()
+    }
+}
+
+/// The value that an op takes as whole queries or keys.
+const fn whole(op: &Op) -> Option<ValueId> {
+    match op {
+        Op::Attention { q: x, .. } | Op::CacheAppend { k: x, .. } => Some(*x),
+        _ => None,
     }
 }
 

@@ -103,6 +103,14 @@ fn configuration(draw: &ConfigDraw) -> Value {
         "qwen2_moe" => vec![sparse, json!({"qkv_bias": first, "shared_expert_intermediate_size": inner})],
         "qwen3_moe" => vec![sparse, bias],
         "gpt_oss" => vec![local, bias, json!({"quantization_config": {"quant_method": "mxfp4"}})],
+        "deepseek_v2" | "deepseek_v3" => vec![
+            bias,
+            json!({"qk_nope_head_dim": head_dim, "qk_rope_head_dim": head_dim, "v_head_dim": 3, "kv_lora_rank": 5}),
+            json!({"q_lora_rank": if first { Some(4) } else { None }, "first_k_dense_replace": draw.pattern % 2}),
+            json!({"n_routed_experts": 2 * draw.experts, "n_group": 2, "topk_group": 1 + u32::from(second)}),
+            json!({"num_experts_per_tok": draw.chosen, "moe_intermediate_size": inner + 1, "n_shared_experts": 2}),
+            json!({"topk_method": if third { "greedy" } else { "group_limited_greedy" }, "norm_topk_prob": third}),
+        ],
         _ => Vec::new(),
     };
     config.extend(keys.into_iter().flat_map(object));

@@ -383,6 +383,7 @@ impl<'g> NodeReader<'_, 'g> {
                         RouteKind::Chosen
                     }
                     op::RouteKind::Sigmoid => RouteKind::Sigmoid,
+                    op::RouteKind::SoftmaxInGroups { .. } | op::RouteKind::SigmoidInGroups { .. } => return None,
                 };
                 complete.then_some(LoweredNode::Routed(Routed { input, router, kind, ids: after.first }))
             }
