@@ -104,16 +104,12 @@ impl ModelConfig {
 /// Most heads of keys and values in all layers together; the largest models have some thousands.
 const MAX_POOLS: u32 = 1 << 17;
 
-/// Families that have a graph, of whose nodes no tasks are made yet.
-const NOT_LOWERED: [&str; 2] = ["deepseek_v2", "deepseek_v3"];
-
 fn interpret(value: Value, max_context: Option<usize>) -> Result<ModelConfig, Vec<ConfigFault>> {
     let Value::Object(map) = value else {
         return Err(vec![ConfigFault::NotAnObject { value: quote(&value) }]);
     };
     let mut keys = Keys::new("", map);
-    let accept = Accept { family: |family| !NOT_LOWERED.contains(&family), max_context };
-    let model = Model::read(&mut keys, &accept).map_err(|fault| vec![fault])?;
+    let model = Model::read(&mut keys, &Accept { max_context, ..Accept::ALL }).map_err(|fault| vec![fault])?;
     let decoder = model.decoder();
     // Sizes are below 2^31.
     let vocab = decoder.sizes.vocab as usize;

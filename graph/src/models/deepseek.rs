@@ -46,7 +46,6 @@ const LATENT_EPS: f32 = 1e-6;
 
 /// Defaults that differ between the two.
 struct Own {
-    kv_heads: Option<usize>,
     dense: usize,
     experts: [u32; 2],
     groups: u32,
@@ -56,18 +55,8 @@ struct Own {
     route_scale: f64,
 }
 
-const V2: Own =
-    Own { kv_heads: None, dense: 0, experts: [64, 8], groups: 1, kept: 1, inner: 1407, shared: 2, route_scale: 1.0 };
-const V3: Own = Own {
-    kv_heads: Some(128),
-    dense: 3,
-    experts: [256, 8],
-    groups: 8,
-    kept: 4,
-    inner: 2048,
-    shared: 1,
-    route_scale: 2.5,
-};
+const V2: Own = Own { dense: 0, experts: [64, 8], groups: 1, kept: 1, inner: 1407, shared: 2, route_scale: 1.0 };
+const V3: Own = Own { dense: 3, experts: [256, 8], groups: 8, kept: 4, inner: 2048, shared: 1, route_scale: 2.5 };
 
 /// Takes the keys of a family.
 pub(super) fn read(keys: &mut Keys, model_type: &'static str, accept: &Accept) -> Box<dyn Page> {
@@ -76,13 +65,13 @@ pub(super) fn read(keys: &mut Keys, model_type: &'static str, accept: &Accept) -
     let own = if is_third { V3 } else { V2 };
     let plain = decoder::width(keys, "qk_nope_head_dim", 128);
     let rotated = decoder::width(keys, "qk_rope_head_dim", 64);
-    let defaults = Defaults { kv_heads: own.kv_heads, head_dim: Some(rotated as usize), ..Defaults::COMMON };
+    let defaults = Defaults { head_dim: Some(rotated as usize), ..Defaults::COMMON };
     let mut decoder = Decoder::read_with(keys, defaults, accept.max_context, |keys, _, positions| {
         rope::read(keys, &defaults.rope, rotated as usize, positions)
     });
     decoder::silu(keys);
     decoder::ignore(keys, "qk_head_dim");
-    // The dimensions of a whole key; those that rotate are the key `head_dim`.
+    // Every head has keys of its own, whatever `num_key_value_heads` says. The dimensions of a whole key; those that rotate are the key `head_dim`.
     decoder.sizes.head_dim = plain.saturating_add(rotated);
     let q_latent: Option<usize> =
         keys.integer("q_lora_rank", 1..=1 << 20, Otherwise { absent: Some(Some(1536)), null: Some(None) });

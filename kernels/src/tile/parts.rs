@@ -348,7 +348,12 @@ fn distribute_by<'k>(layout: &Layout, threads: &Layout, thread: Index<'k>) -> Re
         }
     }
     let parts: Vec<Tiler> = extents().map(Tiler::extent).collect();
-    let divided = layout.zipped_divide(&Tiler::by_mode(&parts)?)?;
+    let tiler = Tiler::by_mode(&parts)?;
+    if !layout.divides_evenly(&tiler) {
+        let (value, divisor) = (layout.size(), threads.size());
+        return Err(LayoutError::Indivisible { operation: "distribute of a nested mode", value, divisor }.into());
+    }
+    let divided = layout.zipped_divide(&tiler)?;
     Ok((divided.mode(1)?, place(&divided.mode(0)?, place(&inverse, thread))))
 }
 
@@ -364,7 +369,12 @@ fn split_evenly<'k>(layout: &Layout, split: Split, part: Index<'k>) -> Result<(L
     if !extent.is_multiple_of(size) {
         return Err(TileError::Indivisible { mode, tile: size, extent });
     }
-    let divided = whole.zipped_divide(&Tiler::extent(size.into()))?;
+    let tiler = Tiler::extent(size.into());
+    if !whole.divides_evenly(&tiler) {
+        let (value, divisor) = (whole.size(), size.into());
+        return Err(LayoutError::Indivisible { operation: "split of a nested mode", value, divisor }.into());
+    }
+    let divided = whole.zipped_divide(&tiler)?;
     let within = divided.mode(0)?;
     let starts = divided.mode(1)?;
     if part.constant() >= extent / size {

@@ -48,6 +48,22 @@ fn a_tile_that_no_whole_number_of_tiles_has() {
     assert_eq!(told, "index 3 of mode 0: its extent is 3; count from 0 and stay below");
 }
 
+/// Of `(3,2):(1,6)` the parts of two elements lie at 0 and 1, at 2 and 6, at 7 and 8: no layout has
+/// them all.
+#[test]
+fn parts_of_a_nested_mode_that_differ() {
+    let told = refused(|k| {
+        let x = LayoutTensor::new(k.global::<u32>("x"), Layout::parse("(3,(3,2)):(12,(1,6))").unwrap());
+        x.split(Split { mode: 1, parts: 3, multiple: 1 }, 2.into());
+        x.distribute_by(&Layout::parse("(1,2):(1,1)").unwrap(), 1.into());
+    });
+    assert_eq!(
+        told,
+        "split of a nested mode: 2 does not divide 6; use a divisor of 6\n\
+         distribute of a nested mode: 2 does not divide 18; use a divisor of 18"
+    );
+}
+
 #[test]
 fn the_line_is_the_authors() {
     let line = line!() + 3;

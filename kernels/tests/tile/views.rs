@@ -100,6 +100,11 @@ impl<'a, 'k> Both<'a, 'k> {
                 if !extents[mode % rank].is_multiple_of(size) {
                     return self;
                 }
+                // The host cuts a nested mode anywhere, part by part; the device's parts are of one layout.
+                let whole = self.host.layout().layout().mode(mode % rank).unwrap();
+                if !whole.divides_evenly(&Tiler::extent(size.into())) {
+                    return self;
+                }
                 let at = at % (extents[mode % rank] / size);
                 match self.host.split(split, at as usize) {
                     Ok(host) => Both { host, device: self.device.split(split, number(at)) },
