@@ -94,7 +94,9 @@ pub struct PlanBuffer {
 /// let engine = Engine::load(Path::new("models/tiny-llama"), "sim:1".parse()?)?;
 /// let mut plan = engine.decode_plan(&PlanOptions::for_context(64))?;
 /// let stream = plan.stream().clone();
-/// let write = |name: &str, number: i32| stream.upload(&number.to_le_bytes(), &plan.buffer(name)?.memory);
+/// let write = |name: &str, number: i32| -> Result<(), Box<dyn std::error::Error>> {
+///     Ok(stream.upload(&number.to_le_bytes(), &plan.buffer(name)?.memory)?)
+/// };
 /// write("token", 42)?;
 /// write("position", 0)?;
 /// plan.queue(&stream)?;
