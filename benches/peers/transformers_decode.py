@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One decode step of a transformers Llama, whole and with tilewright's ops and plans. Prints one JSON row per line.
 
-Usage: transformers_decode.py --config FILE [--context N] [--tokens N] [--folder DIR]
+Usage: transformers_decode.py --config FILE [--context N] [--tokens N] [--layers N]
 
 Random bf16 weights. The peer is the package's own model with a static cache, compiled by torch and captured in a CUDA graph. Ours are
 the same model with our norms, linear layers, rotation and attention (`tilewright.transformers`), captured; and the plan of a whole

@@ -568,8 +568,13 @@ impl<'b> Block<'b> {
 
     /// The inside of a gated MLP: `f(gate(x)) * up(x)`.
     pub fn gated(&self, x: impl Into<Value<'b>>, modules: Gated<'_>) -> Value<'b> {
+        self.gated_of(x, modules, self.builder.sizes.inner)
+    }
+
+    /// The inside of a gated MLP of a width of its own.
+    pub fn gated_of(&self, x: impl Into<Value<'b>>, modules: Gated<'_>, inner: u64) -> Value<'b> {
         let x = x.into();
-        let inner = Dim::known(Axis::Inner, self.builder.sizes.inner);
+        let inner = Dim::known(Axis::Inner, inner);
         let [gate, up] =
             [modules.gate, modules.up].map(|module| self.project(x, module, [inner.clone()]).bias(modules.bias));
         self.activation(modules.kind, up, Some(gate))

@@ -9,6 +9,7 @@
 //! | `layout` | layouts, swizzles, fragments, pictures |
 //! | `engine` | a model on a device, its requests and their streams |
 //! | `plan` | a decode step, or a part of one, on a caller's stream |
+//! | `stream` | streams of other code |
 //! | `tensors` | weights that belong to tensors of Python |
 //! | `error` | the package's exceptions |
 
@@ -19,6 +20,7 @@ mod error;
 mod layout;
 mod ops;
 mod plan;
+mod stream;
 mod tensors;
 
 use pyo3::prelude::*;

@@ -4,8 +4,6 @@
 //! memory is copied to a simulated GPU and back: for tests, where the caller asks for it.
 #![expect(unsafe_code, reason = "memory of other libraries, by address")]
 
-use std::sync::{Mutex, PoisonError};
-
 use half::bf16;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -23,6 +21,7 @@ use tilewright::ops::{
 
 use crate::dlpack::{self, Described};
 use crate::error::{OpError, op_error};
+use crate::stream::LastStream;
 
 /// Address, type, shape and strides in elements: of a tuple of these, or of a tensor of torch.
 pub struct Array(u64, ElementType, Vec<usize>, Vec<usize>);
@@ -61,11 +60,6 @@ impl<'py> FromPyObject<'_, 'py> for Array {
 #[derive(Clone, Copy)]
 struct ElementType(DType);
 
-/// Objects that are remembered.
-const MOST_TYPES: usize = 64;
-/// The objects so far.
-static TYPES: Mutex<Vec<(Py<PyAny>, DType)>> = Mutex::new(Vec::new());
-
 impl<'py> FromPyObject<'_, 'py> for ElementType {
     type Error = PyErr;
 
@@ -73,17 +67,8 @@ impl<'py> FromPyObject<'_, 'py> for ElementType {
         if let Ok(name) = object.cast::<PyString>() {
             return Ok(ElementType(dtype_of(name.to_str()?)?));
         }
-        let types = || TYPES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, dtype)) = types().iter().find(|(known, _)| known.is(object)) {
-            return Ok(ElementType(*dtype));
-        }
         let text = object.str()?;
-        let dtype = dtype_of(text.to_str()?.trim_start_matches("torch."))?;
-        // A program makes few such objects; what it makes anew each time is not kept.
-        if types().len() < MOST_TYPES {
-            types().push((object.to_owned().unbind(), dtype));
-        }
-        Ok(ElementType(dtype))
+        Ok(ElementType(dtype_of(text.to_str()?.trim_start_matches("torch."))?))
     }
 }
 
@@ -93,8 +78,8 @@ pub struct Ops {
     ops: ops::Ops,
     /// The stream of a simulated device.
     simulated: Option<Stream>,
-    /// The stream that was used last, of a GPU.
-    last: Mutex<Option<(u64, Stream)>>,
+    /// Of a GPU.
+    last: LastStream,
 }
 
 #[pymethods]
@@ -104,7 +89,7 @@ impl Ops {
     fn new(name: &str) -> PyResult<Ops> {
         let device = device::open(name).map_err(op_error)?;
         let simulated = name.starts_with("sim").then(|| device.stream().map_err(op_error)).transpose()?;
-        Ok(Ops { ops: ops::Ops::new(&device).map_err(op_error)?, simulated, last: Mutex::default() })
+        Ok(Ops { ops: ops::Ops::new(&device).map_err(op_error)?, simulated, last: LastStream::default() })
     }
 
     #[pyo3(signature = (stream, x, weight, out, eps, added=None))]
@@ -217,7 +202,7 @@ impl Ops {
             (residual.as_ref(), false),
             (workspace.as_ref(), true),
         ])?;
-        let scales = both(("a_scale", &a_scale), ("b_scale", &b_scale))?;
+        let scales = scales_of(&a_scale, &b_scale)?;
         call.run([&a, &b, &out, &bias, &residual, &workspace], |[a, b, out], stream| {
             let gemm = Gemm {
                 a,
@@ -390,7 +375,7 @@ impl Ops {
             (bias.as_ref(), false),
             (residual.as_ref(), false),
         ])?;
-        let scales = both(("a_scale", &a_scale), ("b_scale", &b_scale))?;
+        let scales = scales_of(&a_scale, &b_scale)?;
         let (bias, residual) = (bias.tensor(), residual.tensor());
         call.run([&a, &b, &offsets, &out], |[a, b, offsets, out], stream| {
             self.ops
@@ -529,12 +514,12 @@ pub fn pack_linear<'py>(py: Python<'py>, weight: &[u8], k: usize, form: &str) ->
     Ok(PyBytes::new(py, &packed))
 }
 
-/// Two operands of which none is given alone.
-fn both<'t>((first, a): (&str, &'t Operand), (second, b): (&str, &'t Operand)) -> PyResult<Option<[&'t Tensor; 2]>> {
+/// The scales of `a` and `b`, of which none is given alone.
+fn scales_of<'t>(a: &'t Operand, b: &'t Operand) -> PyResult<Option<[&'t Tensor; 2]>> {
     match (a.tensor(), b.tensor()) {
         (Some(a), Some(b)) => Ok(Some([a, b])),
         (None, None) => Ok(None),
-        _ => Err(OpError::new_err(format!("{first} and {second} go together: give both, or neither"))),
+        _ => Err(OpError::new_err("a_scale and b_scale go together: give both, or neither")),
     }
 }
 
@@ -583,17 +568,10 @@ impl<'o> Call<'o> {
         if let Some(simulated) = &ops.simulated {
             return Ok(Call { stream: simulated.clone(), ops });
         }
-        let mut last = ops.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((raw, known)) = last.as_ref()
-            && *raw == stream
-        {
-            return Ok(Call { stream: known.clone(), ops });
-        }
         // SAFETY: the package passes the current stream of the framework that owns the arrays,
         // which uses the primary context and keeps its streams.
-        let made = unsafe { cuda::foreign_stream(ops.ops.device(), stream) }.map_err(op_error)?;
-        *last = Some((stream, made.clone()));
-        Ok(Call { stream: made, ops })
+        let stream = unsafe { ops.last.stream(ops.ops.device(), stream) }.map_err(op_error)?;
+        Ok(Call { stream, ops })
     }
 
     /// The arrays as tensors of the device, each with whether the op writes it.
@@ -682,6 +660,11 @@ const TYPE_NAMES: [(&str, DType); 11] = [
     ("bool", DType::Bool),
 ];
 
+/// The name of a type in numpy and torch; empty for one that no op takes.
+pub fn type_name(dtype: DType) -> &'static str {
+    TYPE_NAMES.iter().find(|(_, known)| *known == dtype).map_or("", |(name, _)| name)
+}
+
 fn dtype_of(name: &str) -> PyResult<DType> {
     let found = TYPE_NAMES.iter().find(|(known, _)| *known == name);
     let error = || OpError::new_err(format!("no op takes elements of type {name}"));
@@ -697,6 +680,5 @@ pub fn dlpack_tensor(
     capsule: &Bound<'_, PyCapsule>,
 ) -> PyResult<(i32, i32, u64, &'static str, Vec<usize>, Vec<usize>)> {
     let Described { device: (kind, index), address, dtype, shape, strides } = dlpack::described(capsule)?;
-    let name = TYPE_NAMES.iter().find(|(_, known)| *known == dtype).map_or("", |(name, _)| name);
-    Ok((kind, index, address, name, shape, strides))
+    Ok((kind, index, address, type_name(dtype), shape, strides))
 }

@@ -5,18 +5,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tilewright::codegen::device::{Buffer, Stream, cuda};
+use tilewright::codegen::device::Buffer;
 use tilewright::engine::{DecodePlan, PlanOptions, PlanPart};
-use tilewright::layout::DType;
 
 use crate::error::{EngineError, engine_error};
+use crate::ops::type_name;
+use crate::stream::LastStream;
 
 /// A decode step of a model, or of a part of it.
 #[pyclass(frozen, module = "tilewright._native")]
 pub struct Plan {
     plan: Mutex<DecodePlan>,
-    /// The stream that was used last.
-    last: Mutex<Option<(u64, Stream)>>,
+    last: LastStream,
 }
 
 /// What a plan is made for: part, first layer and layers, rows, context, pages, sampling.
@@ -40,7 +40,7 @@ impl Asked {
 impl Plan {
     pub fn new(engine: &tilewright::Engine, asked: Asked) -> PyResult<Plan> {
         let plan = engine.decode_plan(&asked.options()?).map_err(engine_error)?;
-        Ok(Plan { plan: Mutex::new(plan), last: Mutex::default() })
+        Ok(Plan { plan: Mutex::new(plan), last: LastStream::default() })
     }
 
     fn plan(&self) -> MutexGuard<'_, DecodePlan> {
@@ -67,22 +67,10 @@ impl Plan {
     fn queue(&self, stream: Option<u64>) -> PyResult<()> {
         let plan = self.plan();
         let Some(raw) = stream else { return plan.queue(plan.stream()).map_err(engine_error) };
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.as_ref().is_none_or(|(known, _)| *known != raw) {
-            // SAFETY: the package passes the current stream of torch, or what its caller says is a
-            // stream of this device; both are of the primary context.
-            let made = unsafe { cuda::foreign_stream(plan.device(), raw) }.map_err(engine_error)?;
-            *last = Some((raw, made));
-        }
-        match last.as_ref() {
-            Some((_, stream)) => plan.queue(stream).map_err(engine_error),
-            None => Ok(()),
-        }
-    }
-
-    /// Waits for the plan's own stream.
-    fn wait(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.plan().wait()).map_err(engine_error)
+        // SAFETY: the package passes the current stream of torch, or what its caller says is a stream
+        // of this device; both are of the primary context.
+        let stream = unsafe { self.last.stream(plan.device(), raw) }.map_err(engine_error)?;
+        plan.queue(&stream).map_err(engine_error)
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
@@ -110,18 +98,5 @@ impl Plan {
         let stream = self.plan().stream().clone();
         let bytes: Vec<u8> = py.detach(|| stream.read(&memory)).map_err(engine_error)?;
         Ok(PyBytes::new(py, &bytes))
-    }
-}
-
-/// The name of a type in numpy and torch.
-fn type_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 => "float32",
-        DType::F16 => "float16",
-        DType::BF16 => "bfloat16",
-        DType::I32 => "int32",
-        DType::F8E4M3 => "float8_e4m3fn",
-        // No buffer of a plan has another type.
-        _ => "uint8",
     }
 }

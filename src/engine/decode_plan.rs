@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tilewright_codegen::device::{Buffer, Device, DeviceError, Stream};
+use tilewright_codegen::device::{Buffer, Device, Stream};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LayerParts, LowerOptions, PAGE_TABLE, lower};
 use tilewright_megakernel::program::{BufferKind, Span};
@@ -216,13 +216,5 @@ impl DecodePlan {
             false => Vec::new(),
         };
         Ok(self.machine.run(&StepCells { tokens, positions, page_table: &table }, steps)?)
-    }
-
-    /// Waits for the plan's own stream.
-    ///
-    /// # Errors
-    /// Errors of the device.
-    pub fn wait(&self) -> Result<(), DeviceError> {
-        self.stream.wait()
     }
 }

@@ -57,13 +57,7 @@ impl Ops {
     pub fn gemm(&self, stream: &Stream, gemm: &Gemm<'_>) -> Result<(), OpError> {
         let [a, b, out] =
             [("a", gemm.a), ("b", gemm.b), ("out", gemm.out)].map(|(name, tensor)| Operand::new(OP, name, tensor));
-        let input = gemm.a.dtype();
-        a.is(&[DType::BF16, DType::F16, DType::F8E4M3], "bfloat16, float16 or float8_e4m3fn")?;
-        b.is(&[input], "the type of a")?;
-        match input {
-            DType::F8E4M3 => out.is(&[DType::BF16, DType::F32], "bfloat16 or float32 of float8_e4m3fn")?,
-            _ => out.is(&[input, DType::F32], "the type of a, or float32")?,
-        }
+        let input = input_type([a, b, out])?;
         let of_a = a.rows()?;
         let &[b_rows, k] = gemm.b.shape() else { return Err(b.shape("it must be [N, K]")) };
         if k != of_a.width as usize {
@@ -142,6 +136,18 @@ impl Ops {
         }
         Ok(())
     }
+}
+
+/// The type of the operands of a product `[a, b, out]`, whose types fit each other.
+pub(super) fn input_type([a, b, out]: [Operand<'_>; 3]) -> Result<DType, OpError> {
+    let input = a.tensor.dtype();
+    a.is(&[DType::BF16, DType::F16, DType::F8E4M3], "bfloat16, float16 or float8_e4m3fn")?;
+    b.is(&[input], "the type of a")?;
+    match input {
+        DType::F8E4M3 => out.is(&[DType::BF16, DType::F32], "bfloat16 or float32 of float8_e4m3fn")?,
+        _ => out.is(&[input, DType::F32], "the type of a, or float32")?,
+    }
+    Ok(input)
 }
 
 /// The factor of the sums by the scales of `a` and `b`, which have these rows.

@@ -7,6 +7,7 @@ use tilewright_kernels::epilogue::{Epilogue, ResultFunctions};
 use tilewright_kernels::gemm::grouped::{GroupedBuffer, GroupedProblem};
 use tilewright_layout::DType;
 
+use super::gemm::input_type;
 use super::recipe::{GroupedProduct, Recipe};
 use super::tensor::Operand;
 use super::{OpError, Ops, Tensor};
@@ -53,13 +54,7 @@ impl Ops {
     pub fn grouped_gemm(&self, stream: &Stream, grouped: &GroupedGemm<'_>) -> Result<(), OpError> {
         let operand = |name, tensor| Operand::new(OP, name, tensor);
         let [a, b, out] = [("a", grouped.a), ("b", grouped.b), ("out", grouped.out)].map(|(n, t)| operand(n, t));
-        let input = grouped.a.dtype();
-        a.is(&[DType::BF16, DType::F16, DType::F8E4M3], "bfloat16, float16 or float8_e4m3fn")?;
-        b.is(&[input], "the type of a")?;
-        match input {
-            DType::F8E4M3 => out.is(&[DType::BF16, DType::F32], "bfloat16 or float32 of float8_e4m3fn")?,
-            _ => out.is(&[input, DType::F32], "the type of a, or float32")?,
-        }
+        let input = input_type([a, b, out])?;
         if input == DType::F8E4M3 && self.arch != Arch::Sm90a {
             return Err(OpError::Capability { op: OP, operand: "a", found: "float8_e4m3fn", needed: "9.0" });
         }

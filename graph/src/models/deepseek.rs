@@ -11,7 +11,7 @@ use super::keys::{Keys, Otherwise};
 use super::page::{Accept, Page};
 use super::rope;
 use crate::axis::{Axis, Dim};
-use crate::build::{Block, Builder, Mixture, Value};
+use crate::build::{Block, Builder, Gated, Mixture, Value};
 use crate::graph::RopeId;
 use crate::op::{ActivationKind, RopePairs, RouteKind};
 
@@ -71,7 +71,8 @@ pub(super) fn read(keys: &mut Keys, model_type: &'static str, accept: &Accept) -
     });
     decoder::silu(keys);
     decoder::ignore(keys, "qk_head_dim");
-    // Every head has keys of its own, whatever `num_key_value_heads` says. The dimensions of a whole key; those that rotate are the key `head_dim`.
+    // Every head has keys of its own, whatever `num_key_value_heads` says. These are the dimensions of a
+    // whole key; those that rotate are the key `head_dim`.
     decoder.sizes.head_dim = plain.saturating_add(rotated);
     let q_latent: Option<usize> =
         keys.integer("q_lora_rank", 1..=1 << 20, Otherwise { absent: Some(Some(1536)), null: Some(None) });
@@ -217,10 +218,8 @@ impl DeepSeek {
 
     /// The MLP that every row takes.
     fn shared<'b>(&self, b: &Block<'b>, h: Value<'b>) -> Value<'b> {
-        let inner = [Dim::known(Axis::Inner, self.shared_inner)];
-        let [gate, up] = ["gate_proj", "up_proj"]
-            .map(|module| b.project(h, &format!("mlp.shared_experts.{module}"), inner.clone()).bias(self.mlp_bias));
-        let active = b.activation(ActivationKind::Silu, up, Some(gate));
-        b.linear(active, "mlp.shared_experts.down_proj").bias(self.mlp_bias)
+        let [gate, up] = ["mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj"];
+        let modules = Gated { gate, up, bias: self.mlp_bias, kind: ActivationKind::Silu };
+        b.linear(b.gated_of(h, modules, self.shared_inner), "mlp.shared_experts.down_proj").bias(self.mlp_bias)
     }
 }

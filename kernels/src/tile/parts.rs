@@ -348,12 +348,7 @@ fn distribute_by<'k>(layout: &Layout, threads: &Layout, thread: Index<'k>) -> Re
         }
     }
     let parts: Vec<Tiler> = extents().map(Tiler::extent).collect();
-    let tiler = Tiler::by_mode(&parts)?;
-    if !layout.divides_evenly(&tiler) {
-        let (value, divisor) = (layout.size(), threads.size());
-        return Err(LayoutError::Indivisible { operation: "distribute of a nested mode", value, divisor }.into());
-    }
-    let divided = layout.zipped_divide(&tiler)?;
+    let divided = divided("distribute of a nested mode", layout, &Tiler::by_mode(&parts)?, threads.size())?;
     Ok((divided.mode(1)?, place(&divided.mode(0)?, place(&inverse, thread))))
 }
 
@@ -369,18 +364,21 @@ fn split_evenly<'k>(layout: &Layout, split: Split, part: Index<'k>) -> Result<(L
     if !extent.is_multiple_of(size) {
         return Err(TileError::Indivisible { mode, tile: size, extent });
     }
-    let tiler = Tiler::extent(size.into());
-    if !whole.divides_evenly(&tiler) {
-        let (value, divisor) = (whole.size(), size.into());
-        return Err(LayoutError::Indivisible { operation: "split of a nested mode", value, divisor }.into());
-    }
-    let divided = whole.zipped_divide(&tiler)?;
+    let divided = divided("split of a nested mode", &whole, &Tiler::extent(size.into()), size.into())?;
     let within = divided.mode(0)?;
     let starts = divided.mode(1)?;
     if part.constant() >= extent / size {
         return Err(TileError::Beyond { mode, index: part.constant(), extent: extent / size });
     }
     Ok((layout.replace(mode, &within.coalesce())?, place(&starts, part)))
+}
+
+/// The parts of a layout, where one layout has each of them.
+fn divided(operation: &'static str, layout: &Layout, tiler: &Tiler, divisor: i64) -> Result<Layout, TileError> {
+    if !layout.divides_evenly(tiler) {
+        return Err(LayoutError::Indivisible { operation, value: layout.size(), divisor }.into());
+    }
+    Ok(layout.zipped_divide(tiler)?)
 }
 
 fn permutation(modes: &[usize], rank: usize) -> Result<(), TileError> {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._native import EngineError
+from .ops import _current_stream
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +80,7 @@ class Plan:
         """
         torch = sys.modules.get("torch")
         if stream is None and torch is not None and not self._is_simulated:
-            stream = int(torch.cuda.current_stream().cuda_stream)
+            stream = _current_stream(torch.cuda.current_device())
         self._native.queue(stream)
 
     def check(self) -> None:
@@ -100,7 +101,7 @@ class Plan:
         import numpy
 
         dtype, shape, _ = self._buffer(name)
-        values = numpy.ascontiguousarray(array, dtype=_numpy(dtype))
+        values = numpy.ascontiguousarray(array, dtype=_TYPE_STRINGS[dtype])
         if values.size != math.prod(shape):
             raise EngineError(f"{name} is {list(shape)}, an array of {list(values.shape)} was given")
         self._native.write(name, values.tobytes())
@@ -113,13 +114,9 @@ class Plan:
         import numpy
 
         dtype, shape, _ = self._buffer(name)
-        return numpy.frombuffer(self._native.read(name), dtype=_numpy(dtype)).reshape(shape)
+        return numpy.frombuffer(self._native.read(name), dtype=_TYPE_STRINGS[dtype]).reshape(shape)
 
     def _buffer(self, name: str) -> tuple[str, tuple[int, ...], int]:
         if name not in self._buffers:
             raise EngineError(f"the plan has no buffer {name}; it has {', '.join(self._buffers)}")
         return self._buffers[name]
-
-
-def _numpy(dtype: str) -> str:
-    return _TYPE_STRINGS[dtype]
