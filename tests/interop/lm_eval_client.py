@@ -6,14 +6,14 @@ Usage: lm_eval_client.py TILEWRIGHT MODELS, the program and the folder of the sh
 
 import json
 import pathlib
-import re
-import subprocess
 import sys
 import tempfile
 
 import lm_eval
 from lm_eval.models.openai_completions import LocalCompletionsAPI
 from lm_eval.tasks import TaskManager
+
+from serving import serving
 
 # The model was trained on the King James Bible: the first continuation is its own.
 QUESTIONS = [
@@ -39,30 +39,19 @@ metric_list:
 
 def main():
     program, model = sys.argv[1], pathlib.Path(sys.argv[2]).resolve() / "tiny-llama"
-    command = [program, "serve", "--model", str(model), "--listen", "127.0.0.1:0", "--device", "cpu:1"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        found = None
-        while found is None:
-            line = process.stderr.readline()
-            assert line, "the server ended"
-            found = re.search(r"listening at (http://\S+)", line)
-        with tempfile.TemporaryDirectory() as folder:
-            data = pathlib.Path(folder) / "data.jsonl"
-            lines = [{"question": text, "choices": choices, "answer": 0} for text, choices in QUESTIONS]
-            data.write_text("\n".join(map(json.dumps, lines)))
-            (pathlib.Path(folder) / "kjv.yaml").write_text(TASK.format(data=data))
-            served = LocalCompletionsAPI(
-                base_url=found[1] + "/v1/completions", model="tiny-llama", tokenizer=str(model), max_length=512
-            )
-            tasks = TaskManager(include_path=folder)
-            result = lm_eval.simple_evaluate(model=served, tasks=["kjv"], task_manager=tasks, bootstrap_iters=0)
-        accuracy = result["results"]["kjv"]["acc,none"]
-        assert accuracy == 1.0, result["results"]
-        print("lm-eval: accuracy", accuracy)
-    finally:
-        process.terminate()
-        process.communicate()
+    with serving(program, model) as address, tempfile.TemporaryDirectory() as folder:
+        data = pathlib.Path(folder) / "data.jsonl"
+        lines = [{"question": text, "choices": choices, "answer": 0} for text, choices in QUESTIONS]
+        data.write_text("\n".join(map(json.dumps, lines)))
+        (pathlib.Path(folder) / "kjv.yaml").write_text(TASK.format(data=data))
+        served = LocalCompletionsAPI(
+            base_url=address + "/v1/completions", model="tiny-llama", tokenizer=str(model), max_length=512
+        )
+        tasks = TaskManager(include_path=folder)
+        result = lm_eval.simple_evaluate(model=served, tasks=["kjv"], task_manager=tasks, bootstrap_iters=0)
+    accuracy = result["results"]["kjv"]["acc,none"]
+    assert accuracy == 1.0, result["results"]
+    print("lm-eval: accuracy", accuracy)
 
 
 main()

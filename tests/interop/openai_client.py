@@ -7,15 +7,13 @@ Usage: openai_client.py TILEWRIGHT MODELS, the program and the folder of the shi
 import contextlib
 import json
 import pathlib
-import re
-import subprocess
 import sys
 import tempfile
 
 import openai
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import scripted
+from serving import serving
 
 TEMPLATE = (
     "{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}"
@@ -30,21 +28,9 @@ MESSAGES = [{"role": "user", "content": "What time is it?"}]
 
 
 @contextlib.contextmanager
-def serving(program, model):
-    command = [program, "serve", "--model", str(model), "--name", "tiny", "--listen", "127.0.0.1:0", "--device", "cpu:1"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        address = None
-        while address is None:
-            line = process.stderr.readline()
-            assert line, "the server ended"
-            found = re.search(r"listening at (http://\S+)", line)
-            address = found and found[1]
+def client_of(program, model):
+    with serving(program, model, "--name", "tiny") as address:
         yield openai.OpenAI(base_url=address + "/v1", api_key="none", max_retries=0)
-    finally:
-        process.terminate()
-        process.communicate()
-        assert process.returncode == 0, process.returncode
 
 
 def completions(client):
@@ -144,13 +130,13 @@ def schemas(client):
 def main():
     program, models = sys.argv[1], pathlib.Path(sys.argv[2])
     print("openai", openai.__version__)
-    with serving(program, models / "tiny-llama") as client:
+    with client_of(program, models / "tiny-llama") as client:
         completions(client)
         refusals(client)
         cancellation(client)
     with tempfile.TemporaryDirectory() as folder:
         scripted.write(folder, models / "tiny-llama/tokenizer.json", TEMPLATE, PIECES)
-        with serving(program, folder) as client:
+        with client_of(program, folder) as client:
             chats(client)
             schemas(client)
 
