@@ -7,9 +7,9 @@ use std::sync::Arc;
 /// Maps the value of a word to the bytes that the host may then read, as a range of offsets.
 pub type Opens = Arc<dyn Fn(u64) -> Range<u64> + Send + Sync>;
 
-/// Maps a value of the flag to the store with which the host responds: the offset of a 32-bit word,
-/// and its new value.
-pub type Answers = Arc<dyn Fn(u64) -> Option<(u64, u32)> + Send + Sync>;
+/// Maps a value of the flag to the stores with which the host responds: offsets of 32-bit words,
+/// and their new values.
+pub type Answers = Arc<dyn Fn(u64) -> Vec<(u64, u32)> + Send + Sync>;
 
 /// The host's use of memory that it shares with a running kernel.
 ///
@@ -52,7 +52,7 @@ pub struct HostOrder {
     pub opens: Opens,
     /// Other words that it reads or writes at any moment.
     pub atomic: Vec<u64>,
-    /// The host's stores to these words in response to the flag.
+    /// The host's stores in response to the flag.
     pub answers: Option<Answers>,
     /// The host's store after the loss of a device.
     pub on_loss: Option<OnLoss>,
@@ -83,7 +83,8 @@ impl HostOrder {
         self
     }
 
-    /// Sets the host's stores to [`atomic`](HostOrder::atomic) words in response to the flag.
+    /// Sets the host's stores in response to the flag, one after the other: to
+    /// [`atomic`](HostOrder::atomic) words, and before these to others that they release.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -108,7 +109,7 @@ impl HostOrder {
     ///     sim::run(&kernel, &launch, &mut memory, 0).unwrap().fault().map(|fault| fault.kind.name())
     /// };
     /// assert_eq!(run(host.clone()), Some("deadlock"));
-    /// assert_eq!(run(host.answering(Arc::new(|seen| (seen == 1).then_some((4, 7))))), None);
+    /// assert_eq!(run(host.answering(Arc::new(|seen| if seen == 1 { vec![(4, 7)] } else { Vec::new() }))), None);
     /// ```
     #[must_use]
     pub fn answering(self, answers: Answers) -> HostOrder {

@@ -136,7 +136,7 @@ pub fn best_rows(arch: Arch) -> Kernel {
 }
 
 /// The logits of the block's row.
-fn row(k: &Builder) -> Logits<'_> {
+pub(super) fn row(k: &Builder) -> Logits<'_> {
     let count = k.param::<u32>("count");
     let stride = k.param::<u32>("stride");
     trigger_and_wait(k);

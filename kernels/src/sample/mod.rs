@@ -16,6 +16,7 @@
 //! | `select` | the cut at which a running sum over falling keys reaches a number, by digits |
 //! | `shortlist` | the few tokens that a choice depends on, gathered in shared memory |
 //! | [`tiles`] | both for the rows of a step, the best of whose tiles are known |
+//! | `mask` | tokens that may not be chosen, by bits |
 //! | `launch` | both as kernels, a block for each row; the likeliest of the tiles' best |
 //! | `feed` | what lies between two steps that feed themselves |
 //! | `trials` | random rows, and what `naive` chooses |
@@ -24,6 +25,7 @@ mod feed;
 mod greedy;
 pub(crate) mod key;
 mod launch;
+mod mask;
 mod scratch;
 mod search;
 mod select;
@@ -40,6 +42,7 @@ use tilewright_codegen::build::{Global, Ptr, Val};
 pub use feed::{FeedShape, feed_rows};
 pub use key::NO_TOKEN;
 pub use launch::{Request, argmax_rows, best_rows, sample_rows};
+pub use mask::{hide, hide_rows, mask_words};
 pub use scratch::SampleScratch;
 pub use trials::shipped;
 

@@ -4,7 +4,7 @@
 use tilewright_codegen::build::{Global, Ptr, Val};
 
 use super::key::{NO_TOKEN, chosen, largest};
-use super::{Logits, Request, SampleScratch, sample as draw};
+use super::{Logits, Request, SampleScratch, argmax as likeliest, hide, sample as draw};
 use crate::collective::{ranked_key, unranked};
 use crate::warps::ConsumerWarps;
 
@@ -90,18 +90,49 @@ pub struct Sample<'k> {
     pub first_row: Val<'k, u32>,
 }
 
+/// The masks of rows whose tokens are restricted ([`hide`]).
+#[derive(Clone, Copy)]
+pub struct RowMasks<'k, 'm> {
+    /// Of every row not 0 if it has a mask, u32 `[rows]`.
+    pub masked: Ptr<'k, Global, u32>,
+    /// The masks, `pitch` words a row.
+    pub masks: Ptr<'k, Global, u32>,
+    /// Words from a row's mask to the next one's.
+    pub pitch: u32,
+    /// Waits until the mask of a row is there; by one thread, between two barriers.
+    pub wait: &'m dyn Fn(Val<'k, u32>),
+}
+
 /// Chooses as [`naive::sample`](crate::naive::sample) does, row after row, each by all consumers.
+/// The logits that a row's mask hides become −∞ before.
 ///
 /// The likeliest token is known from the tiles, so that logits are only read where one is drawn at
-/// random.
-pub fn sample<'k>(consumers: ConsumerWarps<'k>, scratch: SampleScratch<'k>, sample: Sample<'k>) {
+/// random, or some are hidden.
+pub fn sample<'k>(
+    consumers: ConsumerWarps<'k>,
+    scratch: SampleScratch<'k>,
+    sample: Sample<'k>,
+    masks: Option<RowMasks<'k, '_>>,
+) {
     let k = consumers.k;
     let each = |row: Val<'k, u32>| {
         let token = k.var(NO_TOKEN);
         k.when(sample.position.at(row).load().ge(0), || {
             // Equal in all lanes already; taking one lane's proves it to the verifier.
-            let best = sample.bests.best(row).shfl_idx(0);
+            let mut best = sample.bests.best(row).shfl_idx(0);
             let logits = Logits { at: sample.logits.at(row.mul_wide(sample.vocab)), count: k.lit(sample.vocab) };
+            if let Some(RowMasks { masked, masks, pitch, wait }) = masks {
+                let allowed = k.var(best);
+                k.when(masked.at(row).load().ne(0), || {
+                    consumers.sync();
+                    k.when(k.tid().eq(0), || wait(row));
+                    consumers.sync();
+                    hide(consumers, logits, masks.at(row.mul_wide(pitch)));
+                    consumers.sync();
+                    allowed.set(likeliest(consumers, scratch, logits));
+                });
+                best = allowed.get();
+            }
             let request = Request::load(sample.requests.at(row * size_of::<Request>() as u32));
             token.set(draw(consumers, scratch, logits, best, request));
         });

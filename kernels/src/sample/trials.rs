@@ -4,7 +4,7 @@ use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Draw, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::{FeedShape, NO_TOKEN, Request, argmax_rows, best_rows, feed_rows, sample_rows};
+use super::{FeedShape, NO_TOKEN, Request, argmax_rows, best_rows, feed_rows, hide_rows, mask_words, sample_rows};
 use crate::naive::{self, Sampling};
 use crate::shipped_entry::ShippedEntry;
 
@@ -19,6 +19,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         entry("argmax", |arch| argmax_rows(arch, WARPS), argmax_trial),
         entry("best", best_rows, best_trial),
         entry("sample", |arch| sample_rows(arch, WARPS), sample_trial),
+        entry("hide", |arch| hide_rows(arch, WARPS), hide_trial),
         entry("feed", |arch| feed_rows(arch, FeedShape { rows: 64, ends: 8, requests: true, lines: 4 }), feed_trial),
     ]
 }
@@ -137,6 +138,34 @@ fn sample_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let requests = trial.input::<u32>("requests", bytemuck::cast_slice(&requests));
     let tokens = trial.output("tokens", Expected::exact(&chosen));
     Ok(trial.pass(rows.count).pass(rows.stride).pass(logits).pass(requests).pass(tokens))
+}
+
+fn hide_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+    let draw = &mut Draw::new(seed);
+    let rows = LogitRows::draw(draw);
+    let words = mask_words(rows.count) + draw.between(0..=3);
+    // Few bits of a row, some, most, or all.
+    let mut word = |kind: u32| match kind {
+        0 => draw.bits() & draw.bits() & draw.bits() & draw.bits(),
+        1 => draw.bits(),
+        2 => draw.bits() | draw.bits() | draw.bits(),
+        _ => u64::MAX,
+    } as u32;
+    let masks: Vec<u32> = (0..rows.rows * words).map(|at| word((at / words + seed as u32) % 4)).collect();
+    let mut hidden = rows.logits.clone();
+    for row in 0..rows.rows {
+        for token in 0..rows.count {
+            if masks[(row * words + token / 32) as usize] >> (token % 32) & 1 == 0 {
+                hidden[(row * rows.stride + token) as usize] = f32::NEG_INFINITY;
+            }
+        }
+    }
+    // As bits, so that what is no number stays what it is.
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let mut trial = Trial::new(verify(hide_rows(arch, rows.warps))?, rows.rows).note(rows.note());
+    let logits = trial.changed("logits", &bits(&rows.logits), Expected::exact(&bits(&hidden)));
+    let masks = trial.input("masks", &masks);
+    Ok(trial.pass(rows.count).pass(rows.stride).pass(logits).pass(words).pass(masks))
 }
 
 fn feed_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {

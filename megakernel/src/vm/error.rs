@@ -101,6 +101,12 @@ pub enum LaunchError {
     NoFeedback(#[from] NoFeedback),
     #[error("the machine was made without proposals; make it with the option `propose`")]
     NoProposals,
+    #[error("the machine takes no masks; make it with the option `masks`, of a program that samples")]
+    NoMasks,
+    #[error("a mask of {found} words for row {row}: the machine has {rows} rows, and masks of {words} words")]
+    Mask { row: usize, rows: usize, found: usize, words: usize },
+    #[error("task {task} `{label}` on block {block} waited too long for the host's mask")]
+    LateMask { task: TaskId, label: String, block: u32 },
     #[error(
         "a text of {tokens} tokens in {pages} pages cannot continue by {left}: give at least one token and at most {width} pages, \
          and ask for at least one token"

@@ -19,6 +19,7 @@ mod faults;
 mod lab;
 mod lengths;
 mod lost;
+mod masks;
 mod merges;
 mod mutants;
 mod no_choice;

@@ -54,7 +54,7 @@ impl Simulation<'_> {
         let value = region.map_or(0, |region| region.load(at.offset, bytes.min(WORD as u32) as usize));
         host.open = (host.order.opens)(value);
         let result = self.host_reads(lane, &host);
-        if let Some((word, value)) = host.order.answers.as_ref().and_then(|answers| answers(value)) {
+        for (word, value) in host.order.answers.as_ref().map_or_else(Vec::new, |answers| answers(value)) {
             self.host_stores(host.word(word), value);
         }
         self.host = Some(host);

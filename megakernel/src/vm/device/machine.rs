@@ -13,17 +13,18 @@ use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
 use super::kernel::{Feeds, TIMES};
+use super::masks::Masked;
 use super::part::{DevicePart, Given, PartMemory};
 use super::record::BlockRecord;
 use super::watch::{EachStep, Ended, Watch};
-use super::{DeviceOptions, Plan, TaskTimes, status};
+use super::{DeviceOptions, Plan, TaskTimes, masks, status};
 use crate::program::{BufferId, BufferKind, TaskId};
 use crate::validate::Placed;
 use crate::vm::cells::{CellLimits, CellRoles};
 use crate::vm::resident::kv::bytes;
 use crate::vm::resident::stored::BoundWeights;
 use crate::vm::resident::{DeviceKernels, DeviceKv};
-use crate::vm::{AbortHandle, AccessError, KvError, LaunchError, LoadError, MAX_STEPS, RequestSlot, binding};
+use crate::vm::{AbortHandle, AccessError, KvError, LaunchError, LoadError, RequestSlot, binding};
 use crate::weights::Weights;
 
 /// A placed program on one or several devices: weights, KV pools, and one persistent kernel.
@@ -70,6 +71,8 @@ pub struct DeviceMachine {
     pub(super) requests: Vec<Request>,
     /// The slot of each row; empty if no state is kept per request.
     pub(super) slots: Vec<RequestSlot>,
+    /// The rows that have masks.
+    pub(super) masked: Masked,
     /// The part on each device; the host reads from the first.
     parts: Vec<DevicePart>,
     kv: DeviceKv,
@@ -174,8 +177,8 @@ impl DeviceMachine {
                 DeviceKv::new(&placed, |buffer| plan.places.offset(buffer), memory)
             }
         };
-        let words = status::TOKENS as usize + MAX_STEPS * plan.rows as usize;
-        let status = parts[0].device.mapped::<u32>(words)?;
+        let words = masks::start(plan.rows) + plan.masked_tokens().map_or(0, |tokens| plan.rows * masks::pitch(tokens));
+        let status = parts[0].device.mapped::<u32>(words as usize)?;
         parts.iter().try_for_each(|part| part.stream.wait())?;
         Ok(DeviceMachine {
             placed,
@@ -184,6 +187,7 @@ impl DeviceMachine {
             requests: vec![Request::default(); limits.requests],
             slots: RequestSlot::of_rows(limits.rows_with_slots, limits.slots).collect(),
             limits,
+            masked: Masked::default(),
             parts,
             kv,
             status,
@@ -355,6 +359,16 @@ impl DeviceMachine {
         part.memory.state.slice(start..start + len * size_of::<T>())?.cast()
     }
 
+    /// Steps so far.
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The words that the host shares with launches.
+    pub(super) fn status(&self) -> &Mapped<u32> {
+        &self.status
+    }
+
     /// Refuses launches behind a kernel that does not end.
     pub(super) fn responds(&self) -> Result<(), LaunchError> {
         if !self.lost {
@@ -401,6 +415,7 @@ impl DeviceMachine {
         let timeout = self.timeout;
         self.responds()?;
         self.clear()?;
+        self.send_masked()?;
         if self.abort.is_set() {
             self.status.store(status::ABORT as usize, 1)?;
         }
@@ -496,6 +511,7 @@ impl DeviceMachine {
         let label = || self.placed.tasks.get(id.index()).map(|task| task.label.clone()).unwrap_or_default();
         Ok(match code {
             status::STUCK if task == u32::MAX => LaunchError::Blocks { block, wanted, seen },
+            status::STUCK if what == status::HOST => LaunchError::LateMask { task: id, label: label(), block },
             status::STUCK => {
                 let name = self.placed.counters.get(what as usize).map(|c| c.name.clone()).unwrap_or_default();
                 LaunchError::Stuck { task: id, label: label(), block, counter: what, name, wanted, seen }

@@ -28,6 +28,7 @@
 //! | `machine` | the machine, on one device or several |
 //! | `run` | its steps: one, or many in a launch |
 //! | `propose` | launches that propose tokens of one sequence |
+//! | `masks` | tokens that rows may choose, said by the host while a launch runs |
 //! | `text` | a sequence that goes on by what its text repeats |
 //! | `watch` | the host's eye on a launch |
 //! | `timeline/` | times of tasks as a table, a trace and a picture |
@@ -41,6 +42,7 @@ mod kernel;
 mod load;
 mod lookup;
 mod machine;
+mod masks;
 mod op;
 mod options;
 mod order_lookup;
@@ -72,6 +74,7 @@ pub use functions::{InputCode, LinearTile, PartTile, QkvTile, TileCode, register
 pub use kernel::{Call, Generation, RingFeed, record};
 pub use lookup::Destinations;
 pub use machine::DeviceMachine;
+pub use masks::MaskSender;
 pub use op::DeviceOp;
 pub use options::DeviceOptions;
 pub use orders::OrderTable;

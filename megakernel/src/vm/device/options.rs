@@ -80,6 +80,10 @@ pub struct DeviceOptions {
     /// Whether a launch may propose tokens of one sequence to its rows
     /// ([`DeviceMachine::propose`](super::DeviceMachine::propose)).
     pub propose: bool,
+    /// Whether the host may say which tokens rows can choose, while a launch runs
+    /// ([`DeviceMachine::restrict`](super::DeviceMachine::restrict)). For programs that sample, and
+    /// machines without queued launches.
+    pub masks: bool,
     /// Whether launches may be queued ([`DeviceMachine::queue`](super::DeviceMachine::queue)), and
     /// repeated by a CUDA graph: the kernel then reads how many steps there were so far, which it is
     /// told otherwise. For programs of one device.
@@ -241,6 +245,7 @@ impl Default for DeviceOptions {
             timeline: false,
             queued: false,
             propose: false,
+            masks: false,
             thresholds: FixedThresholds::default(),
         }
     }

@@ -38,6 +38,8 @@ pub(super) struct PartMemory {
     pub ends: Buffer<i32>,
     /// The text whose tokens are proposed.
     pub text: Option<Buffer<i32>>,
+    /// Whether each row has a mask.
+    pub masked: Option<Buffer<u32>>,
     pub trace: Option<Buffer<u64>>,
 }
 
@@ -99,6 +101,10 @@ impl DevicePart {
                 true => Some(stream.buffer(&vec![0i32; text::words(plan)])?),
                 false => None,
             },
+            masked: match plan.masked_tokens() {
+                Some(_) => Some(stream.buffer(&vec![0u32; plan.rows as usize])?),
+                None => None,
+            },
             // Queues that are shorter than the longest leave their part as it is.
             trace: match plan.options.timeline {
                 true => Some(stream.buffer(&vec![0u64; (plan.blocks * plan.longest_queue() * TIMES) as usize])?),
@@ -119,7 +125,7 @@ impl DevicePart {
         status: &'a Mapped<u32>,
         all: &[DevicePart],
     ) -> Vec<Arg<'a>> {
-        let PartMemory { prepacked, plain, state, pools, tables, directory, counters, ends, text, trace } =
+        let PartMemory { prepacked, plain, state, pools, tables, directory, counters, ends, text, masked, trace } =
             &self.memory;
         let mut args = vec![prepacked.into(), plain.into(), state.into(), pools.into(), tables.into()];
         args.extend([directory.into(), counters.into()]);
@@ -130,6 +136,7 @@ impl DevicePart {
         args.extend([pages, table_width].map(Into::into));
         args.push(ends.into());
         args.extend(text.iter().map(Into::into));
+        args.extend(masked.iter().map(Into::into));
         args.extend(trace.iter().map(Into::into));
         if all.len() > 1 {
             args.push((self.number as u32).into());

@@ -98,6 +98,11 @@ impl Plan {
         block.start as usize + section + index * self.record_bytes as usize
     }
 
+    /// Tokens of a row's mask, where the machine takes masks.
+    pub(super) fn masked_tokens(&self) -> Option<u32> {
+        self.feedback.as_ref().ok()?.mask_tokens
+    }
+
     /// Tasks of the longest queue.
     pub fn longest_queue(&self) -> u32 {
         self.directory.iter().map(|block| block.tasks).max().unwrap_or(0)

@@ -219,7 +219,11 @@ impl<'p> Planner<'p> {
             return Err(NoFeedback::Vocab { tokens, rows });
         }
         let place = |buffer| self.places.offset(buffer);
-        Ok(Feedback { token, position, next_token: place(choice.out), request: choice.request.map(place) })
+        let mask_tokens = drawn
+            .filter(|_| self.options.masks && !self.options.queued && choice.request.is_some())
+            .map(|tokens| tokens as u32);
+        let next_token = place(choice.out);
+        Ok(Feedback { token, position, next_token, request: choice.request.map(place), mask_tokens })
     }
 
     /// The options with as many stages as shared memory holds.

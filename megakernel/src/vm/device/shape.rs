@@ -108,4 +108,6 @@ pub struct Feedback {
     pub next_token: u64,
     /// What every row asks for, where the program samples.
     pub request: Option<u64>,
+    /// Tokens of a row's mask, where the machine takes masks.
+    pub mask_tokens: Option<u32>,
 }

@@ -21,6 +21,8 @@ pub(super) const TOKENS: u32 = 16;
 
 /// A task waited too long.
 pub(super) const STUCK: u32 = 1;
+/// In place of the counter that a task waited for: the host.
+pub(super) const HOST: u32 = u32::MAX;
 /// A task's opcode is unknown to the kernel.
 pub(super) const OPCODE: u32 = 2;
 /// The host asked for the end.

@@ -242,6 +242,9 @@ fn host(rows: u64, abort: &Arc<AtomicU32>) -> HostOrder {
     let opens = move |steps| 4 * 16..4 * (16 + steps * rows);
     let abort = Arc::clone(abort);
     // No step matches if the host does not abort.
-    let answers = move |steps| (steps == u64::from(abort.load(Ordering::Relaxed))).then_some((0, 1));
+    let answers = move |steps| {
+        let asks = steps == u64::from(abort.load(Ordering::Relaxed));
+        if asks { vec![(0, 1)] } else { Vec::new() }
+    };
     HostOrder::new("status", 4 * 7, Arc::new(opens)).atomic(0).answering(Arc::new(answers))
 }

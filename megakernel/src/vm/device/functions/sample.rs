@@ -85,6 +85,7 @@ impl DeviceFunction for SampleFunction {
             first_row: call.value(offset_of!(SampleFields, first_row)),
         };
         // No task's activations are in shared memory now.
-        tiles::sample(call.consumers(), SampleScratch::new(call.scratch().operand.cast()), choice);
+        let scratch = SampleScratch::new(call.scratch().operand.cast());
+        call.with_masks(|masks| tiles::sample(call.consumers(), scratch, choice, masks));
     }
 }

@@ -45,8 +45,21 @@ pub(super) struct KernelContext<'k, 'p> {
     pub ends: Ptr<'k, Global, i32>,
     /// Pages of each pool.
     pub pages: Val<'k, u32>,
+    /// The masks of rows, where the machine takes any.
+    pub masks: Option<Masks<'k>>,
     /// The text whose tokens are proposed, where the plan has proposals.
     pub proposals: Option<Proposals<'k>>,
+}
+
+/// The masks of rows, by which the host restricts their tokens.
+#[derive(Clone, Copy)]
+pub(super) struct Masks<'k> {
+    /// Of every row not 0 if it has a mask.
+    pub masked: Ptr<'k, Global, u32>,
+    /// Tickets and masks: see [`masks`](crate::vm::device::masks).
+    pub words: Ptr<'k, Global, u32>,
+    /// Words from a row's ticket to the next one's.
+    pub pitch: u32,
 }
 
 /// The sequence whose text the rows of a step go on with.

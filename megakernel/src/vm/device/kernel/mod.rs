@@ -47,14 +47,14 @@ use tilewright_kernels::gemv::task::LinearScratch;
 use tilewright_kernels::ring::start;
 use tilewright_kernels::warps::ConsumerWarps;
 
-use super::Plan;
+use super::{Plan, masks};
 use crate::vm::LoadError;
 use crate::vm::resident::DeviceKernels;
 
 pub(super) use advance::Feeds;
 pub use call::{Call, Generation};
 use cells::StepCells;
-use context::{KernelContext, MemorySpaces, Proposals};
+use context::{KernelContext, Masks, MemorySpaces, Proposals};
 pub use feed::RingFeed;
 use peers::Peers;
 use ring::Progress;
@@ -79,8 +79,9 @@ const PREFETCHED_WORD_STAGES: u32 = 1;
 ///
 /// Parameters: packed weights, plain, state, pools, tables, directory, counters, status, steps so
 /// far, steps of this launch, what is fed back, pages of the pools, entries of a row of the page
-/// table, the tokens that end each row; with proposals, the text; with a timeline, where it goes;
-/// on several devices the number of this one, and the counters and the state of each.
+/// table, the tokens that end each row; with proposals, the text; with masks, which rows have one;
+/// with a timeline, where it goes; on several devices the number of this one, and the
+/// counters and the state of each.
 pub fn record(plan: &Plan) -> Kernel {
     record_kernel(NAME, plan.arch, block(plan.options.threads()).min_blocks(1).cooperative(), |k| body(k, plan))
 }
@@ -100,6 +101,11 @@ fn body(k: &Builder, plan: &Plan) {
     let table_width = k.param::<u32>("table_width");
     let ends = k.global::<i32>("ends");
     let text = options.propose.then(|| k.global::<i32>("text"));
+    let mask_tokens = shape.feedback.and_then(|cells| cells.mask_tokens);
+    let masks = mask_tokens.map(|tokens| {
+        let words = status.at(masks::start(shape.rows));
+        Masks { masked: k.global("masked"), words, pitch: masks::pitch(tokens) }
+    });
     let ring = ring::ring(k, shape);
     let progress = Progress::new(k, shape);
     let table = Table::new(k, shape, directory, tables);
@@ -140,6 +146,7 @@ fn body(k: &Builder, plan: &Plan) {
         advance,
         ends,
         pages,
+        masks,
         proposals,
     };
     table.fetch(k);

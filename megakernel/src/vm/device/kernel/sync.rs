@@ -263,6 +263,12 @@ impl<'k> Sync<'k> {
         });
     }
 
+    /// Waits until the host has set a word to a value; by one thread.
+    pub fn wait_for_host(self, word: Ptr<'k, Global, u32>, wanted: Val<'k, u32>, task: TaskView<'k>) {
+        let host = self.k.lit(status::HOST);
+        self.reach(word, Some(self.k.lit(true)), wanted, task.task(), host);
+    }
+
     /// Publishes that a task is done; by one thread, after a barrier of the consumers. Where
     /// everything that it wrote is packets, nothing is released.
     pub fn signal(self, task: TaskView<'k>) {
