@@ -10,6 +10,7 @@
 
 mod measure;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +18,8 @@ use measure::relative_l2;
 use serde::Deserialize;
 use tilewright::checkpoint::{Checkpoint, Scheme};
 use tilewright::engine::{
-    Completion, DecodePlan, Device, Engine, EngineError, Finish, PlanOptions, PlanPart, Request, Session,
+    BatchOptions, Completion, DecodePlan, Device, EndTokens, Engine, EngineError, Event, Finish, LogitsHook,
+    LogitsProcessor, PlanOptions, PlanPart, Request, Session, Submission, Ticket, TokenMask,
 };
 use tilewright_codegen::sample::Sample;
 use tilewright_kernels::naive::{Sampling, sample};
@@ -336,6 +338,74 @@ fn the_kernel_draws_as_the_host_would() {
                 break;
             }
         }
+    }
+}
+
+/// Every third token, or so; which ones depends on the token before.
+#[derive(Default)]
+struct Third(Vec<u32>);
+
+impl Third {
+    fn allows(new: &[u32], token: usize) -> bool {
+        (token + new.last().map_or(0, |&last| last as usize)).is_multiple_of(3)
+    }
+}
+
+impl LogitsProcessor for Third {
+    fn process(&mut self, new: &[u32], logits: &mut [f32]) -> Result<(), String> {
+        let hidden = logits.iter_mut().enumerate().filter(|(token, _)| !Third::allows(new, *token));
+        hidden.for_each(|(_, logit)| *logit = f32::NEG_INFINITY);
+        Ok(())
+    }
+}
+
+impl TokenMask for Third {
+    fn allow(&mut self, new: &[u32], mask: &mut [u32]) -> Result<(), String> {
+        assert!(new.starts_with(&self.0), "{new:?} after {:?}", self.0);
+        self.0 = new.to_vec();
+        let allowed = (0..mask.len() * 32).filter(|&token| Third::allows(new, token));
+        allowed.for_each(|token| mask[token / 32] |= 1 << (token % 32));
+        Ok(())
+    }
+}
+
+/// The tokens of each submission, all of them together.
+fn together(engine: &Engine, submissions: Vec<Submission>) -> BTreeMap<Ticket, Vec<u32>> {
+    let options = BatchOptions { rows: submissions.len(), ..BatchOptions::for_context(256) };
+    let mut batcher = engine.batcher(&options).expect("a batcher");
+    submissions.into_iter().for_each(|submission| _ = batcher.submit(submission).expect("it fits"));
+    let mut found = BTreeMap::new();
+    while batcher.step(|ticket, event| match event {
+        Event::End(completion) => drop(found.insert(ticket, completion.token_ids)),
+        Event::Fault(error) => panic!("{error:?}"),
+        Event::Token(_) => {}
+    }) {}
+    found
+}
+
+/// The kernel, which chooses many tokens of a launch by masks that are made meanwhile, chooses those
+/// that the host chooses from the same logits by the same rule. Rows without a rule are beside them.
+#[test]
+fn the_kernel_chooses_by_masks_as_the_host_would() {
+    let tokens = if gpu().is_some() { 200 } else { 4 };
+    for (model, device) in sampled(2, &MODELS).into_iter().zip(devices(&[21, 22]).into_iter().cycle()) {
+        let engine = engine(model, device);
+        let hot = Sampling::new(1.1, None, 1.0, 7).expect("valid options");
+        let submissions = |hook: fn() -> LogitsHook| {
+            let rows = cases(model).into_iter().take(3).enumerate();
+            let submission = |(row, case): (usize, Case)| Submission {
+                processor: (row != 1).then(hook),
+                sampling: (if row == 2 { hot } else { Sampling::GREEDY }).into(),
+                ends: EndTokens { ignore_model: true, ..EndTokens::default() },
+                ..Submission::from(Request { prompt_ids: case.prompt_ids, max_new_tokens: tokens })
+            };
+            rows.map(submission).collect::<Vec<_>>()
+        };
+        let masked = together(&engine, submissions(|| LogitsHook::masking(|| Box::new(Third::default()))));
+        let hosted = together(&engine, submissions(|| LogitsHook::new(|| Box::new(Third::default()))));
+        assert_eq!(masked, hosted, "{model} on {device}");
+        let ruled = masked.values().next().expect("three");
+        assert!((0..tokens).all(|at| Third::allows(&ruled[..at], ruled[at] as usize)), "{ruled:?}");
     }
 }
 

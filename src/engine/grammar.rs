@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::Engine;
-use super::requests::{LogitsHook, LogitsProcessor};
+use super::requests::{LogitsHook, TokenMask};
 use crate::checkpoint::{Tokenizer, catching};
 
 /// Most bytes of a grammar.
@@ -124,7 +124,7 @@ impl GrammarCompiler {
         })?;
         // What parsers of one grammar learn of its tokens is shared.
         let start = Mutex::new(matcher);
-        Ok(LogitsHook::new(move || {
+        Ok(LogitsHook::masking(move || {
             let matcher = start.lock().unwrap_or_else(PoisonError::into_inner).deep_clone();
             Box::new(Follower { matcher, heard: 0 })
         }))
@@ -233,17 +233,13 @@ struct Follower {
     heard: usize,
 }
 
-impl LogitsProcessor for Follower {
-    fn process(&mut self, new: &[u32], logits: &mut [f32]) -> Result<(), String> {
+impl TokenMask for Follower {
+    fn allow(&mut self, new: &[u32], mask: &mut [u32]) -> Result<(), String> {
         let rest = new.get(self.heard..).unwrap_or_default();
         self.matcher.consume_tokens(rest).map_err(|error| first_line(&error))?;
         self.heard = new.len();
         let allowed = self.matcher.compute_mask_or_eos().map_err(|error| first_line(&error))?;
-        for (id, logit) in (0..).zip(logits) {
-            if id as usize >= allowed.len() || !allowed.is_allowed(id) {
-                *logit = f32::NEG_INFINITY;
-            }
-        }
+        mask.iter_mut().zip(allowed.as_slice()).for_each(|(word, &bits)| *word = bits);
         Ok(())
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Run<'a> {
     pub draws: &'a [Draw],
     /// Tokens that end a row.
     pub ends: &'a [u32],
+    /// Rows whose tokens are restricted, and the masks of their first.
+    pub masks: &'a [(usize, Vec<u32>)],
 }
 
 /// Machines that share KV pools. A machine's width is its number of rows.
@@ -105,9 +107,15 @@ pub(super) trait Machines: Send {
         self.width(rows).map(drop)
     }
 
+    /// Most steps of a launch of that width in which tokens are restricted; 0 where the host chooses
+    /// such tokens.
+    fn masked_steps(&self, _width: usize) -> usize {
+        0
+    }
+
     /// Runs steps that feed tokens back; returns how many `each` got. After its `Break` it may get
     /// a few that were under way.
-    fn run(&mut self, _width: usize, _cells: &StepCells, _run: Run, _each: EachStep) -> Result<usize, EngineError> {
+    fn run(&mut self, _: usize, _cells: &StepCells, _: Run, _each: &mut dyn EachStep) -> Result<usize, EngineError> {
         Ok(0)
     }
 }
@@ -120,14 +128,23 @@ pub(super) struct Asked<'a> {
     pub draws: &'a [Draw],
     /// Rows whose logits are wanted.
     pub logits: &'a [usize],
+    /// Rows whose tokens are restricted, and their masks.
+    pub masks: &'a [(usize, Vec<u32>)],
 }
 
 /// The callback for a row and its logits.
 pub(super) type EachRow<'e> = &'e mut dyn FnMut(usize, &[f32]);
 /// The callback for the tokens that a step with proposals accepted.
 pub(super) type EachAccepted<'e> = &'e mut dyn FnMut(&Accepted) -> ControlFlow<()>;
-/// The callback for the tokens of all rows, step by step.
-pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
+
+/// What a launch of several steps tells and asks.
+pub(super) trait EachStep {
+    /// Takes the tokens of all rows of a step.
+    fn tokens(&mut self, tokens: &[u32]) -> ControlFlow<()>;
+
+    /// Fills the mask of a row's next token, all zeros before.
+    fn mask(&mut self, row: usize, mask: &mut [u32]);
+}
 
 /// The numbers of rows that programs are made with.
 #[derive(Clone)]
@@ -255,7 +272,7 @@ impl Lowering {
         let options = gpu.options(&self.model, 1, self.options.context)?;
         let prompt = Lowering { phase: Phase::Prompt, ..self.clone() }.program(rows, gpu.target.clone())?;
         let Some(program) = summaries(&prompt)? else { return Ok(None) };
-        Ok(Some((schedule(program, TYPICAL_CONTEXT)?, DeviceOptions { propose: false, ..options })))
+        Ok(Some((schedule(program, TYPICAL_CONTEXT)?, DeviceOptions { propose: false, masks: false, ..options })))
     }
 
     pub(super) fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
@@ -267,11 +284,12 @@ impl Lowering {
         let options = gpu.options(&self.model, width, self.options.context)?;
         let program = self.program(width, gpu.target.clone())?.with_cut_sums(&options)?;
         let placed = schedule(program, TYPICAL_CONTEXT)?;
-        Ok((placed, DeviceOptions { propose: self.widths.proposals && width > 1 && gpu.devices == 1, ..options }))
+        let propose = self.widths.proposals && width > 1 && gpu.devices == 1;
+        Ok((placed, DeviceOptions { propose, masks: self.options_of(width).sampling, ..options }))
     }
 
     /// The options for that many rows.
-    fn options_of(&self, rows: usize) -> LowerOptions {
+    pub(super) fn options_of(&self, rows: usize) -> LowerOptions {
         let sampling = self.options.sampling && rows <= self.widths.sampling;
         LowerOptions { rows, sampling, ..self.options.clone() }
     }

@@ -79,7 +79,7 @@ pub use request::{Answer, Completion, Finish, Request, Speed, StopCause};
 pub use requests::{
     BatchOptions, Batcher, BatcherLoad, EndTokens, Event, KvEvent, LogitsHook, LogitsProcessor, Logprobs, Penalties,
     RequestHandle, Server, ServerEvent, ServerRequest, ServerRoom, Statistics, Stream, Submission, Ticket, Token,
-    WidthTimes,
+    TokenMask, WidthTimes,
 };
 #[cfg(feature = "cli")]
 pub(crate) use requests::{Gain, MOST_PROPOSED, Proposer};

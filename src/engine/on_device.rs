@@ -1,13 +1,14 @@
 //! Machines on a device: one for each number of rows, and graphs of launches for more.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tilewright_flow::program::Phase;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::vm::device::{DeviceMachine, Plan, Text};
+use tilewright_megakernel::vm::device::{DeviceMachine, MaskSender, Plan, Text};
 use tilewright_megakernel::vm::graph::AnyGraph;
 use tilewright_megakernel::vm::resident::{DeviceKv, Packed};
 use tilewright_megakernel::vm::{AbortHandle, LoadError, MAX_ENDS, RequestSlot, StepCells, Unsupported};
@@ -325,6 +326,7 @@ impl Machines for OnDevice {
             asked.rows.iter().zip(asked.draws).for_each(|(&row, &draw)| draws[row] = draw);
             machine.set_requests(&draws)?;
         }
+        restrict(machine, asked.masks)?;
         machine.step(cells)?;
         for &row in asked.logits {
             each(row, &machine.f32_row(LOGITS, row)?);
@@ -375,11 +377,25 @@ impl Machines for OnDevice {
         self.under_way.push(std::thread::spawn(compile));
     }
 
-    fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {
+    fn masked_steps(&self, width: usize) -> usize {
+        let has_masks = self.lowering.options_of(width).sampling && !self.graphs.contains_key(&width);
+        // A simulated launch does not hear the host.
+        let most = if self.gpu().is_simulated() { 1 } else { self.most_steps() };
+        if has_masks { most } else { 0 }
+    }
+
+    fn run(
+        &mut self,
+        width: usize,
+        cells: &StepCells,
+        run: Run,
+        each: &mut dyn EachStep,
+    ) -> Result<usize, EngineError> {
         self.prepare(width, cells, run.steps)?;
         // The caller checks for the end tokens that a launch has no room for.
         let ends = &run.ends[..run.ends.len().min(MAX_ENDS)];
         if let Some(machine) = self.graphs.get_mut(&width) {
+            let each = &mut |tokens: &[u32]| each.tokens(tokens);
             return Ok(machine.run_until(cells, run.steps, run.draws, &vec![ends; width], each)?);
         }
         let machine = made(&mut self.machines, (self.lowering.phase, width));
@@ -388,6 +404,34 @@ impl Machines for OnDevice {
             draws.resize(width, Draw::default());
         }
         machine.set_requests(&draws)?;
-        Ok(machine.run_until(cells, run.steps, &vec![ends; width], each)?)
+        let sender = restrict(machine, run.masks)?;
+        let mut failure = None;
+        let mut done = 0;
+        let told = machine.run_until(cells, run.steps, &vec![ends; width], &mut |tokens| {
+            let flow = each.tokens(tokens);
+            done += 1;
+            let Some(sender) = sender.as_ref().filter(|_| flow.is_continue() && done < run.steps) else { return flow };
+            let mut mask = vec![0; sender.words()];
+            for (row, _) in run.masks {
+                mask.fill(0);
+                each.mask(*row, &mut mask);
+                if let Err(error) = sender.send(*row, done, &mask) {
+                    failure = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            flow
+        })?;
+        failure.map_or(Ok(told), |error| Err(error.into()))
     }
+}
+
+/// Restricts the tokens of these rows in the next launch, and sends the masks of the first step.
+fn restrict(machine: &mut DeviceMachine, masks: &[(usize, Vec<u32>)]) -> Result<Option<MaskSender>, EngineError> {
+    let rows: Vec<usize> = masks.iter().map(|(row, _)| *row).collect();
+    let sender = machine.restrict(&rows)?;
+    for ((row, mask), sender) in masks.iter().zip(sender.iter().cycle()) {
+        sender.send(*row, 0, mask)?;
+    }
+    Ok(sender)
 }

@@ -17,7 +17,7 @@ use super::super::Engine;
 use super::super::cells::OwnedCells;
 use super::super::error::EngineError;
 use super::super::flow::SessionFlow;
-use super::super::machines::{Asked, Machines, Run, Widths};
+use super::super::machines::{Asked, EachStep, Machines, Run, Widths};
 use super::super::model::Model;
 use super::super::place::Place;
 use super::super::request::{Answer, Completion, Finish, check_prompt};
@@ -366,6 +366,30 @@ pub(crate) fn batcher_of(
     Ok(Batcher::of(machines, limits, shape, paces, Box::new(move || started.elapsed())))
 }
 
+/// A launch of several steps, whose tokens are given as they come.
+struct Launch<'l, 'g> {
+    giving: &'l mut Giving<'g>,
+    /// Whether it runs all of its steps.
+    stays: bool,
+    deadline: Option<Duration>,
+    clock: &'l Clock,
+    attention: &'l CallBackFlag,
+}
+
+impl EachStep for Launch<'_, '_> {
+    fn tokens(&mut self, tokens: &[u32]) -> ControlFlow<()> {
+        let goes_on = self.giving.tokens(tokens);
+        match self.stays {
+            true => ControlFlow::Continue(()),
+            false => go_on(goes_on, self.deadline, self.clock, self.attention),
+        }
+    }
+
+    fn mask(&mut self, row: usize, mask: &mut [u32]) {
+        self.giving.mask(row, mask);
+    }
+}
+
 impl Batcher {
     /// A batcher that drives any machines.
     pub(super) fn of(
@@ -419,13 +443,18 @@ impl Batcher {
             self.empty.push(ticket);
             return Ok(ticket);
         }
-        let by_host = submission.needs_host() || (!submission.sampling.is_greedy() && !self.shape.sampling);
+        let masked = submission.is_masked();
+        // What is proposed is judged by rows whose masks depend on each other.
+        let judged = masked && submission.speculate;
+        let drawn = !submission.sampling.is_greedy() && !self.shape.sampling;
+        let by_host = submission.needs_host() || drawn || judged;
         let ask = Ask {
             prompt: request.prompt_ids.clone(),
             max_new_tokens: new,
             priority: submission.priority,
             expires: submission.deadline.map(|deadline| (self.clock)().saturating_add(deadline)),
             by_host,
+            masked,
             // Requests with a flow's selection run one token at a time.
             speculate: submission.speculate && self.scheduler.limits().flow.is_none(),
             ends: submission.ends.clone(),
@@ -544,6 +573,7 @@ impl Batcher {
             self.scheduler.narrow(width);
             return Ok(());
         }
+        let step = &*step.masking_at_most(self.machines.masked_steps(width));
         if has_flow {
             self.tell_requests(step, width)?;
         }
@@ -560,6 +590,7 @@ impl Batcher {
         let deadline = self.scheduler.next_deadline();
         let ends = self.scheduler.machine_ends(&step.pieces);
         let mut giving = Giving::new(step, &mut self.scheduler, &mut self.choosers, each);
+        let masks = giving.masks(self.shape.sizes.vocab);
         let mut steps = 1;
         if by_host {
             let wanted = [giving.wanted(false), giving.hosted()].concat();
@@ -573,7 +604,7 @@ impl Batcher {
                 self.machines.step(width, &cells.cells(), &hosted, &mut |row, logits| giving.logits(row, logits))?;
             } else {
                 let draws: Vec<Draw> = rows.iter().filter_map(|&row| draws.get(row).copied()).collect();
-                let asked = Asked { rows: &rows, draws: &draws, logits: &hosted };
+                let asked = Asked { rows: &rows, draws: &draws, logits: &hosted, masks: &masks };
                 let mut each = |row, logits: &[f32]| giving.logits(row, logits);
                 let chosen = self.machines.choose(width, &cells.cells(), asked, &mut each)?;
                 let mut tokens = vec![NO_TOKEN; width];
@@ -581,13 +612,12 @@ impl Batcher {
                 giving.tokens(&tokens);
             }
         } else {
-            let run = Run { steps: step.steps, draws: &draws, ends: &ends };
-            let states = self.shape.states;
-            steps = self.machines.run(width, &cells.cells(), run, &mut |tokens| {
-                let goes_on = giving.tokens(tokens);
-                // A step that is under way when a launch is left has saved its states.
-                if states { ControlFlow::Continue(()) } else { go_on(goes_on, deadline, &self.clock, &self.attention) }
-            })?;
+            let run = Run { steps: step.steps, draws: &draws, ends: &ends, masks: &masks };
+            // A step that is under way when a launch is left has saved its states.
+            let stays = self.shape.states;
+            let (clock, attention) = (&self.clock, &self.attention);
+            let mut launch = Launch { giving: &mut giving, stays, deadline, clock, attention };
+            steps = self.machines.run(width, &cells.cells(), run, &mut launch)?;
         }
         giving.finish();
         let took = (self.clock)().saturating_sub(started);

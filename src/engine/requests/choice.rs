@@ -5,14 +5,14 @@ use std::collections::HashMap;
 
 use tilewright_kernels::naive::sample;
 
-use super::processor::LogitsProcessor;
+use super::processor::Processor;
 use super::submission::{Logprobs, Submission, Token};
 
 /// The choice of a request's tokens.
 pub struct Chooser {
     /// What is asked.
     pub submission: Submission,
-    processor: Option<Box<dyn LogitsProcessor>>,
+    processor: Option<Processor>,
 }
 
 /// Why no token was chosen.
@@ -52,7 +52,7 @@ impl Chooser {
                 if let Some(processor) = processor {
                     processor.process(&tokens[prompt..], &mut changed).map_err(Unchosen::Processor)?;
                     if changed.iter().all(|&logit| logit == f32::NEG_INFINITY) {
-                        return Err(Unchosen::Processor("it lets no token follow".to_owned()));
+                        return Err(Unchosen::Processor(NOTHING_FOLLOWS.to_owned()));
                     }
                 }
                 if submission.drops_unlikely() {
@@ -69,6 +69,25 @@ impl Chooser {
         Ok(Token { id: id as u32, logprobs, prompt: Vec::new() })
     }
 }
+
+impl Chooser {
+    /// Sets the bits of the tokens that may follow a sequence's, whose processor is a mask; none
+    /// where another one is.
+    ///
+    /// # Errors
+    /// No token may follow.
+    pub fn mask(&mut self, tokens: &[u32], prompt: usize, mask: &mut [u32]) -> Result<(), Unchosen> {
+        let Some(Processor::Mask(rule)) = &mut self.processor else { return Ok(()) };
+        rule.allow(&tokens[prompt..], mask).map_err(Unchosen::Processor)?;
+        match mask.iter().all(|&word| word == 0) {
+            true => Err(Unchosen::Processor(NOTHING_FOLLOWS.to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Why a request ends whose processor excludes all tokens.
+const NOTHING_FOLLOWS: &str = "it lets no token follow";
 
 /// Whether a token can be chosen from logits: none is NaN, and the largest is finite. Some may be
 /// −∞.
@@ -148,7 +167,7 @@ pub fn logprobs(logits: &[f32], chosen: usize, count: usize) -> Logprobs {
 mod tests {
     use super::super::super::request::Request;
     use super::super::super::sampling::Sampling;
-    use super::super::processor::LogitsHook;
+    use super::super::processor::{LogitsHook, LogitsProcessor};
     use super::super::submission::{EndTokens, Penalties};
     use super::*;
 

@@ -71,6 +71,38 @@ impl<'g> Giving<'g> {
         rows
     }
 
+    /// The rows whose tokens the machine chooses among some, and the first masks of a launch, of
+    /// `vocab` tokens.
+    pub fn masks(&mut self, vocab: usize) -> Vec<(usize, Vec<u32>)> {
+        let pieces = self.step.pieces.iter().zip(&self.states);
+        let rows: Vec<usize> =
+            pieces.filter(|(piece, _)| piece.masked).map(|(piece, state)| state.first + piece.own() - 1).collect();
+        let mask = |row| {
+            let mut mask = vec![0; vocab.div_ceil(32)];
+            self.mask(row, &mut mask);
+            (row, mask)
+        };
+        rows.into_iter().map(mask).collect()
+    }
+
+    /// Fills the mask of a row's next token, all zeros before. Where the request has ended, or no
+    /// token may follow, none is allowed.
+    pub fn mask(&mut self, row: usize, mask: &mut [u32]) {
+        let at = self.states.partition_point(|state| state.first <= row) - 1;
+        let ticket = self.step.pieces[at].ticket;
+        let (Some(chooser), Some(sequence)) = (self.choosers.get_mut(&ticket), self.scheduler.sequence(ticket)) else {
+            return;
+        };
+        match chooser.mask(&sequence.tokens, sequence.prompt, mask) {
+            Ok(()) => {}
+            Err(Unchosen::NotANumber) => self.refuse(at),
+            Err(Unchosen::Processor(reason)) => {
+                mask.fill(0);
+                self.end(at, EngineError::Processor { reason });
+            }
+        }
+    }
+
     /// Takes the logits of a row whose token the host chooses.
     pub fn logits(&mut self, row: usize, logits: &[f32]) {
         let at = self.states.partition_point(|state| state.first <= row) - 1;

@@ -51,7 +51,7 @@ pub(crate) use batcher::{BatcherSetup, batcher_of};
 #[cfg(feature = "cli")]
 pub(crate) use gain::Gain;
 pub use kv_events::KvEvent;
-pub use processor::{LogitsHook, LogitsProcessor};
+pub use processor::{LogitsHook, LogitsProcessor, TokenMask};
 #[cfg(feature = "cli")]
 pub(crate) use proposer::{MOST_PROPOSED, Proposer};
 pub use server::{RequestHandle, Server, ServerEvent, ServerRequest, Stream};

@@ -1,4 +1,4 @@
-//! Logits processors: rules of a caller's own for the choice of a request's tokens.
+//! Rules of a caller's own for the choice of a request's tokens: changes of logits, and masks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +11,20 @@ pub trait LogitsProcessor: Send {
     /// # Errors
     /// The reason why no token can follow: the request ends with it.
     fn process(&mut self, new: &[u32], logits: &mut [f32]) -> Result<(), String>;
+}
+
+/// Says which tokens may follow in one sequence.
+///
+/// On a GPU masks are applied by the kernel that chooses, and computed while it decodes the token
+/// before: such a request shares launches of many steps with others.
+pub trait TokenMask: Send {
+    /// Sets the bits of the tokens that may follow `new`, the tokens since the prompt: each call has
+    /// those of the call before, and more. The bit of token `t` is bit `t % 32` of word `t / 32`; all
+    /// are 0 before.
+    ///
+    /// # Errors
+    /// The reason why no token can follow: the request ends with it.
+    fn allow(&mut self, new: &[u32], mask: &mut [u32]) -> Result<(), String>;
 }
 
 /// A rule for logits, of which every sequence gets a processor of its own.
@@ -35,24 +49,78 @@ pub trait LogitsProcessor: Send {
 /// assert!(submission.needs_host());
 /// ```
 #[derive(Clone)]
-pub struct LogitsHook(Arc<dyn Fn() -> Box<dyn LogitsProcessor> + Send + Sync>);
+pub struct LogitsHook {
+    begin: Arc<dyn Fn() -> Processor + Send + Sync>,
+    masks: bool,
+}
+
+/// The rule of one sequence.
+pub(super) enum Processor {
+    Logits(Box<dyn LogitsProcessor>),
+    Mask(Box<dyn TokenMask>),
+}
 
 impl LogitsHook {
     /// A rule that makes processors so.
     pub fn new(begin: impl Fn() -> Box<dyn LogitsProcessor> + Send + Sync + 'static) -> LogitsHook {
-        LogitsHook(Arc::new(begin))
+        LogitsHook { begin: Arc::new(move || Processor::Logits(begin())), masks: false }
     }
 
-    /// The processor of a sequence without new tokens.
-    pub fn begin(&self) -> Box<dyn LogitsProcessor> {
-        (self.0)()
+    /// A rule that does nothing but exclude tokens.
+    ///
+    /// ```
+    /// use tilewright::engine::{LogitsHook, Request, Submission, TokenMask};
+    ///
+    /// /// Even tokens alone.
+    /// struct Even;
+    ///
+    /// impl TokenMask for Even {
+    ///     fn allow(&mut self, _new: &[u32], mask: &mut [u32]) -> Result<(), String> {
+    ///         mask.fill(0x5555_5555);
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let processor = Some(LogitsHook::masking(|| Box::new(Even)));
+    /// let submission = Submission { processor, ..Submission::from(Request::new(vec![1], 16)) };
+    /// assert!(!submission.needs_host());
+    /// ```
+    pub fn masking(begin: impl Fn() -> Box<dyn TokenMask> + Send + Sync + 'static) -> LogitsHook {
+        LogitsHook { begin: Arc::new(move || Processor::Mask(begin())), masks: true }
+    }
+
+    /// Whether the rule does nothing but exclude tokens.
+    pub(super) fn masks(&self) -> bool {
+        self.masks
+    }
+
+    /// The rule for a sequence without new tokens.
+    pub(super) fn begin(&self) -> Processor {
+        (self.begin)()
+    }
+}
+
+impl Processor {
+    /// Changes the logits of the token that follows `new`.
+    pub(super) fn process(&mut self, new: &[u32], logits: &mut [f32]) -> Result<(), String> {
+        match self {
+            Processor::Logits(processor) => processor.process(new, logits),
+            Processor::Mask(rule) => {
+                let mut mask = vec![0; logits.len().div_ceil(32)];
+                rule.allow(new, &mut mask)?;
+                let is_hidden = |token: usize| mask[token / 32] >> (token % 32) & 1 == 0;
+                let hidden = logits.iter_mut().enumerate().filter(|(token, _)| is_hidden(*token));
+                hidden.for_each(|(_, logit)| *logit = f32::NEG_INFINITY);
+                Ok(())
+            }
+        }
     }
 }
 
 impl PartialEq for LogitsHook {
     /// Whether both are the same rule.
     fn eq(&self, other: &LogitsHook) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.begin, &other.begin)
     }
 }
 

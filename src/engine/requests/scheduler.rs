@@ -478,13 +478,15 @@ impl Scheduler {
     fn piece(&self, ticket: Ticket, rows: usize) -> Piece {
         let sequence = &self.sequences[&ticket];
         let gives = rows == sequence.pending();
+        let by_host = gives && (sequence.by_host || sequence.generated().is_empty());
         Piece {
             ticket,
             position: sequence.computed,
             tokens: sequence.tokens[sequence.computed..][..rows].to_vec(),
             proposed: 0,
             gives,
-            by_host: gives && (sequence.by_host || sequence.generated().is_empty()),
+            by_host,
+            masked: gives && sequence.masked && !by_host,
             scored: within(sequence.unscored(), sequence.computed, rows),
         }
     }

@@ -24,6 +24,8 @@ pub struct Ask {
     pub expires: Option<Duration>,
     /// Whether its tokens are chosen by the host.
     pub by_host: bool,
+    /// Whether they are restricted, where the host does not choose them.
+    pub masked: bool,
     /// Whether tokens are proposed.
     pub speculate: bool,
     /// The tokens that end it.
@@ -67,6 +69,8 @@ pub struct Sequence {
     pub expires: Option<Duration>,
     /// Whether its tokens are chosen by the host.
     pub by_host: bool,
+    /// Whether they are restricted, where the host does not choose them.
+    pub masked: bool,
     /// The proposer of tokens, if proposals are wanted.
     pub proposer: Option<Proposer>,
     /// The decision between wide and narrow steps while it runs alone.
@@ -97,6 +101,7 @@ impl Sequence {
             filled: 0,
             expires: ask.expires,
             by_host: ask.by_host,
+            masked: ask.masked,
             proposer,
             gain: Gain::default(),
             slot: None,

@@ -1,5 +1,6 @@
 //! A step as pieces of requests.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use tilewright_flow::program::Phase;
@@ -22,6 +23,8 @@ pub struct Piece {
     /// Whether the host chooses them, where they do: the request wants it, or they are the first
     /// ones after a prompt.
     pub by_host: bool,
+    /// Whether the tokens that the machine chooses among are restricted.
+    pub masked: bool,
     /// The rows among them whose logits give log probabilities of the prompt's next tokens.
     pub scored: Range<usize>,
 }
@@ -30,6 +33,21 @@ impl Piece {
     /// Its tokens that are not proposed, at least one.
     pub fn own(&self) -> usize {
         self.tokens.len() - self.proposed
+    }
+}
+
+impl Step {
+    /// The step on machines that run at most so many steps of a launch in which tokens are
+    /// restricted; where they run none, the host chooses such tokens.
+    pub fn masking_at_most(&self, steps: usize) -> Cow<'_, Step> {
+        if !self.pieces.iter().any(|piece| piece.masked) {
+            return Cow::Borrowed(self);
+        }
+        let mut step = Step { steps: self.steps.min(steps.max(1)), ..self.clone() };
+        for piece in step.pieces.iter_mut().filter(|piece| piece.masked && steps == 0) {
+            (piece.masked, piece.by_host) = (false, true);
+        }
+        Cow::Owned(step)
     }
 }
 

@@ -155,16 +155,27 @@ impl From<Request> for Submission {
 
 impl Submission {
     /// Whether its tokens can only be chosen by the host, from logits: penalties, suppressed
-    /// tokens, biases, `min_p`, a processor, log probabilities, a least number of tokens. Such a
-    /// request makes one step of a launch.
+    /// tokens, biases, `min_p`, a processor of logits, log probabilities, a least number of tokens.
+    /// Such a request makes one step of a launch.
     pub fn needs_host(&self) -> bool {
-        self.changes_logits() || self.logprobs.is_some()
+        let has_processor = self.processor.as_ref().is_some_and(|processor| !processor.masks());
+        self.is_penalised() || has_processor || self.logprobs.is_some()
     }
 
     /// Whether tokens are chosen from other logits than the model's.
     pub(super) fn changes_logits(&self) -> bool {
+        self.is_penalised() || self.processor.is_some()
+    }
+
+    /// Whether a machine can choose its tokens by masks: nothing but a processor changes its
+    /// choice, and excludes tokens.
+    pub(super) fn is_masked(&self) -> bool {
+        self.processor.is_some() && !self.needs_host()
+    }
+
+    fn is_penalised(&self) -> bool {
         let penalised = !self.penalties.is_none() || !self.suppressed.is_empty() || !self.bias.is_empty();
-        penalised || self.drops_unlikely() || self.processor.is_some() || self.ends.min_new_tokens > 0
+        penalised || self.drops_unlikely() || self.ends.min_new_tokens > 0
     }
 
     /// Whether unlikely tokens are dropped before one is drawn; the greedy choice is the same.

@@ -17,7 +17,7 @@ use super::super::cache::StoredBlocks;
 use super::super::choice::{Chooser, logprobs};
 use super::super::kv_events::KvEvent;
 use super::super::pace::Pace;
-use super::super::processor::{LogitsHook, LogitsProcessor};
+use super::super::processor::{LogitsHook, LogitsProcessor, TokenMask};
 use super::super::scheduler::{FlowLimits, SchedulerLimits};
 use super::super::submission::{EndTokens, Event, Logprobs, Penalties, Statistics, Submission, Ticket};
 use super::fake::{Fake, FakeFault, FakeFlow, FaultPlan, TokenMemory, VOCAB, logits, seen};
@@ -93,6 +93,21 @@ impl LogitsProcessor for NoStutter {
     }
 }
 
+/// The same by a mask.
+#[derive(Default)]
+struct NoStutterMask(NoStutter);
+
+impl TokenMask for NoStutterMask {
+    fn allow(&mut self, new: &[u32], mask: &mut [u32]) -> Result<(), String> {
+        assert!(mask.iter().all(|&word| word == 0), "a mask is empty before it is filled");
+        let mut logits = vec![0.0; mask.len() * 32];
+        self.0.process(new, &mut logits)?;
+        let allowed = logits.iter().enumerate().filter(|(_, logit)| logit.is_finite());
+        allowed.for_each(|(token, _)| mask[token / 32] |= 1 << (token % 32));
+        Ok(())
+    }
+}
+
 impl TrialRequest {
     pub fn new(prompt: &[u32], new: usize) -> TrialRequest {
         let request = Request { prompt_ids: prompt.to_vec(), max_new_tokens: new };
@@ -108,6 +123,11 @@ impl TrialRequest {
         let penalties = Penalties { repetition: 1.3, frequency: 0.1, ..Penalties::NONE };
         let processor = Some(LogitsHook::new(|| Box::new(NoStutter::default())));
         TrialRequest { submission: Submission { penalties, processor, ..self.submission }, ..self }
+    }
+
+    pub fn masked(self) -> TrialRequest {
+        let processor = Some(LogitsHook::masking(|| Box::new(NoStutterMask::default())));
+        TrialRequest { submission: Submission { processor, ..self.submission }, ..self }
     }
 
     pub fn speculating(self) -> TrialRequest {

@@ -36,6 +36,8 @@ pub enum FakeFault {
     StatesOfAnyone,
     /// From now on prompts write no summaries: a planted bug.
     NoSummaries,
+    /// From now on masks hide nothing: a planted bug.
+    NoMasks,
 }
 
 /// The next fault.
@@ -317,6 +319,24 @@ impl Fake {
     }
 }
 
+/// The logits of a row, those of tokens that its mask excludes −∞.
+fn allowed(logits: &[f32], row: usize, masks: &[(usize, Vec<u32>)], plan: &FaultPlan) -> Vec<f32> {
+    let ignores = *plan.lock().unwrap() == Some(FakeFault::NoMasks);
+    let mask = masks.iter().find(|(masked, _)| *masked == row && !ignores);
+    let is_allowed = |token: usize| mask.is_none_or(|(_, mask)| mask[token / 32] >> (token % 32) & 1 == 1);
+    let logits = logits.iter().enumerate();
+    logits.map(|(token, &logit)| if is_allowed(token) { logit } else { f32::NEG_INFINITY }).collect()
+}
+
+/// The token that a machine chooses, or none where none is allowed.
+fn choice(logits: &[f32], draw: Option<&Draw>) -> u32 {
+    let (sampling, counter, drawn) = match draw {
+        Some(draw) => (draw.sampling().expect("a sampling"), draw.step, draw.row),
+        None => (Sampling::GREEDY, 0, 0),
+    };
+    sample(logits, &sampling, counter, drawn).map_or(NO_TOKEN, |token| token as u32)
+}
+
 impl Machines for Fake {
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
         Ok(rows.next_power_of_two().min(self.widest))
@@ -357,6 +377,7 @@ impl Machines for Fake {
     ) -> Result<Vec<u32>, EngineError> {
         let wanted = [asked.logits, asked.rows].concat();
         let mut tokens = vec![NO_TOKEN; width];
+        let plan = Arc::clone(&self.plan);
         let refused = if asked.rows.is_empty() || !self.has_no_choice() { None } else { asked.rows.last().copied() };
         let mut of_rows = |row: usize, logits: &[f32]| {
             let Some(at) = asked.rows.iter().position(|&asked| asked == row) else { return each(row, logits) };
@@ -364,8 +385,7 @@ impl Machines for Fake {
                 return;
             }
             let draw = asked.draws.get(at).copied().unwrap_or_default();
-            let sampling = draw.sampling().expect("a sampling");
-            tokens[row] = sample(logits, &sampling, draw.step, draw.row).expect("a token") as u32;
+            tokens[row] = choice(&allowed(logits, row, asked.masks, &plan), Some(&draw));
         };
         self.logits(width, cells, &wanted, asked.logits, &mut of_rows)?;
         Ok(asked.rows.iter().map(|&row| tokens[row]).collect())
@@ -429,7 +449,18 @@ impl Machines for Fake {
         Ok(steps)
     }
 
-    fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {
+    fn masked_steps(&self, _: usize) -> usize {
+        self.launches
+    }
+
+    fn run(
+        &mut self,
+        width: usize,
+        cells: &StepCells,
+        run: Run,
+        each: &mut dyn EachStep,
+    ) -> Result<usize, EngineError> {
+        let mut masks = run.masks.to_vec();
         let mut rows = self.rows(cells);
         self.check(&rows, run.steps);
         let mut draws: Vec<Draw> = run.draws.to_vec();
@@ -444,18 +475,18 @@ impl Machines for Fake {
                     row.token = NO_TOKEN;
                     continue;
                 }
-                let logits = self.read(row);
+                let logits = allowed(&self.read(row), row.row, &masks, &self.plan);
                 let draw = draws.get_mut(row.row);
-                let (sampling, counter, drawn) = match &draw {
-                    Some(draw) => (draw.sampling().expect("a sampling"), draw.step, draw.row),
-                    None => (Sampling::GREEDY, 0, 0),
-                };
-                row.token = sample(&logits, &sampling, counter, drawn).expect("a token") as u32;
+                row.token = choice(&logits, draw.as_deref());
                 tokens[row.row] = row.token;
                 draw.into_iter().for_each(|draw| draw.step += 1);
                 row.position += 1;
             }
-            let goes_on = each(&tokens);
+            let goes_on = each.tokens(&tokens);
+            for (row, mask) in masks.iter_mut().filter(|_| goes_on.is_continue() && step + 1 < run.steps) {
+                mask.fill(0);
+                each.mask(*row, mask);
+            }
             rows.retain(|row| row.token != NO_TOKEN && !run.ends.contains(&row.token));
             if goes_on.is_break() || rows.is_empty() {
                 // The step after the last one was under way.

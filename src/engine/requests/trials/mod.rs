@@ -71,6 +71,7 @@ prop_compose! {
         deadline in prop::option::weighted(0.2, 0u64..60),
         taken in prop::option::weighted(0.2, 0usize..8),
         (hot, punished, speculate) in (prop::bool::ANY, prop::bool::weighted(0.3), prop::bool::ANY),
+        masked in prop::bool::weighted(0.3),
         ends in ends(),
         scored in prop::option::weighted(0.2, 0usize..3),
     ) -> TrialRequest {
@@ -78,6 +79,7 @@ prop_compose! {
         let asked = TrialRequest::new(&prompt, new).urgent(priority);
         let asked = if hot { asked.hot(new as u64) } else { asked };
         let asked = if punished { asked.punished() } else { asked };
+        let asked = if masked && !punished { asked.masked() } else { asked };
         let asked = if speculate { asked.speculating() } else { asked }.ending(ends);
         let asked = if let Some(count) = scored { asked.scored(count) } else { asked };
         let deadline = deadline.map(Duration::from_millis);
@@ -199,6 +201,40 @@ fn a_prompt_that_writes_no_summaries_is_found_out() {
     let mut drive = Drive::new(&config);
     drive.act(&Action::Fault(FakeFault::NoSummaries));
     drive.submit(unended(&config, 9, 6).next().expect("a request"));
+    drive.finish();
+}
+
+/// A request for that many tokens, greedy, that would say the same token twice in a row without its
+/// mask.
+fn stuttering(config: &TrialConfig, new: usize) -> TrialRequest {
+    let all = (0..).map(|seed| TrialRequest::new(&tokens(2, seed), new));
+    let stutters = |asked: &TrialRequest| {
+        let text = asked.alone(config).0;
+        text.len() == new && text.windows(2).any(|pair| pair[0] == pair[1])
+    };
+    all.into_iter().find(|asked| stutters(asked) && asked.clone().masked().alone(config).0.len() == new).expect("one")
+}
+
+#[test]
+#[should_panic(expected = "assertion `left == right` failed")]
+fn masks_that_hide_nothing_are_found_out() {
+    let config = TrialConfig { launches: true, ..TrialConfig::ample() };
+    let mut drive = Drive::new(&config);
+    drive.act(&Action::Fault(FakeFault::NoMasks));
+    drive.submit(stuttering(&config, 12).masked());
+    drive.finish();
+}
+
+#[test]
+fn a_request_with_masks_shares_launches_of_many_steps() {
+    let config = TrialConfig { launches: true, seats: 2, rows: 8, ..TrialConfig::ample() };
+    let mut drive = Drive::new(&config);
+    drive.submit(stuttering(&config, 12).masked());
+    drive.submit(stuttering(&config, 12));
+    // The prompts, and a launch.
+    drive.step();
+    drive.step();
+    assert_eq!(drive.batcher.statistics().tokens, 24);
     drive.finish();
 }
 
