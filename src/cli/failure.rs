@@ -3,7 +3,6 @@
 
 use std::error::Error;
 use std::io;
-use std::process::ExitCode;
 
 use super::paint::{self, Word};
 use crate::chain;
@@ -27,12 +26,12 @@ impl<E: Into<Box<dyn Error>>> From<E> for Failure {
 
 impl Failure {
     /// Prints the failure to standard error and returns its exit code.
-    pub fn report(&self) -> ExitCode {
+    pub fn report(&self) -> u8 {
         if self.is_broken_pipe() {
-            return ExitCode::from(BROKEN_PIPE);
+            return BROKEN_PIPE;
         }
         paint::line(Word::Error, &self.line());
-        ExitCode::from(2)
+        2
     }
 
     /// Whether the reader of standard output closed it, as `head` does.

@@ -1,7 +1,9 @@
 //! Commands in a process group: rank 0 drives, and every other rank computes a stage.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use thiserror::Error;
 use tilewright_codegen::device::cuda;
@@ -55,11 +57,23 @@ pub fn load(
     }
 }
 
+/// Whether this process has joined a group.
+static JOINED: AtomicBool = AtomicBool::new(false);
+
+/// Ends a process of a group that failed, whose links may not let go of it.
+pub fn leave(code: u8) {
+    if JOINED.load(Ordering::Relaxed) {
+        // Of what was written to a pipe that is closed nothing is left to say.
+        let _ = std::io::stdout().flush();
+        cuda::leave(code);
+    }
+}
+
 /// Waits until all ranks have joined, if there is a group.
 pub fn drive(engine: Engine, group: Option<&ProcessGroup>) -> Result<Engine, Failure> {
     let Some(group) = group else { return Ok(engine) };
     paint::line(Word::Note, &format!("waiting for {} other rank(s)", group.size() - 1));
-    match engine.join(group)? {
+    match join(engine, group)? {
         Member::Driver(engine) => Ok(*engine),
         Member::Stage(_) => unreachable!("rank 0 drives"),
     }
@@ -76,7 +90,7 @@ pub fn run_stage(
     let engine = load_as_needed(model, device_of(device, group)?, form)?;
     let interrupt = Interrupt::noticed()?;
     let all = engine.spec().layers;
-    match engine.join(group)? {
+    match join(engine, group)? {
         Member::Stage(stage) => {
             let (rank, layers) = (stage.rank(), stage.layers());
             paint::line(Word::Note, &format!("rank {rank} has layers {} to {} of {all}", layers.lo, layers.hi - 1));
@@ -85,6 +99,11 @@ pub fn run_stage(
         Member::Driver(_) => unreachable!("other ranks are stages"),
     }
     Ok(interrupt.exit_code())
+}
+
+fn join(engine: Engine, group: &ProcessGroup) -> Result<Member, Failure> {
+    JOINED.store(true, Ordering::Relaxed);
+    Ok(engine.join(group)?)
 }
 
 /// The device that was given, else the GPU of the rank on this host.

@@ -237,7 +237,11 @@ pub fn main() -> ExitCode {
         Command::Man(args) => shell::man(&args, command()),
     };
     paint::line(Word::Detail, &format!("finished after {:.2} s", started().elapsed().as_secs_f64()));
-    outcome.unwrap_or_else(|failure| failure.report())
+    outcome.unwrap_or_else(|failure| {
+        let code = failure.report();
+        group::leave(code);
+        ExitCode::from(code)
+    })
 }
 
 fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {

@@ -361,7 +361,7 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
         None if args.resume => peers.iter().try_for_each(|row| journal.keep(row.clone()))?,
         None => {}
     }
-    Ok(failed.unwrap_or(ExitCode::SUCCESS))
+    Ok(failed.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
 /// Prints our rows, each with the fastest peer of its shape, and the geometric mean of the ratios.

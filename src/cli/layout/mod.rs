@@ -83,7 +83,7 @@ pub fn run(command: &LayoutCommand) -> Result<ExitCode, Failure> {
             if let Some(excerpt) = excerpt {
                 write!(io::stderr(), "{excerpt}")?;
             }
-            return Ok(code);
+            return Ok(ExitCode::from(code));
         }
     };
     match command {

@@ -10,6 +10,7 @@
 //! | `stream` | streams, events, graphs, copies in flight |
 //! | `nccl` | sums over devices by NCCL, where its library is |
 //! | `link` | ways to devices of other processes, by NCCL |
+//! | `leave` | the end of a process whose peers are lost |
 //! | `foreign` | memory and streams of other code in the process |
 //! | `tensor_map` | tensor maps |
 //! | `gpu` | the [`Backend`](super::backend::Backend) of it all |
@@ -27,6 +28,7 @@ mod context;
 mod foreign;
 mod gpu;
 mod launch;
+mod leave;
 mod link;
 mod memory;
 mod module;
@@ -40,6 +42,7 @@ use gpu::CudaDevice;
 use std::sync::Arc;
 
 pub use foreign::{foreign_buffer, foreign_stream};
+pub use leave::leave;
 
 /// The device of that number. Opened twice, it is the same device.
 ///
