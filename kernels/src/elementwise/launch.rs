@@ -5,6 +5,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{ElementRange, add, gated};
 use crate::activation::Activation;
+use crate::pdl::trigger_and_wait;
 use crate::tile::{Float, Modes, StoredRun, StoredTensor};
 use crate::warps::ConsumerWarps;
 
@@ -38,6 +39,7 @@ fn kernel(
         let n = k.param::<u32>("n");
         let arrays = [(a, types.a), (b, types.b), ("out", types.out)];
         let arrays = arrays.map(|(name, float)| StoredTensor::new(k.global(name), float, Modes::contiguous_run(n)));
+        trigger_and_wait(k);
         let first = k.block_id() * RUN;
         let run = ElementRange { first, end: (first + RUN).min(n), vector: types.vector };
         op(ConsumerWarps::new(k, WARPS), run, arrays);
