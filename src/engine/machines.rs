@@ -142,8 +142,8 @@ pub(super) trait EachStep {
     /// Takes the tokens of all rows of a step.
     fn tokens(&mut self, tokens: &[u32]) -> ControlFlow<()>;
 
-    /// Fills the mask of a row's next token, all zeros before.
-    fn mask(&mut self, row: usize, mask: &mut [u32]);
+    /// Fills the masks of rows' next tokens.
+    fn masks(&mut self, masks: &mut [(usize, Vec<u32>)]);
 }
 
 /// The numbers of rows that programs are made with.

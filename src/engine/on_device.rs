@@ -407,20 +407,19 @@ impl Machines for OnDevice {
         let sender = restrict(machine, run.masks)?;
         let mut failure = None;
         let mut done = 0;
+        let mut masks = run.masks.to_vec();
         let told = machine.run_until(cells, run.steps, &vec![ends; width], &mut |tokens| {
             let flow = each.tokens(tokens);
             done += 1;
             let Some(sender) = sender.as_ref().filter(|_| flow.is_continue() && done < run.steps) else { return flow };
-            let mut mask = vec![0; sender.words()];
-            for (row, _) in run.masks {
-                mask.fill(0);
-                each.mask(*row, &mut mask);
-                if let Err(error) = sender.send(*row, done, &mask) {
+            each.masks(&mut masks);
+            match masks.iter().try_for_each(|(row, mask)| sender.send(*row, done, mask)) {
+                Ok(()) => flow,
+                Err(error) => {
                     failure = Some(error);
-                    return ControlFlow::Break(());
+                    ControlFlow::Break(())
                 }
             }
-            flow
         })?;
         failure.map_or(Ok(told), |error| Err(error.into()))
     }

@@ -385,8 +385,8 @@ impl EachStep for Launch<'_, '_> {
         }
     }
 
-    fn mask(&mut self, row: usize, mask: &mut [u32]) {
-        self.giving.mask(row, mask);
+    fn masks(&mut self, masks: &mut [(usize, Vec<u32>)]) {
+        self.giving.fill(masks);
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use tilewright_megakernel::vm::NO_TOKEN;
 use tilewright_megakernel::vm::device::Accepted;
 
@@ -11,6 +12,7 @@ use super::super::error::EngineError;
 use super::super::request::Finish;
 use super::choice::{Chooser, Unchosen, is_usable};
 use super::scheduler::{Scheduler, Step};
+use super::step::Piece;
 use super::submission::{Event, Ticket, Token};
 
 /// A step whose results arrive row by row.
@@ -75,30 +77,45 @@ impl<'g> Giving<'g> {
     /// `vocab` tokens.
     pub fn masks(&mut self, vocab: usize) -> Vec<(usize, Vec<u32>)> {
         let pieces = self.step.pieces.iter().zip(&self.states);
-        let rows: Vec<usize> =
-            pieces.filter(|(piece, _)| piece.masked).map(|(piece, state)| state.first + piece.own() - 1).collect();
-        let mask = |row| {
-            let mut mask = vec![0; vocab.div_ceil(32)];
-            self.mask(row, &mut mask);
-            (row, mask)
-        };
-        rows.into_iter().map(mask).collect()
+        let masked = pieces.filter(|(piece, _)| piece.masked);
+        let mask = |(piece, state): (&Piece, &PieceState)| (state.first + piece.own() - 1, vec![0; vocab.div_ceil(32)]);
+        let mut masks: Vec<(usize, Vec<u32>)> = masked.map(mask).collect();
+        self.fill(&mut masks);
+        masks
     }
 
-    /// Fills the mask of a row's next token, all zeros before. Where the request has ended, or no
-    /// token may follow, none is allowed.
-    pub fn mask(&mut self, row: usize, mask: &mut [u32]) {
-        let at = self.states.partition_point(|state| state.first <= row) - 1;
-        let ticket = self.step.pieces[at].ticket;
-        let (Some(chooser), Some(sequence)) = (self.choosers.get_mut(&ticket), self.scheduler.sequence(ticket)) else {
-            return;
-        };
-        match chooser.mask(&sequence.tokens, sequence.prompt, mask) {
-            Ok(()) => {}
-            Err(Unchosen::NotANumber) => self.refuse(at),
-            Err(Unchosen::Processor(reason)) => {
+    /// Fills the masks of rows' next tokens, in parallel. Where a request has ended, or no token may
+    /// follow, none is allowed.
+    pub fn fill(&mut self, masks: &mut [(usize, Vec<u32>)]) {
+        struct Work<'w> {
+            at: usize,
+            mask: &'w mut [u32],
+            /// Nothing where the request has ended.
+            chooser: Option<Chooser>,
+            found: Result<(), Unchosen>,
+        }
+        let mut works = Vec::with_capacity(masks.len());
+        for (row, mask) in masks {
+            mask.fill(0);
+            let at = self.states.partition_point(|state| state.first <= *row) - 1;
+            let chooser = self.choosers.remove(&self.step.pieces[at].ticket);
+            works.push(Work { at, mask, chooser, found: Ok(()) });
+        }
+        let (step, scheduler) = (self.step, &*self.scheduler);
+        works.par_iter_mut().for_each(|work| {
+            let sequence = scheduler.sequence(step.pieces[work.at].ticket);
+            if let (Some(chooser), Some(sequence)) = (&mut work.chooser, sequence) {
+                work.found = chooser.mask(&sequence.tokens, sequence.prompt, work.mask);
+            }
+        });
+        for Work { at, mask, chooser, found } in works {
+            self.choosers.extend(chooser.map(|chooser| (step.pieces[at].ticket, chooser)));
+            if let Err(error) = found {
                 mask.fill(0);
-                self.end(at, EngineError::Processor { reason });
+                match error {
+                    Unchosen::NotANumber => self.refuse(at),
+                    Unchosen::Processor(reason) => self.end(at, EngineError::Processor { reason }),
+                }
             }
         }
     }

@@ -483,9 +483,8 @@ impl Machines for Fake {
                 row.position += 1;
             }
             let goes_on = each.tokens(&tokens);
-            for (row, mask) in masks.iter_mut().filter(|_| goes_on.is_continue() && step + 1 < run.steps) {
-                mask.fill(0);
-                each.mask(*row, mask);
+            if goes_on.is_continue() && step + 1 < run.steps {
+                each.masks(&mut masks);
             }
             rows.retain(|row| row.token != NO_TOKEN && !run.ends.contains(&row.token));
             if goes_on.is_break() || rows.is_empty() {
