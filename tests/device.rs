@@ -39,7 +39,7 @@ struct Reference {
     cases: Vec<Case>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct Case {
     prompt_ids: Vec<u32>,
     greedy_ids: Vec<u32>,
@@ -387,16 +387,24 @@ fn together(engine: &Engine, submissions: Vec<Submission>) -> BTreeMap<Ticket, V
 /// that the host chooses from the same logits by the same rule. Rows without a rule are beside them.
 #[test]
 fn the_kernel_chooses_by_masks_as_the_host_would() {
-    let tokens = if gpu().is_some() { 200 } else { 4 };
-    for (model, device) in sampled(2, &MODELS).into_iter().zip(devices(&[21, 22]).into_iter().cycle()) {
+    let on_gpu = gpu().is_some();
+    // Steps of more than 16 rows are graphs of launches.
+    let sizes = if on_gpu { &[(3, 200), (12, 200), (40, 200)][..] } else { &[(3, 4), (17, 2)] };
+    let models: Vec<&str> = if on_gpu { MODELS.to_vec() } else { sampled(2, &MODELS) };
+    for ((model, device), &(rows, tokens)) in models
+        .into_iter()
+        .zip(devices(&[21, 22]).into_iter().cycle())
+        .flat_map(|one| sizes.iter().map(move |size| (one.clone(), size)))
+    {
         let engine = engine(model, device);
         let hot = Sampling::new(1.1, None, 1.0, 7).expect("valid options");
         let submissions = |hook: fn() -> LogitsHook| {
-            let rows = cases(model).into_iter().take(3).enumerate();
+            let rows = cases(model).into_iter().cycle().take(rows).enumerate();
             let submission = |(row, case): (usize, Case)| Submission {
-                processor: (row != 1).then(hook),
-                sampling: (if row == 2 { hot } else { Sampling::GREEDY }).into(),
+                processor: (row % 4 != 1).then(hook),
+                sampling: (if row % 4 == 2 { hot } else { Sampling::GREEDY }).into(),
                 ends: EndTokens { ignore_model: true, ..EndTokens::default() },
+                row: row as u32,
                 ..Submission::from(Request { prompt_ids: case.prompt_ids, max_new_tokens: tokens })
             };
             rows.map(submission).collect::<Vec<_>>()

@@ -8,10 +8,12 @@ use std::thread::JoinHandle;
 use tilewright_flow::program::Phase;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::vm::device::{DeviceMachine, MaskSender, Plan, Text};
+use tilewright_megakernel::vm::device::{DeviceMachine, Plan, Text};
 use tilewright_megakernel::vm::graph::AnyGraph;
 use tilewright_megakernel::vm::resident::{DeviceKv, Packed};
-use tilewright_megakernel::vm::{AbortHandle, LoadError, MAX_ENDS, RequestSlot, StepCells, Unsupported};
+use tilewright_megakernel::vm::{
+    AbortHandle, LaunchError, LoadError, MAX_ENDS, MaskSender, RequestSlot, StepCells, Unsupported,
+};
 
 use super::by_graph::is_faster;
 use super::deferred_summaries::{DeferredSummaries, SUMMARY_ROWS};
@@ -316,6 +318,7 @@ impl Machines for OnDevice {
     ) -> Result<Vec<u32>, EngineError> {
         self.prepare(width, cells, 1)?;
         if let Some(machine) = self.graphs.get_mut(&width) {
+            send_first(machine.restrict(&masked(asked.masks))?, asked.masks)?;
             let tokens = machine.choose(cells, asked.rows, asked.draws)?;
             machine.logits(asked.logits, each)?;
             return Ok(tokens);
@@ -326,7 +329,7 @@ impl Machines for OnDevice {
             asked.rows.iter().zip(asked.draws).for_each(|(&row, &draw)| draws[row] = draw);
             machine.set_requests(&draws)?;
         }
-        restrict(machine, asked.masks)?;
+        send_first(machine.restrict(&masked(asked.masks))?, asked.masks)?;
         machine.step(cells)?;
         for &row in asked.logits {
             each(row, &machine.f32_row(LOGITS, row)?);
@@ -378,10 +381,14 @@ impl Machines for OnDevice {
     }
 
     fn masked_steps(&self, width: usize) -> usize {
-        let has_masks = self.lowering.options_of(width).sampling && !self.graphs.contains_key(&width);
+        let takes = match self.graphs.get(&width) {
+            Some(graph) => graph.masked_steps(),
+            None if self.lowering.options_of(width).sampling => usize::MAX,
+            None => 0,
+        };
         // A simulated launch does not hear the host.
         let most = if self.gpu().is_simulated() { 1 } else { self.most_steps() };
-        if has_masks { most } else { 0 }
+        takes.min(most)
     }
 
     fn run(
@@ -395,8 +402,11 @@ impl Machines for OnDevice {
         // The caller checks for the end tokens that a launch has no room for.
         let ends = &run.ends[..run.ends.len().min(MAX_ENDS)];
         if let Some(machine) = self.graphs.get_mut(&width) {
-            let each = &mut |tokens: &[u32]| each.tokens(tokens);
-            return Ok(machine.run_until(cells, run.steps, run.draws, &vec![ends; width], each)?);
+            let sender = send_first(machine.restrict(&masked(run.masks))?, run.masks)?;
+            let mut told = Told::new(run, sender, each);
+            let each = &mut |tokens: &[u32]| told.tokens(tokens);
+            let steps = machine.run_until(cells, run.steps, run.draws, &vec![ends; width], each)?;
+            return told.end(steps);
         }
         let machine = made(&mut self.machines, (self.lowering.phase, width));
         let mut draws = run.draws.to_vec();
@@ -404,33 +414,59 @@ impl Machines for OnDevice {
             draws.resize(width, Draw::default());
         }
         machine.set_requests(&draws)?;
-        let sender = restrict(machine, run.masks)?;
-        let mut failure = None;
-        let mut done = 0;
-        let mut masks = run.masks.to_vec();
-        let told = machine.run_until(cells, run.steps, &vec![ends; width], &mut |tokens| {
-            let flow = each.tokens(tokens);
-            done += 1;
-            let Some(sender) = sender.as_ref().filter(|_| flow.is_continue() && done < run.steps) else { return flow };
-            each.masks(&mut masks);
-            match masks.iter().try_for_each(|(row, mask)| sender.send(*row, done, mask)) {
-                Ok(()) => flow,
-                Err(error) => {
-                    failure = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
-        })?;
-        failure.map_or(Ok(told), |error| Err(error.into()))
+        let sender = send_first(machine.restrict(&masked(run.masks))?, run.masks)?;
+        let mut told = Told::new(run, sender, each);
+        let each = &mut |tokens: &[u32]| told.tokens(tokens);
+        let steps = machine.run_until(cells, run.steps, &vec![ends; width], each)?;
+        told.end(steps)
     }
 }
 
-/// Restricts the tokens of these rows in the next launch, and sends the masks of the first step.
-fn restrict(machine: &mut DeviceMachine, masks: &[(usize, Vec<u32>)]) -> Result<Option<MaskSender>, EngineError> {
-    let rows: Vec<usize> = masks.iter().map(|(row, _)| *row).collect();
-    let sender = machine.restrict(&rows)?;
+/// The rows of masks.
+fn masked(masks: &[(usize, Vec<u32>)]) -> Vec<usize> {
+    masks.iter().map(|(row, _)| *row).collect()
+}
+
+/// Sends the masks of the first step.
+fn send_first(sender: Option<MaskSender>, masks: &[(usize, Vec<u32>)]) -> Result<Option<MaskSender>, EngineError> {
     for ((row, mask), sender) in masks.iter().zip(sender.iter().cycle()) {
         sender.send(*row, 0, mask)?;
     }
     Ok(sender)
+}
+
+/// A launch of several steps, whose tokens are told, and which is told masks.
+struct Told<'t> {
+    each: &'t mut dyn EachStep,
+    sender: Option<MaskSender>,
+    masks: Vec<(usize, Vec<u32>)>,
+    steps: usize,
+    done: usize,
+    failure: Option<LaunchError>,
+}
+
+impl<'t> Told<'t> {
+    fn new(run: Run, sender: Option<MaskSender>, each: &'t mut dyn EachStep) -> Told<'t> {
+        let sender = sender.filter(|_| !run.masks.is_empty());
+        Told { each, sender, masks: run.masks.to_vec(), steps: run.steps, done: 0, failure: None }
+    }
+
+    fn tokens(&mut self, tokens: &[u32]) -> ControlFlow<()> {
+        let flow = self.each.tokens(tokens);
+        self.done += 1;
+        let Told { done, steps, masks, .. } = self;
+        let Some(sender) = self.sender.as_ref().filter(|_| flow.is_continue() && done < steps) else { return flow };
+        self.each.masks(masks);
+        match masks.iter().try_for_each(|(row, mask)| sender.send(*row, *done, mask)) {
+            Ok(()) => flow,
+            Err(error) => {
+                self.failure = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn end(self, steps: usize) -> Result<usize, EngineError> {
+        self.failure.map_or(Ok(steps), |error| Err(error.into()))
+    }
 }

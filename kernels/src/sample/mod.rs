@@ -42,7 +42,7 @@ use tilewright_codegen::build::{Global, Ptr, Val};
 pub use feed::{FeedShape, feed_rows};
 pub use key::NO_TOKEN;
 pub use launch::{Request, argmax_rows, best_rows, sample_rows};
-pub use mask::{hide, hide_rows, mask_words};
+pub use mask::{MASK_HEAD, hide, hide_rows, mask_pitch, mask_words};
 pub use scratch::SampleScratch;
 pub use trials::shipped;
 

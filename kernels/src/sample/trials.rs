@@ -4,7 +4,9 @@ use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Draw, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::{FeedShape, NO_TOKEN, Request, argmax_rows, best_rows, feed_rows, hide_rows, mask_words, sample_rows};
+use super::{
+    FeedShape, MASK_HEAD, NO_TOKEN, Request, argmax_rows, best_rows, feed_rows, hide_rows, mask_pitch, sample_rows,
+};
 use crate::naive::{self, Sampling};
 use crate::shipped_entry::ShippedEntry;
 
@@ -143,20 +145,38 @@ fn sample_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
 fn hide_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let rows = LogitRows::draw(draw);
-    let words = mask_words(rows.count) + draw.between(0..=3);
-    // Few bits of a row, some, most, or all.
-    let mut word = |kind: u32| match kind {
-        0 => draw.bits() & draw.bits() & draw.bits() & draw.bits(),
-        1 => draw.bits(),
-        2 => draw.bits() | draw.bits() | draw.bits(),
-        _ => u64::MAX,
-    } as u32;
-    let masks: Vec<u32> = (0..rows.rows * words).map(|at| word((at / words + seed as u32) % 4)).collect();
+    let pitch = mask_pitch(rows.count);
+    let slots = rows.rows + draw.between(0..=2);
+    // Each block has a row of its own, or none.
+    let first = draw.between(0..=slots - 1);
+    let named: Vec<i32> = (0..rows.rows)
+        .map(|block| if draw.between(0..=4) == 0 { -1 } else { ((first + block) % slots) as i32 })
+        .collect();
+    let masked: Vec<u32> = (0..slots).map(|_| draw.between(0..=3)).collect();
+    let step = draw.bits() as u32;
+    let mut masks = Vec::new();
+    let mut late = Vec::new();
+    for slot in 0..slots {
+        // Few bits of a row, some, most, or all.
+        let mut word = || match (slot + seed as u32) % 4 {
+            0 => draw.bits() & draw.bits() & draw.bits() & draw.bits(),
+            1 => draw.bits(),
+            2 => draw.bits() | draw.bits() | draw.bits(),
+            _ => u64::MAX,
+        } as u32;
+        let mut words: Vec<u32> = (0..pitch).map(|_| word()).collect();
+        let ahead = draw.between(0..=3);
+        words[0] = step.wrapping_add(ahead);
+        late.push(ahead == 0);
+        masks.extend(words);
+    }
     let mut hidden = rows.logits.clone();
-    for row in 0..rows.rows {
-        for token in 0..rows.count {
-            if masks[(row * words + token / 32) as usize] >> (token % 32) & 1 == 0 {
-                hidden[(row * rows.stride + token) as usize] = f32::NEG_INFINITY;
+    for (block, &row) in named.iter().enumerate() {
+        let Ok(row) = usize::try_from(row) else { continue };
+        for token in (0..rows.count as usize).filter(|_| masked[row] != 0) {
+            let word = masks[row * pitch as usize + MASK_HEAD as usize + token / 32];
+            if late[row] || word >> (token % 32) & 1 == 0 {
+                hidden[block * rows.stride as usize + token] = f32::NEG_INFINITY;
             }
         }
     }
@@ -164,8 +184,12 @@ fn hide_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let mut trial = Trial::new(verify(hide_rows(arch, rows.warps))?, rows.rows).note(rows.note());
     let logits = trial.changed("logits", &bits(&rows.logits), Expected::exact(&bits(&hidden)));
+    let named = trial.input("rows", &named);
+    let masked = trial.input("masked", &masked);
+    let steps = trial.input("steps", &[step]);
     let masks = trial.input("masks", &masks);
-    Ok(trial.pass(rows.count).pass(rows.stride).pass(logits).pass(words).pass(masks))
+    let trial = trial.pass(rows.count).pass(rows.stride).pass(logits).pass(pitch).pass(50u32);
+    Ok(trial.pass(named).pass(masked).pass(steps).pass(masks))
 }
 
 fn feed_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {

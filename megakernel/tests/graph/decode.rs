@@ -128,7 +128,7 @@ fn machine_logits(machine: &mut GraphMachine, rows: &Rows, row: usize) -> Vec<f3
 }
 
 /// Three sequences after their prompts, and a machine that holds them.
-fn decoding(spec: &Llama, sampling: bool) -> (GraphMachine, Rows) {
+pub fn decoding(spec: &Llama, sampling: bool) -> (GraphMachine, Rows) {
     let mut weights = weights(spec, Arch::Sm90a, 5);
     if !sampling {
         // Then the product keeps the likeliest, and no logits.
@@ -147,7 +147,7 @@ fn decoding(spec: &Llama, sampling: bool) -> (GraphMachine, Rows) {
     (machine, rows.idle(32))
 }
 
-fn draws() -> Vec<Request> {
+pub fn draws() -> Vec<Request> {
     let sampling = |seed| Sampling::new(0.9, Some(20), 0.95, seed).unwrap();
     vec![Request::new(&sampling(3), 7, 0), Request::default(), Request::new(&sampling(4), 0, 2)]
 }

@@ -14,6 +14,7 @@ mod devices;
 mod exchanges;
 mod lab;
 mod long;
+mod masks;
 mod no_choice;
 mod refusals;
 mod resources;

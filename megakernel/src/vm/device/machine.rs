@@ -9,11 +9,10 @@ use tilewright_codegen::device::{
     Buffer, Device, DeviceError, Kernel, KernelSource, Mapped, Stream, Work, launch_side_by_side,
 };
 use tilewright_kernels::kv::swizzled;
-use tilewright_kernels::sample::Request;
+use tilewright_kernels::sample::{Request, mask_pitch};
 use tilewright_layout::DType;
 
 use super::kernel::{Feeds, TIMES};
-use super::masks::Masked;
 use super::part::{DevicePart, Given, PartMemory};
 use super::record::BlockRecord;
 use super::watch::{EachStep, Ended, Watch};
@@ -21,6 +20,7 @@ use super::{DeviceOptions, Plan, TaskTimes, masks, status};
 use crate::program::{BufferId, BufferKind, TaskId};
 use crate::validate::Placed;
 use crate::vm::cells::{CellLimits, CellRoles};
+use crate::vm::masks::Masked;
 use crate::vm::resident::kv::bytes;
 use crate::vm::resident::stored::BoundWeights;
 use crate::vm::resident::{DeviceKernels, DeviceKv};
@@ -177,7 +177,7 @@ impl DeviceMachine {
                 DeviceKv::new(&placed, |buffer| plan.places.offset(buffer), memory)
             }
         };
-        let words = masks::start(plan.rows) + plan.masked_tokens().map_or(0, |tokens| plan.rows * masks::pitch(tokens));
+        let words = masks::start(plan.rows) + plan.masked_tokens().map_or(0, |tokens| plan.rows * mask_pitch(tokens));
         let status = parts[0].device.mapped::<u32>(words as usize)?;
         parts.iter().try_for_each(|part| part.stream.wait())?;
         Ok(DeviceMachine {

@@ -74,7 +74,6 @@ pub use functions::{InputCode, LinearTile, PartTile, QkvTile, TileCode, register
 pub use kernel::{Call, Generation, RingFeed, record};
 pub use lookup::Destinations;
 pub use machine::DeviceMachine;
-pub use masks::MaskSender;
 pub use op::DeviceOp;
 pub use options::DeviceOptions;
 pub use orders::OrderTable;

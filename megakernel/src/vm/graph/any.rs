@@ -11,7 +11,7 @@ use tilewright_kernels::sample::Request;
 use super::machine::EachLogits;
 use super::{Exchange, GraphMachine, GraphPeers, GraphPlan, GraphTuning, GraphWeights, ProductTuning};
 use crate::vm::resident::{DeviceKernels, DeviceKv, DeviceWeights, Packed};
-use crate::vm::{AbortHandle, AccessError, LaunchError, LoadError, StepCells, Unsupported};
+use crate::vm::{AbortHandle, AccessError, LaunchError, LoadError, MaskSender, StepCells, Unsupported};
 use crate::weights::Weights;
 
 /// A model's weights row by row on one device, or on several that reach each other's memory, each
@@ -198,6 +198,26 @@ impl AnyGraph {
     /// As [`GraphMachine::logits`] and [`GraphPeers::logits`].
     pub fn logits(&mut self, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
         either!(self, machine => machine.logits(rows, each))
+    }
+
+    /// Restricts the tokens of some rows in the next steps.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::restrict`]; graphs of several devices take no masks.
+    pub fn restrict(&mut self, rows: &[usize]) -> Result<Option<MaskSender>, LaunchError> {
+        match self {
+            AnyGraph::One(machine) => machine.restrict(rows),
+            AnyGraph::Several(_) if rows.is_empty() => Ok(None),
+            AnyGraph::Several(_) => Err(LaunchError::NoMasks),
+        }
+    }
+
+    /// Most steps of [`AnyGraph::run_until`] in which rows may have masks; 0: none may have any.
+    pub fn masked_steps(&self) -> usize {
+        match self {
+            AnyGraph::One(machine) => machine.masked_steps(),
+            AnyGraph::Several(_) => 0,
+        }
     }
 
     /// Runs a step, and gives the next tokens of these rows.

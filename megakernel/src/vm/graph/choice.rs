@@ -4,7 +4,7 @@
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
 use tilewright_kernels::epilogue::ResultFunctions;
 use tilewright_kernels::gemv::hopper;
-use tilewright_kernels::sample::{FeedShape, argmax_rows, best_rows, feed_rows, sample_rows};
+use tilewright_kernels::sample::{FeedShape, argmax_rows, best_rows, feed_rows, hide_rows, mask_pitch, sample_rows};
 use tilewright_kernels::tile::Float;
 
 use super::activations::{Multiply, OutputProjection};
@@ -17,6 +17,8 @@ use crate::vm::{MAX_ENDS, Unsupported};
 const CHOOSING: u32 = 32;
 /// Most tokens that are chosen among at random.
 const MOST_TOKENS: u32 = 1 << 18;
+/// Looks for a row's mask, some seconds of the host's.
+const MASK_POLLS: u32 = 1 << 24;
 
 /// Shares of rows and kv heads that decode attention should have: two for each of an H200's 132
 /// multiprocessors. Of 32 rows and 8 heads each is a whole row, whose parts need no merge. The
@@ -98,9 +100,22 @@ impl GraphPlanner<'_> {
         self.scratch(Scratch::WantedLogits, u64::from(rows) * u64::from(vocab) * 4);
         let mut launches = self.multiply(&product)?;
         if self.program.devices == 1 {
+            launches.extend(sampled.then(|| self.hide(to, [rows, vocab])));
             launches.push(self.choice_of(to, [rows, vocab], sampled));
         }
         Ok(launches)
+    }
+
+    /// Hides the tokens that the masks of rows exclude.
+    fn hide(&mut self, logits: LaunchMemory, [rows, vocab]: [u32; 2]) -> Launch {
+        let arch = self.arch;
+        let kernel = self.kernel("hide".into(), || hide_rows(arch, CHOOSING));
+        let mut args = [vocab, vocab].map(LaunchArg::Number).to_vec();
+        args.push(LaunchArg::Pointer(logits));
+        args.extend([mask_pitch(vocab), MASK_POLLS].map(LaunchArg::Number));
+        let memory = [LaunchMemory::WantedRows, LaunchMemory::Masked, LaunchMemory::Steps, LaunchMemory::Masks];
+        args.extend(memory.map(LaunchArg::Pointer));
+        Launch { kernel, grid: LaunchGrid::Blocks(rows), args }
     }
 
     /// The choice of tokens of rows whose logits lie there.

@@ -136,6 +136,10 @@ pub enum LaunchMemory {
     Chosen,
     /// The sampling requests.
     Requests,
+    /// Whether each row has a mask.
+    Masked,
+    /// The rows' masks.
+    Masks,
     /// Tokens that end rows.
     Ends,
     /// Steps that fed the next.

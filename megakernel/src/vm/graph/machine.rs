@@ -15,6 +15,7 @@ use super::sequence::Sequences;
 use crate::lower::{LOGITS, StepPlan};
 use crate::program::BufferId;
 use crate::vm::cells::{CellLimits, CellRoles};
+use crate::vm::masks::Masked;
 use crate::vm::resident::DeviceKv;
 use crate::vm::{AbortHandle, AccessError, LaunchError, LoadError, StepCells, binding};
 
@@ -41,6 +42,8 @@ pub struct GraphMachine {
     choice: Option<Graph>,
     /// The page tables that are on the device; none where that is not known.
     page_table: Vec<i32>,
+    /// The rows that have masks.
+    pub(super) masked: Masked,
     /// Logits of a row, and of all rows once they are asked for.
     logits: [Option<Buffer<f32>>; 2],
     abort: AbortHandle,
@@ -94,6 +97,7 @@ impl GraphMachine {
             graphs,
             choice,
             page_table: Vec::new(),
+            masked: Masked::default(),
             logits,
             abort,
         })

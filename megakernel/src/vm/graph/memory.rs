@@ -8,6 +8,7 @@ use tilewright_kernels::quant::{QuantMatrix, Widen};
 use tilewright_kernels::sample::Request;
 
 use super::launch::{LaunchMemory, Scratch};
+use super::masks::MaskMemory;
 use super::plan::GraphPlan;
 use super::plan::LINES;
 use crate::program::{BufferId, BufferKind, Program};
@@ -78,6 +79,8 @@ pub(super) struct GraphMemory {
     pub chosen: Buffer<u32>,
     pub requests: Buffer<Request>,
     pub ends: Buffer<i32>,
+    /// Masks of rows, where these may have some.
+    pub masks: Option<MaskMemory>,
     /// Steps that fed the next, and their tokens, where the host reads them while later steps run.
     pub steps: Buffer<u32>,
     pub history: Mapped<u32>,
@@ -150,6 +153,7 @@ impl GraphMemory {
         let chosen = device.buffer(choices)?;
         let requests = stream.buffer(&vec![Request::default(); choices])?;
         let ends = stream.buffer(&vec![-1i32; choices * MAX_ENDS])?;
+        let masks = plan.mask_tokens().map(|tokens| MaskMemory::new(device, stream, plan.rows, tokens)).transpose()?;
         let steps = stream.buffer(&[0u32])?;
         let history = device.mapped(choices * LINES)?;
         Ok(GraphMemory {
@@ -170,6 +174,7 @@ impl GraphMemory {
             chosen,
             requests,
             ends,
+            masks,
             steps,
             history,
             kv,
@@ -208,6 +213,8 @@ impl GraphMemory {
             LaunchMemory::WantedRows => AnyBuffer::I32(self.wanted.clone()),
             LaunchMemory::Chosen => AnyBuffer::U32(self.chosen.clone()),
             LaunchMemory::Requests => AnyBuffer::Bytes(self.requests.cast().ok()?),
+            LaunchMemory::Masked => AnyBuffer::U32(self.masks.as_ref()?.masked.clone()),
+            LaunchMemory::Masks => AnyBuffer::Mapped(self.masks.as_ref()?.words.clone()),
             LaunchMemory::Ends => AnyBuffer::I32(self.ends.clone()),
             LaunchMemory::Steps => AnyBuffer::U32(self.steps.clone()),
             LaunchMemory::History => AnyBuffer::Mapped(self.history.clone()),

@@ -21,6 +21,7 @@
 //! | `weights`, `memory` | a model's weights on the device; what launches read and write |
 //! | `machine` | the machine |
 //! | `run` | steps whose tokens the device chooses |
+//! | `masks` | rows whose tokens the host restricts |
 //! | `peers` | the machine of several devices |
 //! | `barriers`, `fault` | the host's side of device barriers; faults of barriers, for tests |
 //! | `sums`, `nccl` | sums of several devices; NCCL |
@@ -48,6 +49,7 @@ mod kernels;
 mod launch;
 mod launches;
 mod machine;
+mod masks;
 mod memory;
 mod nccl;
 mod norms;

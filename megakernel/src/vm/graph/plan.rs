@@ -95,6 +95,12 @@ pub struct ChoicePlan {
 }
 
 impl GraphPlan {
+    /// Tokens of a row's mask, where rows may have masks: one device samples.
+    pub fn mask_tokens(&self) -> Option<u32> {
+        let choice = self.choice.as_ref().filter(|choice| choice.sampled && !choice.fed.is_empty());
+        Some(self.logits.as_ref().filter(|_| choice.is_some())?.vocab)
+    }
+
     /// Whether a launch is a device barrier.
     pub fn is_barrier(&self, launch: &Launch) -> bool {
         self.meet == Some(launch.kernel)

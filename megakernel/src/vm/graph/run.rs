@@ -40,6 +40,7 @@ impl GraphMachine {
     pub fn choose(&mut self, cells: &StepCells, rows: &[usize], draws: &[Request]) -> Result<Vec<u32>, LaunchError> {
         let choices = self.check_choice(rows, draws)?;
         self.submit(cells)?;
+        let _release = self.begin_masked(rows)?;
         let mut tokens = Vec::with_capacity(rows.len());
         for (at, rows) in rows.chunks(choices).enumerate() {
             let draws = draws.chunks(choices).nth(at).unwrap_or_default();
@@ -53,7 +54,7 @@ impl GraphMachine {
     /// Runs steps that feed themselves: the token that a row chooses is its next one. `each` gets
     /// the tokens of all rows after each step, [`NO_TOKEN`] for a row that is idle, has ended, or
     /// ends here since its largest logit is infinite, and ends the run by `Break`: it is told of
-    /// the steps that were queued by then, and no other runs. `ends` has the tokens that end each
+    /// the steps that were queued by then, and no other runs; where rows have masks, of none. `ends` has the tokens that end each
     /// row, at most [`MAX_ENDS`], or nothing; `draws` are for all rows that are not idle at the
     /// beginning, in their order, or none. Gives the steps that `each` was told of.
     ///
@@ -81,6 +82,7 @@ impl GraphMachine {
         let fed = FedSteps { cells, steps, rows: &rows, draws };
         match sequences.count() == 0 && sequences.alone.len() == rows.len() && rows.len() <= choices {
             true => self.run_queued(fed, &ids, each),
+            false if self.masked.any() => Err(LaunchError::NoMasks),
             false => {
                 let choose =
                     &mut |cells: &StepCells, rows: &[usize], draws: &[Request]| self.choose(cells, rows, draws);
@@ -101,10 +103,13 @@ impl GraphMachine {
         self.stream.upload(&[0u32], &self.memory.steps)?;
         let mut done = 0;
         let mut goes_on = true;
+        let release = self.begin_masked(rows)?;
+        // A simulated step runs when it is queued, and cannot wait for a mask.
+        let queued = if release.is_some() && self.is_simulated() { 1 } else { MOST_QUEUED };
         let mut under_way = VecDeque::new();
         let mut active = rows.to_vec();
         loop {
-            while goes_on && under_way.len() < MOST_QUEUED.min(steps - done) {
+            while goes_on && under_way.len() < queued.min(steps - done) {
                 self.listen()?;
                 self.launch(counts, StepTail::Feed)?;
                 under_way.push_back(self.stream.record()?);
@@ -126,6 +131,12 @@ impl GraphMachine {
             });
             done += 1;
             goes_on &= each(&tokens).is_continue();
+            if !goes_on && let Some(release) = release {
+                // Nothing sends masks to the step that was queued by now.
+                drop(release);
+                self.wait()?;
+                return Ok(done);
+            }
         }
     }
 

@@ -5,13 +5,14 @@ use tilewright_kernels::gemv::activations::{F16Overflow, Ordered, Scaled, Scaled
 use tilewright_kernels::gemv::task::{Announce, Early, LinearScratch};
 use tilewright_kernels::kv::{CurrentToken, PagedPool, PoolArray, PoolType, Streamed, TokenStage};
 use tilewright_kernels::rope::Rotation;
+use tilewright_kernels::sample::MASK_HEAD;
 use tilewright_kernels::sample::tiles::RowMasks;
 use tilewright_kernels::tile::{AccessMode, Array, Copies, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::context::{KernelContext, Masks};
 use super::task::TaskView;
-use crate::vm::device::{KvPools, OrderTable, RotationRows, ScaledCode, Storage, masks, status};
+use crate::vm::device::{KvPools, OrderTable, RotationRows, ScaledCode, Storage, status};
 
 /// A call of a device function: the task, and where its operands are. Fields of the record are
 /// named by their offsets in the type that the op's row gave to
@@ -134,7 +135,7 @@ impl<'k> Call<'k, '_> {
         let Some(Masks { masked, words, pitch }) = self.context.masks else { return choose(None) };
         let wait =
             |row: Val<'k, u32>| self.context.sync.wait_for_host(words.at(row.mul_wide(pitch)), self.now + 1, self.task);
-        choose(Some(RowMasks { masked, masks: words.at(masks::HEAD), pitch, wait: &wait }))
+        choose(Some(RowMasks { masked, masks: words.at(MASK_HEAD), pitch, wait: &wait }))
     }
 
     /// The current token's keys and values as packets, whose operands are two fields; of no

@@ -56,7 +56,7 @@ pub(super) struct KernelContext<'k, 'p> {
 pub(super) struct Masks<'k> {
     /// Of every row not 0 if it has a mask.
     pub masked: Ptr<'k, Global, u32>,
-    /// Tickets and masks: see [`masks`](crate::vm::device::masks).
+    /// Tickets and masks, from the first row's ticket on.
     pub words: Ptr<'k, Global, u32>,
     /// Words from a row's ticket to the next one's.
     pub pitch: u32,

@@ -45,6 +45,7 @@ use tilewright_codegen::device;
 use tilewright_codegen::ir::Kernel;
 use tilewright_kernels::gemv::task::LinearScratch;
 use tilewright_kernels::ring::start;
+use tilewright_kernels::sample::mask_pitch;
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::{Plan, masks};
@@ -104,7 +105,7 @@ fn body(k: &Builder, plan: &Plan) {
     let mask_tokens = shape.feedback.and_then(|cells| cells.mask_tokens);
     let masks = mask_tokens.map(|tokens| {
         let words = status.at(masks::start(shape.rows));
-        Masks { masked: k.global("masked"), words, pitch: masks::pitch(tokens) }
+        Masks { masked: k.global("masked"), words, pitch: mask_pitch(tokens) }
     });
     let ring = ring::ring(k, shape);
     let progress = Progress::new(k, shape);
