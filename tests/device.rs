@@ -394,7 +394,7 @@ fn the_kernel_chooses_by_masks_as_the_host_would() {
     for ((model, device), &(rows, tokens)) in models
         .into_iter()
         .zip(devices(&[21, 22]).into_iter().cycle())
-        .flat_map(|one| sizes.iter().map(move |size| (one.clone(), size)))
+        .flat_map(|one| sizes.iter().map(move |size| (one, size)))
     {
         let engine = engine(model, device);
         let hot = Sampling::new(1.1, None, 1.0, 7).expect("valid options");

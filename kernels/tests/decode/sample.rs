@@ -66,7 +66,7 @@ pub fn case(draw: &mut Draw, logits: &[f32], vocab: u32) -> Trial {
         let first_row = k.lit(0);
         let bests = TileBests { value, index, tiles };
         let rows = Sample { logits, vocab, bests, position, requests, out, rows, first_row };
-        sample(ConsumerWarps::new(k, warps), scratch, rows);
+        sample(ConsumerWarps::new(k, warps), scratch, rows, None);
     });
     let mut trial = Trial::new(verify(kernel).unwrap(), 1).note(format!("{rows} rows of {vocab}, {warps} warps"));
     let logits = trial.input("logits", logits);

@@ -37,7 +37,7 @@ impl Piece {
 }
 
 impl Step {
-    /// The step on machines that run at most so many steps of a launch in which tokens are
+    /// The step on machines that run at most that many steps of a launch in which tokens are
     /// restricted; where they run none, the host chooses such tokens.
     pub fn masking_at_most(&self, steps: usize) -> Cow<'_, Step> {
         if !self.pieces.iter().any(|piece| piece.masked) {
