@@ -16,7 +16,7 @@ use super::kernel::{Feeds, TIMES};
 use super::part::{DevicePart, Given, PartMemory};
 use super::record::BlockRecord;
 use super::watch::{EachStep, Ended, Watch};
-use super::{DeviceOptions, Plan, TaskTimes, masks, status};
+use super::{DeviceOptions, Plan, TaskTimes, status};
 use crate::program::{BufferId, BufferKind, TaskId};
 use crate::validate::Placed;
 use crate::vm::cells::{CellLimits, CellRoles};
@@ -177,7 +177,7 @@ impl DeviceMachine {
                 DeviceKv::new(&placed, |buffer| plan.places.offset(buffer), memory)
             }
         };
-        let words = masks::start(plan.rows) + plan.masked_tokens().map_or(0, |tokens| plan.rows * mask_pitch(tokens));
+        let words = status::masks(plan.rows) + plan.masked_tokens().map_or(0, |tokens| plan.rows * mask_pitch(tokens));
         let status = parts[0].device.mapped::<u32>(words as usize)?;
         parts.iter().try_for_each(|part| part.stream.wait())?;
         Ok(DeviceMachine {

@@ -3,13 +3,7 @@
 
 use super::{DeviceMachine, status};
 use crate::vm::masks::MaskShape;
-use crate::vm::{LaunchError, MAX_STEPS, MaskSender};
-
-/// The word of the first row's ticket: the number of the step that its mask is for, counted over all
-/// launches from 1.
-pub(super) const fn start(rows: u32) -> u32 {
-    (status::TOKENS + MAX_STEPS as u32 * rows).next_multiple_of(32)
-}
+use crate::vm::{LaunchError, MaskSender};
 
 impl DeviceMachine {
     /// Restricts the tokens of some rows in the next launch, and no others': the kernel waits, in
@@ -22,7 +16,7 @@ impl DeviceMachine {
         let Some(tokens) = self.plan.masked_tokens() else {
             return if rows.is_empty() { Ok(None) } else { Err(LaunchError::NoMasks) };
         };
-        let shape = MaskShape { first: start(self.plan.rows), rows: self.plan.rows, tokens };
+        let shape = MaskShape { first: status::masks(self.plan.rows), rows: self.plan.rows, tokens };
         let sender = MaskSender::new(self.status(), shape, self.epoch());
         self.masked.restrict(&sender, rows)?;
         Ok(Some(sender))

@@ -1,5 +1,7 @@
 //! Words that kernel and host share while a launch runs.
 
+use crate::vm::MAX_STEPS;
+
 /// The host sets it to 1 to end the launch.
 pub(super) const ABORT: u32 = 0;
 /// The error code; 0: no error.
@@ -18,6 +20,12 @@ pub(super) const SEEN: u32 = 6;
 pub(super) const STEPS: u32 = 7;
 /// The first word of the tokens, `[steps, rows]`.
 pub(super) const TOKENS: u32 = 16;
+
+/// The word of the first row's ticket, behind which its mask lies: the number of the step that the
+/// mask is for, counted over all launches from 1.
+pub(super) const fn masks(rows: u32) -> u32 {
+    (TOKENS + MAX_STEPS as u32 * rows).next_multiple_of(32)
+}
 
 /// A task waited too long.
 pub(super) const STUCK: u32 = 1;

@@ -1,28 +1,9 @@
 //! Rows whose tokens the host restricts while steps run: a launch between their logits and the
 //! choice hides the others.
 
-use tilewright_codegen::device::{Buffer, Device, DeviceError, Mapped, Stream};
-use tilewright_kernels::sample::mask_pitch;
-
 use super::GraphMachine;
 use crate::vm::masks::MaskShape;
 use crate::vm::{LaunchError, MAX_STEPS, MaskSender};
-
-/// Memory of masks.
-pub(super) struct MaskMemory {
-    /// Whether each row has one.
-    pub masked: Buffer<u32>,
-    /// Tickets and masks of the rows.
-    pub words: Mapped<u32>,
-}
-
-impl MaskMemory {
-    pub fn new(device: &Device, stream: &Stream, rows: u32, tokens: u32) -> Result<MaskMemory, DeviceError> {
-        let masked = stream.buffer(&vec![0u32; rows as usize])?;
-        let words = device.mapped((rows * mask_pitch(tokens)) as usize)?;
-        Ok(MaskMemory { masked, words })
-    }
-}
 
 impl GraphMachine {
     /// Restricts the tokens of some rows in the next [`choose`](GraphMachine::choose) or

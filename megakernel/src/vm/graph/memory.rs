@@ -5,10 +5,9 @@ use std::collections::HashMap;
 use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Mapped, Stream};
 use tilewright_kernels::quant::{QuantMatrix, Widen};
-use tilewright_kernels::sample::Request;
+use tilewright_kernels::sample::{Request, mask_pitch};
 
 use super::launch::{LaunchMemory, Scratch};
-use super::masks::MaskMemory;
 use super::plan::GraphPlan;
 use super::plan::LINES;
 use crate::program::{BufferId, BufferKind, Program};
@@ -87,6 +86,22 @@ pub(super) struct GraphMemory {
     pub kv: DeviceKv,
     /// The activations of all devices, by device, where there are several.
     pub peers: Vec<HashMap<Scratch, Buffer<u8>>>,
+}
+
+/// Memory of masks.
+pub(super) struct MaskMemory {
+    /// Whether each row has one.
+    pub masked: Buffer<u32>,
+    /// Tickets and masks of the rows.
+    pub words: Mapped<u32>,
+}
+
+impl MaskMemory {
+    pub fn new(device: &Device, stream: &Stream, rows: u32, tokens: u32) -> Result<MaskMemory, DeviceError> {
+        let masked = stream.buffer(&vec![0u32; rows as usize])?;
+        let words = device.mapped((rows * mask_pitch(tokens)) as usize)?;
+        Ok(MaskMemory { masked, words })
+    }
 }
 
 /// A buffer whatever its type is.

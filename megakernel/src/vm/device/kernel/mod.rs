@@ -48,7 +48,7 @@ use tilewright_kernels::ring::start;
 use tilewright_kernels::sample::mask_pitch;
 use tilewright_kernels::warps::ConsumerWarps;
 
-use super::{Plan, masks};
+use super::{Plan, status};
 use crate::vm::LoadError;
 use crate::vm::resident::DeviceKernels;
 
@@ -104,7 +104,7 @@ fn body(k: &Builder, plan: &Plan) {
     let text = options.propose.then(|| k.global::<i32>("text"));
     let mask_tokens = shape.feedback.and_then(|cells| cells.mask_tokens);
     let masks = mask_tokens.map(|tokens| {
-        let words = status.at(masks::start(shape.rows));
+        let words = status.at(status::masks(shape.rows));
         Masks { masked: k.global("masked"), words, pitch: mask_pitch(tokens) }
     });
     let ring = ring::ring(k, shape);
