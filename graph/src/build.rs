@@ -543,7 +543,7 @@ impl<'b> Block<'b> {
             inner.caches += 1;
             CacheId::at(inner.caches - 1)
         };
-        let cached = k.id.zip(v.id).map(|(k, v)| self.op(Op::CacheAppend { k, v, cache }));
+        let cached = k.id.zip(v.id).map(|(k, v)| self.op(Op::CacheAppend { k, v: Some(v), cache }));
         let Some([k, v]) = cached.as_deref() else { return Attended(self.one(None)) };
         let scale = (self.builder.sizes.head_dim as f64).powf(-0.5) as f32;
         Attended(self.one(q.id.zip(at.id).zip(k.id.zip(v.id)).map(|((q, at), (k, v))| Op::Attention {

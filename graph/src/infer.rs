@@ -43,6 +43,7 @@ pub(crate) fn infer(op: &Op, cx: InferContext<'_>) -> Result<Vec<Type>, Problem>
             let x = cx.real("x", *x)?;
             vec![cx.product(x, &[], ProductWeights { weight: *weight, bias: *bias }, out)?]
         }
+        Op::HeadLinear { .. } => vec![cx.head_linear(op)?],
         Op::Rope { x, at, table, .. } => vec![cx.rope(*x, *at, *table)?],
         Op::CacheAppend { k, v, .. } => cx.append(*k, *v)?,
         Op::Attention { .. } => vec![cx.attention(op)?],
@@ -177,6 +178,7 @@ fn attributes(op: &Op) -> Result<(), Problem> {
             gate.map_or(Err(Problem::Attribute { attribute, value, rule }), |_| Ok(()))
         }
         Op::Input { .. } | Op::Linear { .. } | Op::Rope { .. } | Op::CacheAppend { .. } => Ok(()),
+        Op::HeadLinear { .. } => Ok(()),
         Op::Activation { .. } | Op::Binary { .. } | Op::Route { .. } | Op::ExpertLinear { .. } => Ok(()),
         Op::WeightedSum { .. } | Op::Logits { .. } | Op::Choose { .. } | Op::Slice { .. } | Op::Concat { .. } => Ok(()),
         Op::Elementwise { y, function, .. } => {
@@ -380,23 +382,49 @@ impl<'g> InferContext<'g> {
         Ok(kind.clone())
     }
 
-    fn append(self, k: ValueId, v: ValueId) -> Result<Vec<Type>, Problem> {
+    fn append(self, k: ValueId, v: Option<ValueId>) -> Result<Vec<Type>, Problem> {
         let keys = self.rows("k", k)?;
-        let values = self.rows("v", v)?;
+        let values = v.map(|v| self.rows("v", v)).transpose()?;
         let rule = "it has the axes rows, heads, dimensions, the last two of known extents";
-        for (name, kind) in [("k", keys), ("v", values)] {
+        let mut all = Vec::new();
+        for (name, kind) in [("k", Some(keys)), ("v", values)] {
+            let Some(kind) = kind else { continue };
             let [_, heads, dims] = kind.shape.0.as_slice() else { return Err(operand(name, kind, rule)) };
             if heads.size().is_none() || dims.size().is_none() {
                 return Err(operand(name, kind, rule));
             }
+            let rest = [heads, dims].into_iter().cloned();
+            all.push(Type::real(std::iter::once(Dim::symbol(Axis::Positions)).chain(rest)));
         }
-        let same = keys.shape.0[..2] == values.shape.0[..2];
-        fits("v", values, ("`k`", keys), same, "keys and values have equal rows and heads")?;
-        let all = |kind: &Type| {
-            let rest = kind.shape.0[1..].iter().cloned();
-            Type::real(std::iter::once(Dim::symbol(Axis::Positions)).chain(rest))
+        if let Some(values) = values {
+            let same = keys.shape.0[..2] == values.shape.0[..2];
+            fits("v", values, ("`k`", keys), same, "keys and values have equal rows and heads")?;
+        }
+        Ok(all)
+    }
+
+    fn head_linear(self, op: &Op) -> Result<Type, Problem> {
+        let &Op::HeadLinear { x, weight, each, start, size, transposed } = op else { return Ok(Type::real([])) };
+        let kind = self.rows("x", x)?;
+        let rule = "it has the axes rows, heads, dimensions, the last two of known extents";
+        let [rows, heads, dims] = kind.shape.0.as_slice() else { return Err(operand("x", kind, rule)) };
+        let (Some(count), Some(own)) = (heads.size(), dims.size()) else { return Err(operand("x", kind, rule)) };
+        let end = start.checked_add(size).filter(|end| size > 0 && *end <= each);
+        let Some(all) = end.and_then(|_| count.checked_mul(each)) else {
+            let value = format!("{start}..{}", start.saturating_add(size));
+            return Err(Problem::Attribute { attribute: "start", value, rule: "a part of the rows of a head" });
         };
-        Ok(vec![all(keys), all(values)])
+        let columns = match (&self.weight("weight", weight)?.dims()[..], transposed) {
+            (&[_, columns], true) => columns,
+            (_, _) => own,
+        };
+        let rule = "a weight is the rows of all heads by columns";
+        self.fitting("weight", weight, ("x", kind), &[Some(all), Some(columns)], rule)?;
+        if transposed && own != size {
+            return Err(operand("x", kind, "it has an element for each row that the sum runs over"));
+        }
+        let made = Dim::known(dims.axis.clone(), if transposed { columns } else { size });
+        Ok(Type::real([rows.clone(), heads.clone(), made]))
     }
 
     fn attention(self, op: &Op) -> Result<Type, Problem> {
@@ -463,7 +491,7 @@ impl<'g> InferContext<'g> {
     }
 
     fn slice(self, x: ValueId, start: u64, size: u64) -> Result<Type, Problem> {
-        let kind = self.rows("x", x)?;
+        let kind = self.real("x", x)?;
         let rule = "its last axis, of known extent, has the part";
         let Some((last, before)) = kind.shape.0.split_last().filter(|(_, before)| !before.is_empty()) else {
             return Err(operand("x", kind, rule));

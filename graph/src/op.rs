@@ -63,6 +63,22 @@ pub enum Op {
         /// The axes that replace the contracted ones.
         out: Vec<Dim>,
     },
+    /// Product of each head with rows of its own of a weight: `[rows, heads, n]` to `[rows, heads, m]`.
+    HeadLinear {
+        /// The activations.
+        x: ValueId,
+        /// `[heads * each, columns]`.
+        weight: WeightId,
+        /// Rows of a head.
+        each: u64,
+        /// The first of them that is multiplied.
+        start: u64,
+        /// How many are.
+        size: u64,
+        /// Whether the sum runs over the rows, so that a result has as many elements as there are
+        /// columns; else it runs over the columns.
+        transposed: bool,
+    },
     /// Rotary position embedding of the last axis.
     Rope {
         /// Queries or keys.
@@ -74,12 +90,14 @@ pub enum Op {
         /// The pairs of dimensions.
         pairs: RopePairs,
     },
-    /// Appends the rows of a step to a cache and gives all positions so far: keys, then values.
+    /// Appends the rows of a step to a cache and gives all positions so far: keys, then values, if
+    /// the cache has any.
     CacheAppend {
         /// `[rows, kv_heads, head_dim]`.
         k: ValueId,
-        /// `[rows, kv_heads, head_dim]`, where the last extent may differ from that of `k`.
-        v: ValueId,
+        /// `[rows, kv_heads, head_dim]`, where the last extent may differ from that of `k`; none
+        /// where values are a part of the keys.
+        v: Option<ValueId>,
         /// The cache; one op appends to it.
         cache: CacheId,
     },
@@ -373,7 +391,7 @@ macro_rules! each_operand {
             Op::Input { .. } => {}
             Op::Embed { ids, .. } => $each("ids", ids),
             Op::Norm { x, .. } | Op::Linear { x, .. } | Op::Scale { x, .. } | Op::SoftCap { x, .. } => $each("x", x),
-            Op::Slice { x, .. } => $each("x", x),
+            Op::Slice { x, .. } | Op::HeadLinear { x, .. } => $each("x", x),
             Op::Logits { x, .. } => $each("x", x),
             Op::Rope { x, at, .. } => {
                 $each("x", x);
@@ -381,7 +399,9 @@ macro_rules! each_operand {
             }
             Op::CacheAppend { k, v, .. } => {
                 $each("k", k);
-                $each("v", v);
+                if let Some(v) = v {
+                    $each("v", v);
+                }
             }
             Op::Attention { q, k, v, at, .. } => {
                 $each("q", q);
@@ -441,6 +461,7 @@ macro_rules! each_weight {
                     $each("bias", bias);
                 }
             }
+            Op::HeadLinear { weight, .. } => $each("weight", weight),
             Op::Linear { weight, bias, .. } | Op::ExpertLinear { experts: weight, bias, .. } => {
                 $each("weight", weight);
                 if let Some(bias) = bias {
@@ -475,7 +496,7 @@ impl Op {
     /// assert!(!Op::Choose { logits: ValueId(3) }.is_product());
     /// ```
     pub const fn is_product(&self) -> bool {
-        matches!(self, Op::Linear { .. } | Op::ExpertLinear { .. } | Op::Logits { .. })
+        matches!(self, Op::Linear { .. } | Op::HeadLinear { .. } | Op::ExpertLinear { .. } | Op::Logits { .. })
     }
 
     /// The name, as text and JSON have it; of an op on rows, that of its function.
@@ -485,6 +506,7 @@ impl Op {
             Op::Embed { .. } => "embed",
             Op::Norm { .. } => "norm",
             Op::Linear { .. } => "linear",
+            Op::HeadLinear { .. } => "head_linear",
             Op::Rope { .. } => "rope",
             Op::CacheAppend { .. } => "cache_append",
             Op::Attention { .. } => "attention",
@@ -516,7 +538,8 @@ impl Op {
     /// The number of values that the op defines.
     pub const fn results(&self) -> usize {
         match self {
-            Op::CacheAppend { .. } | Op::Route { .. } => 2,
+            Op::CacheAppend { v: None, .. } | Op::HeadLinear { .. } => 1,
+            Op::CacheAppend { v: Some(_), .. } | Op::Route { .. } => 2,
             Op::Input { .. } | Op::Embed { .. } | Op::Norm { .. } | Op::Linear { .. } | Op::Rope { .. } => 1,
             Op::Attention { .. } | Op::Activation { .. } | Op::Binary { .. } | Op::Scale { .. } => 1,
             Op::SoftCap { .. } | Op::ExpertLinear { .. } | Op::WeightedSum { .. } => 1,

@@ -59,7 +59,9 @@ const CLASSES: [(&str, &str); 5] = [
 
 const fn class(op: &Op) -> &'static str {
     match op {
-        Op::Embed { .. } | Op::Linear { .. } | Op::ExpertLinear { .. } | Op::Logits { .. } => "product",
+        Op::Embed { .. } | Op::Linear { .. } | Op::HeadLinear { .. } | Op::ExpertLinear { .. } | Op::Logits { .. } => {
+            "product"
+        }
         Op::Norm { .. } => "norm",
         Op::Rope { .. } | Op::CacheAppend { .. } | Op::Attention { .. } => "attention",
         Op::Activation { .. } | Op::Binary { .. } | Op::Scale { .. } => "elementwise",

@@ -7,8 +7,8 @@ use crate::graph::{CacheId, Step, ValueId};
 use crate::op::Op;
 
 impl StepRun<'_> {
-    pub(super) fn append(&mut self, step: &Step<'_>, rows: [ValueId; 2], cache: CacheId) -> Vec<Tensor> {
-        let rows = rows.map(|id| self.value(id).data.clone());
+    pub(super) fn append(&mut self, step: &Step<'_>, rows: [Option<ValueId>; 2], cache: CacheId) -> Vec<Tensor> {
+        let rows = rows.map(|id| id.map(|id| self.value(id).data.clone()).unwrap_or_default());
         let lists = self.sequence.caches.entry(cache).or_default();
         for (list, rows) in lists.iter_mut().zip(rows) {
             list.extend(rows);

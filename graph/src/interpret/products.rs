@@ -41,6 +41,26 @@ impl StepRun<'_> {
         rows.flat_map(|x| product(&weight.data, x, bias)).collect()
     }
 
+    pub(super) fn head_linear(&self, op: &Op) -> Vec<f64> {
+        let &Op::HeadLinear { x, weight, each, start, size, transposed } = op else { return Vec::new() };
+        let [each, start, size] = [each, start, size].map(|number| number as usize);
+        let x = self.value(x);
+        let weight = self.weight(weight);
+        let columns = weight.shape[1];
+        let heads = x.shape[1];
+        let rows = x.data.chunks_exact(x.shape[2]).enumerate();
+        let of_head = |(place, x): (usize, &[f64])| -> Vec<f64> {
+            let first = (place % heads * each + start) * columns;
+            let own = &weight.data[first..first + size * columns];
+            if !transposed {
+                return product(own, x, None).collect();
+            }
+            let sum = |column: usize| x.iter().zip(own.iter().skip(column).step_by(columns)).map(|(x, w)| x * w).sum();
+            (0..columns).map(sum).collect()
+        };
+        rows.flat_map(of_head).collect()
+    }
+
     pub(super) fn expert_linear(&self, op: &Op) -> Result<Vec<f64>, RunError> {
         let Op::ExpertLinear { x, experts, ids, bias, .. } = op else { return Ok(Vec::new()) };
         let x = self.value(*x);

@@ -7,16 +7,18 @@
 //! | [`normalise`] | scales and unit offsets are folded, identities go; then as [`clean`] |
 //! | [`fold_factors`] | factors of what is added to the residual stream, and of logits, go |
 //! | [`halve_rotations`] | all rotations pair the halves of a head, by another order of the rows of weights |
+//! | [`absorb_latents`] | keys and values that are products of one latent vector of a token are not expanded |
 //! | [`repeat_norms`] | each product has a norm of its own |
 //! | [`fuse`] | a product, what prepares its operand and what follows on its results become a group |
 //!
-//! Each pass is exact: the interpreter gives bitwise equal results before and after, but for two:
-//! [`fold_factors`] changes what is rounded, and after [`halve_rotations`] scores are sums of the
-//! same products in another order.
+//! Each pass is exact: the interpreter gives bitwise equal results before and after, but for three:
+//! [`fold_factors`] changes what is rounded, and after [`halve_rotations`] and [`absorb_latents`] sums
+//! are of the same products in another order.
 
 mod clean;
 mod factors;
 mod fuse;
+mod latents;
 mod normalise;
 mod norms;
 mod rotations;
@@ -24,6 +26,7 @@ mod rotations;
 pub use clean::{Cleaned, RemovalReason, clean};
 pub use factors::fold_factors;
 pub use fuse::fuse;
+pub use latents::absorb_latents;
 pub use normalise::normalise;
 pub use norms::repeat_norms;
 pub use rotations::halve_rotations;
@@ -32,7 +35,7 @@ use std::collections::HashMap;
 
 use crate::axis::Type;
 use crate::error::GraphErrors;
-use crate::graph::{Body, Graph, Node, Parts, ValueId};
+use crate::graph::{Body, Graph, Node, Parts, Step, ValueId};
 use crate::op::Op;
 
 /// A graph under construction that takes ops of another one.
@@ -65,6 +68,26 @@ impl Rewritten {
             self.values += 1;
         }
         op
+    }
+
+    /// Adds an op of one result, whose operands are this graph's.
+    fn add(&mut self, op: Op, kind: Type) -> ValueId {
+        let value = ValueId::at(self.values);
+        self.values += 1;
+        self.push(Body::Single(op), vec![kind]);
+        value
+    }
+
+    /// Adds an op of one result that stands for a value of the other graph.
+    fn stand_for(&mut self, value: ValueId, op: Op, kind: Type) {
+        self.map[value.index()] = Some(self.add(op, kind));
+    }
+
+    /// Puts another op, whose operands are the other graph's, and which has one result, in the place
+    /// of a step.
+    fn replace(&mut self, step: &Step<'_>, op: Op, kind: Type) {
+        let op = self.take(&op, step.first, 1);
+        self.push(Body::Single(op), vec![kind]);
     }
 
     fn push(&mut self, body: Body, results: Vec<Type>) {

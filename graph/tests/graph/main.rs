@@ -4,5 +4,6 @@ mod check;
 mod checkpoint;
 mod configurations;
 mod families;
+mod latents;
 mod laws;
 mod rows;
