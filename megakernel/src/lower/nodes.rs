@@ -439,7 +439,7 @@ impl<'g> NodeReader<'_, 'g> {
         let products = [
             self.product(queries_made.product, ProductRole::Query)?,
             self.product(keys_made.product, ProductRole::Key)?,
-            self.product(self.made_by(v)?, ProductRole::Value)?,
+            self.product(self.made_by(v?)?, ProductRole::Value)?,
         ];
         let rope = Some(queries_made.table).filter(|table| *table == keys_made.table)?;
         let cache = cache.index();
