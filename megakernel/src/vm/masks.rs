@@ -94,6 +94,11 @@ impl Masked {
         Ok(())
     }
 
+    /// Forgets what was set for a launch that did not begin.
+    pub fn forget(&mut self) {
+        self.next.clear();
+    }
+
     /// Whether some row of the next launch has a mask.
     pub fn any(&self) -> bool {
         self.next.contains(&1)

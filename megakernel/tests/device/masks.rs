@@ -203,6 +203,18 @@ fn a_host_that_is_late_is_reported_and_masks_of_other_steps_do_not_count() {
 }
 
 #[test]
+fn a_launch_that_is_refused_leaves_no_row_restricted() {
+    let mut machine = masking(&least(), 2, 2, 6);
+    let wrong = Cells { positions: vec![1 << 20; 2], ..Cells::at(2, 0) };
+    machine.restrict(&[0]).unwrap();
+    assert!(matches!(machine.step(&wrong.view()), Err(LaunchError::Cells(_))));
+    machine.step(&Cells::at(2, 0).view()).unwrap();
+    machine.restrict(&[1]).unwrap();
+    assert!(matches!(machine.run(&wrong.view(), 3), Err(LaunchError::Cells(_))));
+    machine.run(&Cells::at(2, 0).view(), 3).unwrap();
+}
+
+#[test]
 fn masks_that_do_not_fit_are_refused() {
     let mut machine = masking(&least(), 2, 2, 0);
     let sender = machine.restrict(&[0, 1]).unwrap().unwrap();

@@ -99,6 +99,18 @@ fn a_row_whose_mask_allows_nothing_has_no_token() {
 }
 
 #[test]
+fn steps_that_are_refused_leave_no_row_restricted() {
+    let (mut machine, rows) = decoding(&tiny(64).layers(1), true);
+    let free = machine.choose(&rows.view(), &ROWS, &draws()).unwrap();
+    machine.restrict(&MASKED).unwrap();
+    machine.choose(&rows.view(), &[32], &[]).unwrap_err();
+    assert_eq!(machine.choose(&rows.view(), &ROWS, &draws()).unwrap(), free);
+    machine.restrict(&MASKED).unwrap();
+    machine.run_until(&rows.view(), 0, &draws(), &[], &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert_eq!(machine.choose(&rows.view(), &ROWS, &draws()).unwrap(), free);
+}
+
+#[test]
 fn masks_that_do_not_fit_are_refused() {
     let (mut machine, _) = decoding(&tiny(64).layers(1), true);
     let sender = machine.restrict(&[31]).unwrap().unwrap();

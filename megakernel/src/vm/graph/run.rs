@@ -38,6 +38,12 @@ impl GraphMachine {
     /// As [`GraphMachine::step`]; a program without a choice; draws of a program that chooses
     /// greedily, or that make no sense.
     pub fn choose(&mut self, cells: &StepCells, rows: &[usize], draws: &[Request]) -> Result<Vec<u32>, LaunchError> {
+        let chosen = self.choose_rows(cells, rows, draws);
+        self.masked.forget();
+        chosen
+    }
+
+    fn choose_rows(&mut self, cells: &StepCells, rows: &[usize], draws: &[Request]) -> Result<Vec<u32>, LaunchError> {
         let choices = self.check_choice(rows, draws)?;
         self.submit(cells)?;
         let _release = self.begin_masked(rows)?;
@@ -62,6 +68,19 @@ impl GraphMachine {
     /// As [`GraphMachine::choose`]; steps beyond [`MAX_STEPS`](crate::vm::MAX_STEPS), more
     /// ends than there is room for.
     pub fn run_until(
+        &mut self,
+        cells: &StepCells,
+        steps: usize,
+        draws: &[Request],
+        ends: &[&[u32]],
+        each: EachTokens,
+    ) -> Result<usize, LaunchError> {
+        let ran = self.run_steps(cells, steps, draws, ends, each);
+        self.masked.forget();
+        ran
+    }
+
+    fn run_steps(
         &mut self,
         cells: &StepCells,
         steps: usize,
