@@ -56,7 +56,7 @@ fn a_picture_is_written_whole_and_a_refusal_leaves_none() {
         line,
         "error: configuration cannot be used: model_type is \"gpt2\"; the families known are llama, mistral, qwen2, qwen3, gemma2, olmo2, \
          granite, smollm3, phi3, gemma3_text, glm4, cohere2, starcoder2, mixtral, qwen2_moe, qwen3_moe, gpt_oss, \
-         deepseek_v2, deepseek_v3\n"
+         deepseek_v2, deepseek_v3, qwen3_next\n"
     );
     assert!(!none.exists());
 }

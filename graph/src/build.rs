@@ -109,6 +109,32 @@ pub struct Gated<'n> {
     pub kind: ActivationKind,
 }
 
+/// The rows of a convolution's weight that a value's elements have.
+#[derive(Clone, Copy, Debug)]
+pub struct ConvolvedRows {
+    /// Rows of the weight.
+    pub channels: u64,
+    /// The first row of the value.
+    pub start: u64,
+    /// Rows of a sequence that a result is a sum of.
+    pub taps: u64,
+}
+
+/// The operands of the gated delta rule ([`Op::DeltaRule`]).
+#[derive(Clone, Copy, Debug)]
+pub struct DeltaOperands<'b> {
+    /// Queries.
+    pub q: Value<'b>,
+    /// Keys.
+    pub k: Value<'b>,
+    /// Values.
+    pub v: Value<'b>,
+    /// From which the decay comes.
+    pub a: Value<'b>,
+    /// From which the strength of a change comes.
+    pub b: Value<'b>,
+}
+
 /// The experts that a router chooses for each row.
 #[derive(Clone, Copy, Debug)]
 pub struct Routed<'b> {
@@ -538,11 +564,7 @@ impl<'b> Block<'b> {
         let k = k.into();
         let v = v.into();
         let at = self.builder.positions();
-        let cache = {
-            let mut inner = self.builder.inner.borrow_mut();
-            inner.caches += 1;
-            CacheId::at(inner.caches - 1)
-        };
+        let cache = self.cache();
         let cached = k.id.zip(v.id).map(|(k, v)| self.op(Op::CacheAppend { k, v: Some(v), cache }));
         let Some([k, v]) = cached.as_deref() else { return Attended(self.one(None)) };
         let scale = (self.builder.sizes.head_dim as f64).powf(-0.5) as f32;
@@ -557,6 +579,42 @@ impl<'b> Block<'b> {
             sinks: None,
             causal: true,
         })))
+    }
+
+    /// A new cache.
+    fn cache(&self) -> CacheId {
+        let mut inner = self.builder.inner.borrow_mut();
+        inner.caches += 1;
+        CacheId::at(inner.caches - 1)
+    }
+
+    /// The same elements with other axes after `rows`.
+    pub fn regroup(&self, x: impl Into<Value<'b>>, out: impl Into<Vec<Dim>>) -> Value<'b> {
+        let out = out.into();
+        self.one(x.into().id.map(|x| Op::Regroup { x, out }))
+    }
+
+    /// Convolution along the rows of a sequence, with a new cache of the last ones, by rows of a
+    /// module's weight of `channels` elements from `start` on.
+    pub fn convolve(&self, x: impl Into<Value<'b>>, module: &str, rows: ConvolvedRows) -> Value<'b> {
+        let x = x.into();
+        let ConvolvedRows { channels, start, taps } = rows;
+        let size = x.kind().and_then(|kind| Shape::elements(&kind.shape.0[1..])).unwrap_or(0);
+        let part = Part::first(start..start.saturating_add(size));
+        let weight = self.weight_part(&format!("{module}.weight"), [channels, 1, taps], part);
+        let cache = self.cache();
+        self.one(x.id.map(|x| Op::Convolve { x, weight, cache }))
+    }
+
+    /// The gated delta rule with new states, whose decay has the weights `A_log` and `dt_bias` of a
+    /// module.
+    pub fn delta_rule(&self, operands: DeltaOperands<'b>, module: &str, eps: f32) -> Value<'b> {
+        let DeltaOperands { q, k, v, a, b } = operands;
+        let count = a.kind().and_then(|kind| Shape::elements(&kind.shape.0[1..])).unwrap_or(0);
+        let [a_log, dt_bias] = ["A_log", "dt_bias"].map(|name| self.weight(&format!("{module}.{name}"), [count]));
+        let cache = self.cache();
+        let ids = q.id.zip(k.id).zip(v.id.zip(a.id).zip(b.id));
+        self.one(ids.map(|((q, k), ((v, a), b))| Op::DeltaRule { q, k, v, a, b, a_log, dt_bias, eps, cache }))
     }
 
     /// An activation function, with or without a gate.

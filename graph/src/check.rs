@@ -175,7 +175,9 @@ impl Ops<'_> {
             }
         }
         match step.op {
-            Op::CacheAppend { cache, .. } if !self.appended.insert(*cache) => {
+            Op::CacheAppend { cache, .. } | Op::Convolve { cache, .. } | Op::DeltaRule { cache, .. }
+                if !self.appended.insert(*cache) =>
+            {
                 Err(Problem::Appended { cache: cache.to_string() })
             }
             Op::Store { to, .. } if !self.stored.insert(*to) => Err(Problem::Stored { target: format!("{to:?}") }),

@@ -44,6 +44,9 @@ pub(crate) fn infer(op: &Op, cx: InferContext<'_>) -> Result<Vec<Type>, Problem>
             vec![cx.product(x, &[], ProductWeights { weight: *weight, bias: *bias }, out)?]
         }
         Op::HeadLinear { .. } => vec![cx.head_linear(op)?],
+        Op::Regroup { x, out } => vec![cx.regroup(*x, out)?],
+        Op::Convolve { x, weight, .. } => vec![cx.convolve(*x, *weight)?],
+        Op::DeltaRule { .. } => vec![cx.delta_rule(op)?],
         Op::Rope { x, at, table, .. } => vec![cx.rope(*x, *at, *table)?],
         Op::CacheAppend { k, v, .. } => cx.append(*k, *v)?,
         Op::Attention { .. } => vec![cx.attention(op)?],
@@ -178,7 +181,7 @@ fn attributes(op: &Op) -> Result<(), Problem> {
             gate.map_or(Err(Problem::Attribute { attribute, value, rule }), |_| Ok(()))
         }
         Op::Input { .. } | Op::Linear { .. } | Op::Rope { .. } | Op::CacheAppend { .. } => Ok(()),
-        Op::HeadLinear { .. } => Ok(()),
+        Op::HeadLinear { .. } | Op::Regroup { .. } | Op::Convolve { .. } | Op::DeltaRule { .. } => Ok(()),
         Op::Activation { .. } | Op::Binary { .. } | Op::Route { .. } | Op::ExpertLinear { .. } => Ok(()),
         Op::WeightedSum { .. } | Op::Logits { .. } | Op::Choose { .. } | Op::Slice { .. } | Op::Concat { .. } => Ok(()),
         Op::Elementwise { y, function, .. } => {
@@ -401,6 +404,63 @@ impl<'g> InferContext<'g> {
             fits("v", values, ("`k`", keys), same, "keys and values have equal rows and heads")?;
         }
         Ok(all)
+    }
+
+    fn regroup(self, x: ValueId, out: &[Dim]) -> Result<Type, Problem> {
+        let kind = self.rows("x", x)?;
+        let elements = sized("x", kind, &kind.shape.0[1..])?;
+        let invalid = |dim: &Dim| dim.axis.is_kept() || dim.axis == Axis::Positions || dim.size().is_none();
+        if out.is_empty() || out.iter().any(invalid) || Shape::elements(out) != Some(elements) {
+            let rule = "axes of known extents with as many elements, none of them rows, positions or chosen";
+            return Err(Problem::Attribute { attribute: "out", value: Shape(out.to_vec()).to_string(), rule });
+        }
+        Ok(Type::real(std::iter::once(&kind.shape.0[0]).chain(out).cloned()))
+    }
+
+    fn convolve(self, x: ValueId, weight: WeightId) -> Result<Type, Problem> {
+        let kind = self.rows("x", x)?;
+        let elements = sized("x", kind, &kind.shape.0[1..])?;
+        let taps = match self.weight("weight", weight)?.dims()[..] {
+            [_, _, taps] => Some(taps),
+            _ => None,
+        };
+        let rule = "a weight is elements of a row, by 1, by taps";
+        self.fitting("weight", weight, ("x", kind), &[Some(elements), Some(1), taps], rule)?;
+        Ok(kind.clone())
+    }
+
+    fn delta_rule(self, op: &Op) -> Result<Type, Problem> {
+        let &Op::DeltaRule { q, k, v, a, b, a_log, dt_bias, .. } = op else { return Ok(Type::real([])) };
+        let rule = "it has the axes rows, heads, dimensions, the last two of known extents";
+        let heads = |name: &'static str, id: ValueId| -> Result<(&'g Type, [u64; 2]), Problem> {
+            let kind = self.rows(name, id)?;
+            let [_, heads, dims] = kind.shape.0.as_slice() else { return Err(operand(name, kind, rule)) };
+            match (heads.size(), dims.size()) {
+                (Some(heads), Some(dims)) if heads > 0 && dims > 0 => Ok((kind, [heads, dims])),
+                _ => Err(operand(name, kind, rule)),
+            }
+        };
+        let (queries, _) = heads("q", q)?;
+        let (keys, [count, _]) = heads("k", k)?;
+        fits("k", keys, ("`q`", queries), keys == queries, "keys have the shape of queries")?;
+        let (values, [of_values, dims]) = heads("v", v)?;
+        let (rates, [of_rates, each]) = heads("a", a)?;
+        let (gates, _) = heads("b", b)?;
+        fits("b", gates, ("`a`", rates), gates == rates, "both have a number for each head of values")?;
+        let alike = values.shape.0[0] == keys.shape.0[0] && rates.shape.0[0] == keys.shape.0[0];
+        let holds = alike && of_values == count && of_rates == count && dims.is_multiple_of(each);
+        fits(
+            "v",
+            values,
+            ("`k`", keys),
+            holds,
+            "each head of keys has whole heads of values, as many as `a` has numbers",
+        )?;
+        for (role, weight) in [("a_log", a_log), ("dt_bias", dt_bias)] {
+            let all = count.checked_mul(each);
+            self.fitting(role, weight, ("a", rates), &[all], "a weight has a number for each head of values")?;
+        }
+        Ok(values.clone())
     }
 
     fn head_linear(self, op: &Op) -> Result<Type, Problem> {

@@ -122,6 +122,50 @@ pub enum Op {
         /// Whether a row attends to no position after its own.
         causal: bool,
     },
+    /// The same elements with other axes after `rows`.
+    Regroup {
+        /// The operand.
+        x: ValueId,
+        /// The axes, of as many elements.
+        out: Vec<Dim>,
+    },
+    /// Convolution of each element along the rows of a sequence: with the weights `w` of an element,
+    /// `y(t)` is the sum of `w(j) · x(t - taps + 1 + j)`, where rows before the first are 0. The last
+    /// rows are kept for the next step.
+    Convolve {
+        /// `[rows, ..]`.
+        x: ValueId,
+        /// `[elements, 1, taps]`.
+        weight: WeightId,
+        /// What is kept; one op keeps it.
+        cache: CacheId,
+    },
+    /// The gated delta rule: a recurrent state `[key_dim, value_dim]` for each head of values.
+    ///
+    /// With keys and queries of length 1 (a norm that adds `eps` to the square of the length), a
+    /// decay `d = exp(-exp(a_log) · softplus(a + dt_bias))` and `β = sigmoid(b)`, the state `S` becomes
+    /// `S' = d S + k ⊗ β (v - (d S)ᵀ k)`, and the result is `S'ᵀ q / sqrt(key_dim)`. From zeros at the
+    /// first row of a sequence.
+    DeltaRule {
+        /// `[rows, kv_heads, key_dim]`.
+        q: ValueId,
+        /// `[rows, kv_heads, key_dim]`.
+        k: ValueId,
+        /// `[rows, kv_heads, n · value_dim]`: each head of keys has `n` heads of values.
+        v: ValueId,
+        /// `[rows, kv_heads, n]`.
+        a: ValueId,
+        /// `[rows, kv_heads, n]`.
+        b: ValueId,
+        /// `[kv_heads · n]`.
+        a_log: WeightId,
+        /// `[kv_heads · n]`.
+        dt_bias: WeightId,
+        /// What the norms of keys and queries add.
+        eps: f32,
+        /// The states; one op keeps them.
+        cache: CacheId,
+    },
     /// An activation function, elementwise: `f(x)`, or `f(gate) * x`.
     Activation {
         /// The operand; the product's other factor where there is a gate.
@@ -392,6 +436,14 @@ macro_rules! each_operand {
             Op::Embed { ids, .. } => $each("ids", ids),
             Op::Norm { x, .. } | Op::Linear { x, .. } | Op::Scale { x, .. } | Op::SoftCap { x, .. } => $each("x", x),
             Op::Slice { x, .. } | Op::HeadLinear { x, .. } => $each("x", x),
+            Op::Regroup { x, .. } | Op::Convolve { x, .. } => $each("x", x),
+            Op::DeltaRule { q, k, v, a, b, .. } => {
+                $each("q", q);
+                $each("k", k);
+                $each("v", v);
+                $each("a", a);
+                $each("b", b);
+            }
             Op::Logits { x, .. } => $each("x", x),
             Op::Rope { x, at, .. } => {
                 $each("x", x);
@@ -461,7 +513,12 @@ macro_rules! each_weight {
                     $each("bias", bias);
                 }
             }
-            Op::HeadLinear { weight, .. } => $each("weight", weight),
+            Op::HeadLinear { weight, .. } | Op::Convolve { weight, .. } => $each("weight", weight),
+            Op::DeltaRule { a_log, dt_bias, .. } => {
+                $each("a_log", a_log);
+                $each("dt_bias", dt_bias);
+            }
+            Op::Regroup { .. } => {}
             Op::Linear { weight, bias, .. } | Op::ExpertLinear { experts: weight, bias, .. } => {
                 $each("weight", weight);
                 if let Some(bias) = bias {
@@ -507,6 +564,9 @@ impl Op {
             Op::Norm { .. } => "norm",
             Op::Linear { .. } => "linear",
             Op::HeadLinear { .. } => "head_linear",
+            Op::Regroup { .. } => "regroup",
+            Op::Convolve { .. } => "convolve",
+            Op::DeltaRule { .. } => "delta_rule",
             Op::Rope { .. } => "rope",
             Op::CacheAppend { .. } => "cache_append",
             Op::Attention { .. } => "attention",
@@ -539,6 +599,7 @@ impl Op {
     pub const fn results(&self) -> usize {
         match self {
             Op::CacheAppend { v: None, .. } | Op::HeadLinear { .. } => 1,
+            Op::Regroup { .. } | Op::Convolve { .. } | Op::DeltaRule { .. } => 1,
             Op::CacheAppend { v: Some(_), .. } | Op::Route { .. } => 2,
             Op::Input { .. } | Op::Embed { .. } | Op::Norm { .. } | Op::Linear { .. } | Op::Rope { .. } => 1,
             Op::Attention { .. } | Op::Activation { .. } | Op::Binary { .. } | Op::Scale { .. } => 1,
@@ -570,7 +631,8 @@ impl Op {
     /// assert!(op.is_effect() && !op.is_source() && !op.is_commutative());
     /// ```
     pub const fn is_effect(&self) -> bool {
-        matches!(self, Op::CacheAppend { .. } | Op::Store { .. } | Op::Select { .. })
+        let keeps = matches!(self, Op::CacheAppend { .. } | Op::Convolve { .. } | Op::DeltaRule { .. });
+        keeps || matches!(self, Op::Store { .. } | Op::Select { .. })
     }
 
     /// Whether exchanging its two operands changes nothing.

@@ -63,6 +63,8 @@ const fn class(op: &Op) -> &'static str {
             "product"
         }
         Op::Norm { .. } => "norm",
+        Op::Convolve { .. } | Op::DeltaRule { .. } => "attention",
+        Op::Regroup { .. } => "elementwise",
         Op::Rope { .. } | Op::CacheAppend { .. } | Op::Attention { .. } => "attention",
         Op::Activation { .. } | Op::Binary { .. } | Op::Scale { .. } => "elementwise",
         Op::SoftCap { .. } | Op::WeightedSum { .. } | Op::Slice { .. } | Op::Concat { .. } => "elementwise",

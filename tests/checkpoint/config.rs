@@ -336,7 +336,7 @@ fn what_is_not_json_is_refused() {
     insta::assert_snapshot!(text(r#"{"model_type": "llama", "hidden_size": 8, "hidden_size": 16}"#), @r#"configuration is not valid JSON: key "hidden_size" appears twice at line 1 column 55"#);
     insta::assert_snapshot!(text(r#"{"model_type": "llama""#), @"configuration is not valid JSON: EOF while parsing an object at line 1 column 22");
     insta::assert_snapshot!(text("[]"), @"configuration cannot be used: configuration is []; it must be a JSON object");
-    insta::assert_snapshot!(text("{}"), @"configuration cannot be used: model_type is null; the families known are llama, mistral, qwen2, qwen3, gemma2, olmo2, granite, smollm3, phi3, gemma3_text, glm4, cohere2, starcoder2, mixtral, qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3");
+    insta::assert_snapshot!(text("{}"), @"configuration cannot be used: model_type is null; the families known are llama, mistral, qwen2, qwen3, gemma2, olmo2, granite, smollm3, phi3, gemma3_text, glm4, cohere2, starcoder2, mixtral, qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3, qwen3_next");
     insta::assert_snapshot!(text(r#"{"model_type": "llama"}"#), @"configuration cannot be used: key hidden_size is missing; the model cannot be built without it; and key num_hidden_layers is missing; the model cannot be built without it; and key num_attention_heads is missing; the model cannot be built without it; and key intermediate_size is missing; the model cannot be built without it; and key vocab_size is missing; the model cannot be built without it; and 1 more");
     insta::assert_snapshot!(text(r#"{"model_type": "llama", "rope_theta": 1e999}"#), @"configuration is not valid JSON: number out of range at line 1 column 43");
 }

@@ -10,6 +10,7 @@ mod attend;
 mod elementwise;
 mod error;
 mod products;
+mod recurrent;
 mod route;
 mod rows;
 mod step;
@@ -148,6 +149,9 @@ impl StepRun<'_> {
             Op::ExpertLinear { .. } => self.expert_linear(step.op)?,
             Op::Rope { x, at, table, pairs } => self.rope(*x, *at, *table, *pairs),
             Op::HeadLinear { .. } => self.head_linear(step.op),
+            Op::Regroup { x, .. } => self.value(*x).data.clone(),
+            Op::Convolve { x, weight, cache } => self.convolve(*x, *weight, *cache),
+            Op::DeltaRule { .. } => self.delta_rule(step.op),
             Op::CacheAppend { k, v, cache } => return Ok(self.append(step, [Some(*k), *v], *cache)),
             Op::Attention { .. } => self.attention(step.op),
             Op::Activation { x, gate, kind } => self.activation(*x, *gate, *kind),

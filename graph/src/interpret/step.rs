@@ -17,7 +17,7 @@ use crate::rows::Source;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sequence {
     pub(super) len: usize,
-    /// Keys and values of each cache.
+    /// Keys and values of each cache, or its last rows, or its states.
     pub(super) caches: BTreeMap<CacheId, [Vec<f64>; 2]>,
 }
 

@@ -25,6 +25,7 @@ mod mixtral;
 mod olmo2;
 mod page;
 mod phi3;
+mod qwen3_next;
 mod qwen_moe;
 mod rope;
 mod smollm3;
@@ -67,6 +68,7 @@ const FAMILIES: &[Family] = &[
     Family::new("gpt_oss", "GptOssForCausalLM", gpt_oss::read),
     Family { eos_ids: &[2], ..Family::new("deepseek_v2", "DeepseekV2ForCausalLM", deepseek::read) },
     Family { eos_ids: &[1], ..Family::new("deepseek_v3", "DeepseekV3ForCausalLM", deepseek::read) },
+    Family::new("qwen3_next", "Qwen3NextForCausalLM", qwen3_next::read),
 ];
 
 /// Takes a family's keys. Faults are noted in the keys.

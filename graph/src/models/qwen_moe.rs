@@ -76,7 +76,7 @@ fn windows(keys: &mut Keys, decoder: &Decoder, is_second: bool) -> Vec<Option<u3
 }
 
 /// Whether each layer has experts: every `decoder_sparse_step`-th, but for those of a list.
-fn sparse(keys: &mut Keys, layers: usize) -> Vec<bool> {
+pub(super) fn sparse(keys: &mut Keys, layers: usize) -> Vec<bool> {
     const KEY: &str = "mlp_only_layers";
     let step = Otherwise { absent: Some(1), null: None };
     let step: usize = keys.integer("decoder_sparse_step", 1..=u32::MAX, step);
@@ -140,7 +140,7 @@ impl QwenMoe {
 }
 
 /// The expert that every row takes, weighted by the sigmoid of its one logit: a mixture of one.
-fn shared(inner: u64) -> Mixture<'static> {
+pub(super) fn shared(inner: u64) -> Mixture<'static> {
     Mixture {
         router: "mlp.shared_expert_gate",
         gate: "mlp.shared_expert.gate_proj",

@@ -267,7 +267,7 @@ fn can_follow(op: &Op) -> bool {
         Op::Rope { .. } | Op::CacheAppend { .. } | Op::Activation { .. } | Op::Binary { .. } => true,
         Op::Scale { .. } | Op::SoftCap { .. } | Op::Route { .. } | Op::WeightedSum { .. } | Op::Choose { .. } => true,
         Op::Input { .. } | Op::Embed { .. } | Op::Linear { .. } | Op::Attention { .. } => false,
-        Op::HeadLinear { .. } => false,
+        Op::HeadLinear { .. } | Op::Regroup { .. } | Op::Convolve { .. } | Op::DeltaRule { .. } => false,
         Op::ExpertLinear { .. } | Op::Logits { .. } | Op::Slice { .. } | Op::Concat { .. } => false,
         Op::Load { .. } | Op::Fill { .. } | Op::Elementwise { .. } | Op::Reduce { .. } | Op::Product { .. } => false,
         Op::Rearrange { .. } | Op::OverBlocks { .. } | Op::Store { .. } | Op::Select { .. } => false,

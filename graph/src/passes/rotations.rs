@@ -45,10 +45,17 @@ pub fn halve_rotations(graph: &Graph) -> Result<Graph, GraphErrors> {
 struct Rotations {
     /// Products and norms whose rows are reordered.
     ordered: HashMap<ValueId, HeadOrder>,
-    /// Rotations that become ones of halves, with the dimensions of a head.
-    halved: HashMap<ValueId, usize>,
+    /// Rotations that become ones of halves.
+    halved: HashMap<ValueId, HalvedRotation>,
     /// Queries and keys that get a rotation, by the keys of the cache that these are appended to.
     added: HashMap<ValueId, Vec<StillRotation>>,
+}
+
+/// A rotation that becomes one of halves.
+struct HalvedRotation {
+    head_dim: usize,
+    /// The products and norms whose rows are reordered.
+    chain: Vec<ValueId>,
 }
 
 /// A rotation that leaves its operand as it is.
@@ -87,8 +94,8 @@ impl Rotations {
                     let order = HeadOrder { head_dim: head_dim as u64, rotated, pairs };
                     let chain = chain(&made_by, &readers, x).filter(|_| head_dim.is_multiple_of(2));
                     let Some(chain) = chain.filter(|_| !order.is_identity()) else { continue };
-                    rotations.halved.insert(step.first, head_dim);
-                    rotations.ordered.extend(chain.into_iter().map(|id| (id, order)));
+                    rotations.ordered.extend(chain.iter().map(|id| (*id, order)));
+                    rotations.halved.insert(step.first, HalvedRotation { head_dim, chain });
                 }
                 Op::Attention { q, k, at, .. } => {
                     let append = made_by.get(&k).filter(|append| append.first == k);
@@ -104,7 +111,30 @@ impl Rotations {
                 _ => {}
             }
         }
+        rotations.keep_pairs(graph, &made_by);
         rotations
+    }
+
+    /// Leaves queries and keys as they are of which only the one or the other could be reordered.
+    fn keep_pairs(&mut self, graph: &Graph, made_by: &HashMap<ValueId, Step<'_>>) {
+        let is_still = |x: &ValueId| match made_by.get(x).map(|step| (step.op, head_dim(step))) {
+            Some((&Op::Rope { table, pairs, .. }, Some(head_dim))) => {
+                let rotated = graph.parts().ropes[table.index()].rotated() as u64;
+                HeadOrder { head_dim: head_dim as u64, rotated, pairs }.is_identity()
+            }
+            _ => true,
+        };
+        for step in graph.steps() {
+            let Op::Attention { q, k, .. } = *step.op else { continue };
+            let Some(&Op::CacheAppend { k: key, .. }) = made_by.get(&k).map(|append| append.op) else { continue };
+            let both = [q, key];
+            if both.iter().all(|x| self.halved.contains_key(x) || is_still(x)) {
+                continue;
+            }
+            for halved in both.iter().filter_map(|x| self.halved.remove(x)) {
+                halved.chain.iter().for_each(|id| _ = self.ordered.remove(id));
+            }
+        }
     }
 
     fn rewrite(&self, graph: &Graph) -> Result<Graph, GraphErrors> {
@@ -117,9 +147,9 @@ impl Rotations {
             if let Some(order) = self.ordered.get(&step.first) {
                 reorder(&mut rewritten.parts, &mut op, *order);
             }
-            if let (Some(head_dim), Op::Rope { table, pairs, .. }) = (self.halved.get(&step.first), &mut op) {
+            if let (Some(halved), Op::Rope { table, pairs, .. }) = (self.halved.get(&step.first), &mut op) {
                 let mut padded = rewritten.parts.ropes[table.index()].clone();
-                padded.frequencies.resize(head_dim / 2, 0.0);
+                padded.frequencies.resize(halved.head_dim / 2, 0.0);
                 *table = RopeId::at(declared(&mut rewritten.parts.ropes, padded));
                 *pairs = RopePairs::Halves;
             }

@@ -135,7 +135,7 @@ fn configurations_that_are_wrong_are_refused_by_key() {
         models::graph(&config).expect_err("refused").to_string()
     };
     let set = |key: &'static str, value: Value| move |config: &mut Value| config[key] = value.clone();
-    insta::assert_snapshot!(errors(&set("model_type", json!("gemma9"))), @r#"configuration cannot be used: model_type is "gemma9"; the families known are llama, mistral, qwen2, qwen3, gemma2, olmo2, granite, smollm3, phi3, gemma3_text, glm4, cohere2, starcoder2, mixtral, qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3"#);
+    insta::assert_snapshot!(errors(&set("model_type", json!("gemma9"))), @r#"configuration cannot be used: model_type is "gemma9"; the families known are llama, mistral, qwen2, qwen3, gemma2, olmo2, granite, smollm3, phi3, gemma3_text, glm4, cohere2, starcoder2, mixtral, qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3, qwen3_next"#);
     insta::assert_snapshot!(errors(&set("architectures", json!(["Gemma2Model"]))), @r#"configuration cannot be used: architectures is ["Gemma2Model"]; a gemma2 model must be ["Gemma2ForCausalLM"]"#);
     insta::assert_snapshot!(errors(&set("residual_multiplier", json!(0.5))), @"configuration cannot be used: key residual_multiplier is 0.5, which scales what each block adds; supported is 1");
     insta::assert_snapshot!(errors(&set("a_new_key", json!([1]))), @"configuration cannot be used: key a_new_key (value [1]) is not known, so it may change the mathematics; remove it if it does not");

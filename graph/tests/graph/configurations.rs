@@ -102,6 +102,15 @@ fn configuration(draw: &ConfigDraw) -> Value {
         "mixtral" => vec![local],
         "qwen2_moe" => vec![sparse, json!({"qkv_bias": first, "shared_expert_intermediate_size": inner})],
         "qwen3_moe" => vec![sparse, bias],
+        "qwen3_next" => vec![
+            bias,
+            json!({"norm_topk_prob": second, "num_experts": draw.experts, "num_experts_per_tok": draw.chosen}),
+            json!({"moe_intermediate_size": inner + 1, "decoder_sparse_step": draw.pattern, "mlp_only_layers": [1]}),
+            json!({"partial_rotary_factor": partial, "full_attention_interval": 1 + draw.pattern % 3}),
+            json!({"linear_num_key_heads": draw.chosen, "linear_num_value_heads": draw.chosen * (1 + u32::from(first))}),
+            json!({"linear_key_head_dim": 3, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 1 + draw.pattern % 4}),
+            json!({"shared_expert_intermediate_size": inner}),
+        ],
         "gpt_oss" => vec![local, bias, json!({"quantization_config": {"quant_method": "mxfp4"}})],
         "deepseek_v2" | "deepseek_v3" => vec![
             bias,
