@@ -10,6 +10,7 @@
 
 mod argmax;
 mod attention;
+mod delta;
 mod elementwise;
 mod embed;
 mod gemm;
@@ -28,6 +29,7 @@ mod softmax;
 
 pub use argmax::argmax;
 pub use attention::{SplitPartial, attention, attention_by, combine, log_sum_exp, split_tokens};
+pub use delta::{DeltaInputs, delta_rule, delta_rule_in_chunks};
 pub use elementwise::{activate, add, convert, gate_factor, gated, soft_cap};
 pub use embed::embed;
 pub use gemm::gemm;
