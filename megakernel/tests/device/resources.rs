@@ -23,10 +23,12 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
     let none = DeviceOptions { prefetch_stages: 0, ..ships };
     let in_order = DeviceOptions { stage_order: StageOrder::InOrder, ..ships };
     let five = DeviceOptions { prefetch_stages: 5, ..ships };
+    let masks = DeviceOptions { masks: true, ..ships };
     let not_beside = ships.with_thresholds(|limits| limits.registers_beside_prefetch = 0);
     for (model, rows, note, options) in [
         ("llama-3.2-1b", 1, "", ships),
         ("llama-3.2-1b", 1, ", choices at random", ships),
+        ("llama-3.2-1b", 1, ", choices at random, masks", masks),
         ("llama-3.2-1b", 1, ", none held", none),
         ("llama-3.2-1b", 1, ", 5 held", five),
         ("llama-3.2-1b", 1, ", in order", in_order),
@@ -38,6 +40,7 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         ("llama-3.1-8b", 1, "", ships),
         ("llama-3.1-8b", 4, "", ships),
         ("llama-3.1-8b", 8, "", ships),
+        ("llama-3.1-8b", 8, ", choices at random, masks", masks),
         ("llama-3.1-8b", 16, "", ships),
         ("llama-3.1-8b", 16, ", in order", in_order),
         ("llama-3.2-1b", 1, ", 2 devices", ships),
