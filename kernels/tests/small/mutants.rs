@@ -2,7 +2,7 @@
 //! is found out.
 
 use tilewright_codegen::ir::Arch;
-use tilewright_codegen::sim::mutate::mutants;
+use tilewright_codegen::sim::mutate::{Equivalent, mutants};
 use tilewright_codegen::trial::{Shipped, Trial, survey};
 
 /// Trials of a kernel that pass, by rising seed.
@@ -62,6 +62,17 @@ fn sample() {
         |trial: &Trial| trial.particulars().split([' ', ',']).nth(3).and_then(|count| count.parse::<u32>().ok());
     trials.extend(alike("sample", |trial| three(trial) && count(trial).is_some_and(|count| count > 2200), 12));
     surveyed(&trials, 1);
+}
+
+/// Of several warps, and with rows that have masks.
+#[test]
+fn hide() {
+    let host = "the host, which stores tickets and masks while a kernel runs, has stored them before a trial";
+    let loads = ["relaxed", "scope of the block", "weak"];
+    let mut ledger = loads.map(|change| Equivalent::new("", "ld.acquire.sys", change, host)).to_vec();
+    ledger.push(Equivalent::new("", "ld.relaxed.sys", "weak", host));
+    let trials = alike("hide", |trial| threads(trial) > 32, 8);
+    survey(&trials, 0..10, &ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
 }
 
 /// Of several warps: one of them writes what all have read.
@@ -126,7 +137,7 @@ fn gallery_copies() {
 ///
 /// `gemm_fp8`'s survey is that of two-level accumulation; those of s8 and the other kernels of 8
 /// bits synchronise as the kernels of 16 bits do, line for line.
-const SURVEYED: [&str; 34] = [
+const SURVEYED: [&str; 35] = [
     "transpose_edged",
     "column_sums",
     "residual_norm",
@@ -142,6 +153,7 @@ const SURVEYED: [&str; 34] = [
     "argmax",
     "sample",
     "feed",
+    "hide",
     "gemm",
     "gemm_fp8",
     "gemm_s8",
