@@ -7,9 +7,9 @@ use serde_json::Value as Json;
 use super::fault::KeyFault;
 use super::keys::{Keys, Otherwise, RealBound};
 use super::rope::{self, Positions, RopeDefaults};
-use crate::build::{Block, Builder, Gated, Sizes, Value};
+use crate::build::{Block, Builder, Gated, Mixture, Sizes, Value};
 use crate::graph::{RopeId, RopeTable};
-use crate::op::ActivationKind;
+use crate::op::{ActivationKind, RouteKind};
 
 /// The properties that every decoder has.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,6 +141,23 @@ impl Decoder {
         b.logits(b.rms_norm(x, "model.norm"), self.logits_module())
     }
 }
+
+/// A mixture of experts with the modules that Qwen's and DeepSeek's families have, whose sizes a page
+/// sets.
+pub(super) const MIXTURE: Mixture<'static> = Mixture {
+    router: "mlp.gate",
+    gate: "mlp.experts.{expert}.gate_proj",
+    up: "mlp.experts.{expert}.up_proj",
+    down: "mlp.experts.{expert}.down_proj",
+    experts: 1,
+    chosen: 1,
+    inner: 1,
+    route: RouteKind::Sigmoid,
+    correction: None,
+    scale: 1.0,
+    kind: ActivationKind::Silu,
+    bias: false,
+};
 
 /// The modules of queries, keys and values.
 pub(super) const QKV: [&str; 3] = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"];

@@ -201,18 +201,13 @@ impl DeepSeek {
     /// The experts that a router chooses among.
     fn routed(&self) -> Mixture<'static> {
         Mixture {
-            router: "mlp.gate",
-            gate: "mlp.experts.{expert}.gate_proj",
-            up: "mlp.experts.{expert}.up_proj",
-            down: "mlp.experts.{expert}.down_proj",
             experts: self.experts.into(),
             chosen: self.chosen,
             inner: self.inner,
             route: self.route,
             correction: self.has_correction.then_some("mlp.gate.e_score_correction_bias"),
             scale: self.route_scale,
-            kind: ActivationKind::Silu,
-            bias: false,
+            ..decoder::MIXTURE
         }
     }
 

@@ -148,20 +148,8 @@ impl Qwen3Next {
 
     /// The experts that a router chooses among.
     fn routed(&self) -> Mixture<'static> {
-        Mixture {
-            router: "mlp.gate",
-            gate: "mlp.experts.{expert}.gate_proj",
-            up: "mlp.experts.{expert}.up_proj",
-            down: "mlp.experts.{expert}.down_proj",
-            experts: self.experts.into(),
-            chosen: self.chosen,
-            inner: self.inner,
-            route: RouteKind::SoftmaxThenTopK { renormalise: self.renormalise },
-            correction: None,
-            scale: 1.0,
-            kind: ActivationKind::Silu,
-            bias: false,
-        }
+        let route = RouteKind::SoftmaxThenTopK { renormalise: self.renormalise };
+        Mixture { experts: self.experts.into(), chosen: self.chosen, inner: self.inner, route, ..decoder::MIXTURE }
     }
 }
 

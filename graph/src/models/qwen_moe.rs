@@ -122,20 +122,8 @@ impl QwenMoe {
 
     /// The experts that a router chooses among.
     fn routed(&self) -> Mixture<'static> {
-        Mixture {
-            router: "mlp.gate",
-            gate: "mlp.experts.{expert}.gate_proj",
-            up: "mlp.experts.{expert}.up_proj",
-            down: "mlp.experts.{expert}.down_proj",
-            experts: self.experts.into(),
-            chosen: self.chosen,
-            inner: self.inner,
-            route: RouteKind::SoftmaxThenTopK { renormalise: self.renormalise },
-            correction: None,
-            scale: 1.0,
-            kind: ActivationKind::Silu,
-            bias: false,
-        }
+        let route = RouteKind::SoftmaxThenTopK { renormalise: self.renormalise };
+        Mixture { experts: self.experts.into(), chosen: self.chosen, inner: self.inner, route, ..decoder::MIXTURE }
     }
 }
 
@@ -146,13 +134,8 @@ pub(super) fn shared(inner: u64) -> Mixture<'static> {
         gate: "mlp.shared_expert.gate_proj",
         up: "mlp.shared_expert.up_proj",
         down: "mlp.shared_expert.down_proj",
-        experts: 1,
-        chosen: 1,
         inner,
         route: RouteKind::Sigmoid,
-        correction: None,
-        scale: 1.0,
-        kind: ActivationKind::Silu,
-        bias: false,
+        ..decoder::MIXTURE
     }
 }
