@@ -43,17 +43,19 @@ pub fn delta_rule(inputs: DeltaInputs<'_>, state: &mut [f64]) -> Vec<f64> {
     out
 }
 
-/// In chunks of at most `chunk` tokens, which is what [`delta_rule`] gives but for rounding: products of
-/// matrices in place of a change of the state for each token.
+/// In chunks of at most `chunk` tokens, which is what [`delta_rule`] gives but for rounding: products
+/// of matrices in place of a change of the state for each token.
 ///
-/// Within a chunk, with `D(t)` the product of the decays up to token `t`, the changes `u(t)` of the state
-/// are `β(t) (v(t) - D(t) S₀ᵀ k(t) - Σ D(t)/D(s) (k(t)·k(s)) u(s))` over the tokens `s` before: a
-/// triangular system, which is solved for `v` and for `k` (the WY form of a product of reflections), so
-/// that `u = U - W S₀`. Yang, Kautz, Hatamizadeh: Gated Delta Networks, 2024, section 3.3.
+/// Within a chunk, with `D(t)` the product of the decays up to token `t`, the changes `u(t)` of the
+/// state are `β(t) (v(t) - D(t) S₀ᵀ k(t) - Σ D(t)/D(s) (k(t)·k(s)) u(s))` over the tokens `s` before:
+/// a triangular system, which is solved for `v` and for `k` (the WY form of a product of
+/// reflections), so that `u = U - W S₀`. Yang, Kautz, Hatamizadeh: Gated Delta Networks, 2024,
+/// section 3.3.
 ///
 /// ```
 /// use tilewright_kernels::naive::{DeltaInputs, delta_rule, delta_rule_in_chunks};
-/// let inputs = DeltaInputs { q: &[1.0, 0.5], k: &[1.0, 1.0], v: &[2.0, 4.0], decay: &[0.0, -0.5], beta: &[1.0, 0.5] };
+/// let [q, k, v] = [&[1.0, 0.5], &[1.0, 1.0], &[2.0, 4.0]];
+/// let inputs = DeltaInputs { q, k, v, decay: &[0.0, -0.5], beta: &[1.0, 0.5] };
 /// let [mut one, mut two] = [[0.0]; 2];
 /// assert_eq!(delta_rule(inputs, &mut one)[0], 2.0);
 /// let difference = delta_rule_in_chunks(inputs, 2, &mut two)[1] - delta_rule(inputs, &mut [0.0])[1];
