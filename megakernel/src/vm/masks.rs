@@ -94,20 +94,14 @@ impl Masked {
         Ok(())
     }
 
-    /// Forgets what was set for a launch that did not begin.
-    pub fn forget(&mut self) {
-        self.next.clear();
+    /// The flags of the launch that is asked for, whether it begins or is refused: no row of the one
+    /// after it has a mask.
+    pub fn take(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.next)
     }
 
-    /// Whether some row of the next launch has a mask.
-    pub fn any(&self) -> bool {
-        self.next.contains(&1)
-    }
-
-    /// The flags of the launch that begins, if the devices know others: no row of the one after it
-    /// has a mask.
-    pub fn begin(&mut self, rows: usize) -> Option<Vec<u32>> {
-        let mut next = std::mem::take(&mut self.next);
+    /// The flags of a launch that begins, if the devices know others.
+    pub fn begin(&mut self, mut next: Vec<u32>, rows: usize) -> Option<Vec<u32>> {
         let [wanted, sent] = [&next, &self.sent].map(|flags| flags.iter().rposition(|&flag| flag == 1));
         if wanted == sent && wanted.is_none_or(|last| next[..=last] == self.sent[..=last]) {
             return None;

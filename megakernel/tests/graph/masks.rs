@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use tilewright_kernels::naive::sample;
 use tilewright_megakernel::vm::graph::GraphMachine;
-use tilewright_megakernel::vm::{LaunchError, NO_TOKEN};
+use tilewright_megakernel::vm::{AbortHandle, LaunchError, NO_TOKEN};
 
 use super::decode::{decoding, draws};
 use super::lab::{Rows, tiny};
@@ -96,6 +96,36 @@ fn a_row_whose_mask_allows_nothing_has_no_token() {
     sender.send(1, 0, &vec![0; sender.words()]).unwrap();
     let chosen = machine.choose(&rows.view(), &ROWS, &draws()).unwrap();
     assert!(chosen[1] == NO_TOKEN && chosen[0] != NO_TOKEN && chosen[2] != NO_TOKEN, "{chosen:?}");
+}
+
+/// A run whose only row ends asks for no further mask, and a run that is aborted leaves none behind.
+#[test]
+fn a_run_ends_without_masks_for_steps_that_are_not_told() {
+    let (mut machine, start) = decoding(&tiny(64).layers(1), true);
+    let mut one = start.clone();
+    one.positions[1..].fill(-1);
+    let draw = &draws()[..1];
+    let first = machine.choose(&one.view(), &ROWS[..1], draw).unwrap();
+    let all = |words: usize| vec![u32::MAX; words];
+    let sender = machine.restrict(&MASKED[..1]).unwrap().unwrap();
+    sender.send(0, 0, &all(sender.words())).unwrap();
+    let mut ends: Vec<&[u32]> = vec![&[]; 32];
+    ends[0] = &first;
+    let told = machine.run_until(&one.view(), 4, draw, &ends, &mut |_| ControlFlow::Continue(()));
+    assert_eq!(told.unwrap(), 1);
+    // The handle ends the run before its second step.
+    let abort = AbortHandle::default();
+    machine.listen_to(&abort);
+    let sender = machine.restrict(&MASKED[..1]).unwrap().unwrap();
+    sender.send(0, 0, &all(sender.words())).unwrap();
+    let aborted = machine.run_until(&one.view(), 4, draw, &[], &mut |_| {
+        abort.abort();
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(aborted, Err(LaunchError::Aborted { .. })), "{aborted:?}");
+    let sender = machine.restrict(&MASKED[..1]).unwrap().unwrap();
+    sender.send(0, 0, &all(sender.words())).unwrap();
+    assert_eq!(machine.choose(&one.view(), &ROWS[..1], draw).unwrap(), first);
 }
 
 #[test]

@@ -410,12 +410,19 @@ impl DeviceMachine {
         Ok((space.slice(start..start + bytes(buffer) as usize)?, buffer.dtype, &buffer.shape))
     }
 
-    /// Launches and waits; gives how many steps `each` was told of.
-    pub(super) fn launch(&mut self, steps: u32, feeds: Feeds, each: EachStep) -> Result<u32, LaunchError> {
+    /// Launches and waits; gives how many steps `each` was told of. `masked` is of each row 1 if it
+    /// has masks.
+    pub(super) fn launch(
+        &mut self,
+        steps: u32,
+        feeds: Feeds,
+        masked: Vec<u32>,
+        each: EachStep,
+    ) -> Result<u32, LaunchError> {
         let timeout = self.timeout;
         self.responds()?;
         self.clear()?;
-        self.send_masked()?;
+        self.send_masked(masked)?;
         if self.abort.is_set() {
             self.status.store(status::ABORT as usize, 1)?;
         }

@@ -23,8 +23,8 @@ impl DeviceMachine {
     }
 
     /// Tells the devices which rows of the launch that begins have masks.
-    pub(super) fn send_masked(&mut self) -> Result<(), LaunchError> {
-        let Some(flags) = self.masked.begin(self.plan.rows as usize) else { return Ok(()) };
+    pub(super) fn send_masked(&mut self, masked: Vec<u32>) -> Result<(), LaunchError> {
+        let Some(flags) = self.masked.begin(masked, self.plan.rows as usize) else { return Ok(()) };
         for part in self.parts() {
             let memory = part.memory.masked.as_ref().ok_or(LaunchError::NoMasks)?;
             part.stream.upload(&flags, memory).map_err(|error| self.named(error))?;

@@ -71,6 +71,6 @@ impl DeviceMachine {
         }
         self.first().stream.upload(&start, &words.slice(0..start.len())?)?;
         let each = &mut |words: &[u32]| each(&Accepted::of(words));
-        self.launch(steps as u32, Feeds::Proposals, each).map(|steps| steps as usize)
+        self.launch(steps as u32, Feeds::Proposals, Vec::new(), each).map(|steps| steps as usize)
     }
 }

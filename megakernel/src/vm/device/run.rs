@@ -39,10 +39,9 @@ impl DeviceMachine {
     /// # Errors
     /// Cells that do not fit, before anything runs; a launch that did not end as it should.
     pub fn step(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
-        let set = self.set_cells(cells);
-        let ran = set.and_then(|()| self.launch(1, Feeds::Nothing, &mut |_| ControlFlow::Continue(())));
-        self.masked.forget();
-        ran.map(drop)
+        let masked = self.masked.take();
+        self.set_cells(cells)?;
+        self.launch(1, Feeds::Nothing, masked, &mut |_| ControlFlow::Continue(())).map(drop)
     }
 
     /// Runs many steps in one launch, each feeding the choice of the one before; gives the tokens,
@@ -92,19 +91,13 @@ impl DeviceMachine {
         ends: &[&[u32]],
         each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
     ) -> Result<usize, LaunchError> {
-        let set = self.set_steps(cells, steps, ends);
-        let ran = set.and_then(|()| self.launch(steps as u32, Feeds::Choices, each));
-        self.masked.forget();
-        ran.map(|steps| steps as usize)
-    }
-
-    /// Sets the inputs of a launch of many steps.
-    fn set_steps(&mut self, cells: &StepCells, steps: usize, ends: &[&[u32]]) -> Result<(), LaunchError> {
+        let masked = self.masked.take();
         check_count(steps)?;
         self.plan().feedback?;
         cells.check_steps(&self.limits, steps)?;
         self.set_ends(ends)?;
-        self.set_cells(cells)
+        self.set_cells(cells)?;
+        self.launch(steps as u32, Feeds::Choices, masked, each).map(|steps| steps as usize)
     }
 
     /// Queues one step on a stream of the machine's device, and waits for nothing. Cells and inputs

@@ -8,7 +8,8 @@ use crate::vm::{LaunchError, MAX_STEPS, MaskSender};
 impl GraphMachine {
     /// Restricts the tokens of some rows in the next [`choose`](GraphMachine::choose) or
     /// [`run_until`](GraphMachine::run_until), and no others': its steps wait for a mask of each of
-    /// these rows. A mask that does not come in some seconds leaves its row without a token.
+    /// these rows, also where it has ended. A mask that does not come in some seconds leaves its row
+    /// without a token.
     ///
     /// # Errors
     /// [`LaunchError::NoMasks`] if the program does not sample and there are such rows; a row that is
@@ -39,9 +40,13 @@ impl GraphMachine {
 
     /// Tells the device which rows of the steps that begin have masks, and gives what releases them;
     /// nothing where there are none.
-    pub(super) fn begin_masked(&mut self, rows: &[usize]) -> Result<Option<MaskRelease>, LaunchError> {
-        let any = self.masked.any();
-        let flags = self.masked.begin(self.plan.rows as usize);
+    pub(super) fn begin_masked(
+        &mut self,
+        masked: Vec<u32>,
+        rows: &[usize],
+    ) -> Result<Option<MaskRelease>, LaunchError> {
+        let any = masked.contains(&1);
+        let flags = self.masked.begin(masked, self.plan.rows as usize);
         if let (Some(flags), Some(memory)) = (&flags, &self.memory.masks) {
             self.stream.upload(flags, &memory.masked)?;
         }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use tilewright_kernels::sample::Request;
 
-use super::machine::{GraphMachine, StepTail};
+use super::machine::{Counts, GraphMachine, StepTail};
 use super::plan::{LINES, MOST_QUEUED};
 use super::sequence::Sequences;
 use crate::lower::NEXT_TOKEN;
@@ -38,15 +38,10 @@ impl GraphMachine {
     /// As [`GraphMachine::step`]; a program without a choice; draws of a program that chooses
     /// greedily, or that make no sense.
     pub fn choose(&mut self, cells: &StepCells, rows: &[usize], draws: &[Request]) -> Result<Vec<u32>, LaunchError> {
-        let chosen = self.choose_rows(cells, rows, draws);
-        self.masked.forget();
-        chosen
-    }
-
-    fn choose_rows(&mut self, cells: &StepCells, rows: &[usize], draws: &[Request]) -> Result<Vec<u32>, LaunchError> {
+        let masked = self.masked.take();
         let choices = self.check_choice(rows, draws)?;
         self.submit(cells)?;
-        let _release = self.begin_masked(rows)?;
+        let _release = self.begin_masked(masked, rows)?;
         let mut tokens = Vec::with_capacity(rows.len());
         for (at, rows) in rows.chunks(choices).enumerate() {
             let draws = draws.chunks(choices).nth(at).unwrap_or_default();
@@ -60,9 +55,10 @@ impl GraphMachine {
     /// Runs steps that feed themselves: the token that a row chooses is its next one. `each` gets
     /// the tokens of all rows after each step, [`NO_TOKEN`] for a row that is idle, has ended, or
     /// ends here since its largest logit is infinite, and ends the run by `Break`: it is told of
-    /// the steps that were queued by then, and no other runs; where rows have masks, of none. `ends` has the tokens that end each
-    /// row, at most [`MAX_ENDS`], or nothing; `draws` are for all rows that are not idle at the
-    /// beginning, in their order, or none. Gives the steps that `each` was told of.
+    /// the steps that were queued by then, and no other runs; where rows have masks, of none. `ends`
+    /// has the tokens that end each row, at most [`MAX_ENDS`], or nothing; `draws` are for all rows
+    /// that are not idle at the beginning, in their order, or none. Gives the steps that `each` was
+    /// told of.
     ///
     /// # Errors
     /// As [`GraphMachine::choose`]; steps beyond [`MAX_STEPS`](crate::vm::MAX_STEPS), more
@@ -75,19 +71,7 @@ impl GraphMachine {
         ends: &[&[u32]],
         each: EachTokens,
     ) -> Result<usize, LaunchError> {
-        let ran = self.run_steps(cells, steps, draws, ends, each);
-        self.masked.forget();
-        ran
-    }
-
-    fn run_steps(
-        &mut self,
-        cells: &StepCells,
-        steps: usize,
-        draws: &[Request],
-        ends: &[&[u32]],
-        each: EachTokens,
-    ) -> Result<usize, LaunchError> {
+        let masked = self.masked.take();
         check_count(steps)?;
         let rows: Vec<usize> = (0..cells.positions.len()).filter(|&row| cells.positions[row] >= 0).collect();
         let choices = self.check_choice(&rows, draws)?;
@@ -100,8 +84,8 @@ impl GraphMachine {
         }
         let fed = FedSteps { cells, steps, rows: &rows, draws };
         match sequences.count() == 0 && sequences.alone.len() == rows.len() && rows.len() <= choices {
-            true => self.run_queued(fed, &ids, each),
-            false if self.masked.any() => Err(LaunchError::NoMasks),
+            true => self.run_queued(fed, &ids, masked, each),
+            false if masked.contains(&1) => Err(LaunchError::NoMasks),
             false => {
                 let choose =
                     &mut |cells: &StepCells, rows: &[usize], draws: &[Request]| self.choose(cells, rows, draws);
@@ -112,19 +96,47 @@ impl GraphMachine {
 
     /// Runs steps in which every row is a sequence of its own: its token, position and length
     /// advance in the device's memory.
-    fn run_queued(&mut self, fed: FedSteps<'_>, ends: &[i32], each: EachTokens) -> Result<usize, LaunchError> {
-        let FedSteps { cells, steps, rows, draws } = fed;
+    fn run_queued(
+        &mut self,
+        fed: FedSteps<'_>,
+        ends: &[i32],
+        masked: Vec<u32>,
+        each: EachTokens,
+    ) -> Result<usize, LaunchError> {
+        let FedSteps { cells, rows, draws, .. } = fed;
         let choices = self.plan.choice.as_ref().map_or(1, |choice| choice.rows as usize);
         self.listen()?;
         let counts = self.set_cells(cells)?;
         self.set_wanted(rows, draws, choices)?;
         self.stream.upload(&ends[..choices * MAX_ENDS], &self.memory.ends)?;
         self.stream.upload(&[0u32], &self.memory.steps)?;
+        let Some(release) = self.begin_masked(masked, rows)? else {
+            return self.run_under_way(fed, ends, counts, false, each);
+        };
+        let ran = self.run_under_way(fed, ends, counts, true, each);
+        // Nothing sends masks to a step that is still queued, and it must not take the next run's.
+        drop(release);
+        let waited = self.wait();
+        let done = ran?;
+        waited.map(|()| done)
+    }
+
+    /// Queues steps, whose inputs are set, and tells of them as they end. Where rows have masks, what
+    /// is queued may not have ended after.
+    fn run_under_way(
+        &mut self,
+        fed: FedSteps<'_>,
+        ends: &[i32],
+        counts: Counts,
+        has_masks: bool,
+        each: EachTokens,
+    ) -> Result<usize, LaunchError> {
+        let FedSteps { cells, steps, rows, .. } = fed;
+        let choices = self.plan.choice.as_ref().map_or(1, |choice| choice.rows as usize);
         let mut done = 0;
         let mut goes_on = true;
-        let release = self.begin_masked(rows)?;
         // A simulated step runs when it is queued, and cannot wait for a mask.
-        let queued = if release.is_some() && self.is_simulated() { 1 } else { MOST_QUEUED };
+        let queued = if has_masks && self.is_simulated() { 1 } else { MOST_QUEUED };
         let mut under_way = VecDeque::new();
         let mut active = rows.to_vec();
         loop {
@@ -150,10 +162,7 @@ impl GraphMachine {
             });
             done += 1;
             goes_on &= each(&tokens).is_continue();
-            if !goes_on && let Some(release) = release {
-                // Nothing sends masks to the step that was queued by now.
-                drop(release);
-                self.wait()?;
+            if has_masks && (!goes_on || active.is_empty()) {
                 return Ok(done);
             }
         }
