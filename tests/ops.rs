@@ -491,7 +491,7 @@ if draw.between(0..=15) == 0 {
             let dtype = if draw.between(0..=15) == 0 { DType::F16 } else { of };
             let bytes = stream.buffer(&vec![1u32; 4096]).unwrap().cast().unwrap();
             // Beyond the memory: one element that stands for all.
-            let broadcast = || Tensor::strided(bytes.clone(), dtype, &shape, &vec![0; shape.len()]).unwrap();
+            let broadcast = || Tensor::strided(bytes.clone(), dtype, shape.clone(), vec![0; shape.len()]).unwrap();
             Tensor::new(bytes.clone(), dtype, &shape).unwrap_or_else(|_| broadcast())
         };
         let [q, out] = [0, 1].map(|_| any(&[1, 4, 64], DType::BF16));

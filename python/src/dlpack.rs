@@ -31,6 +31,9 @@ struct DlTensor {
 /// Fills in a tensor for an object of Python; 0, or -1 with an exception set.
 type Describe = unsafe extern "C" fn(*mut c_void, *mut DlTensor) -> c_int;
 
+/// Stores the stream on which a library queues its work on a device; 0, or -1 with an exception set.
+type Current = unsafe extern "C" fn(i32, i32, *mut *mut c_void) -> c_int;
+
 /// The functions of a type.
 #[repr(C)]
 struct ExchangeApi {
@@ -41,7 +44,7 @@ struct ExchangeApi {
     managed_from_object: *const c_void,
     object_from_managed: *const c_void,
     describe: Option<Describe>,
-    current_stream: *const c_void,
+    current_stream: Option<Current>,
 }
 
 /// The major version of [`ExchangeApi`].
@@ -51,13 +54,36 @@ const DLTENSOR: &CStr = c"dltensor";
 /// The name of the capsule with a type's functions.
 const EXCHANGE: &CStr = c"dlpack_exchange_api";
 
-/// A tensor's device, its address, type, shape and strides in elements.
+/// The kinds of devices: the host, and CUDA.
+pub const CPU: i32 = 1;
+pub const CUDA: i32 = 2;
+
+/// What tells the current stream of a library.
+#[derive(Clone, Copy)]
+pub struct CurrentStream(Current);
+
+impl CurrentStream {
+    /// The handle of the current stream of a GPU.
+    pub fn handle(self, py: Python<'_>, device: u32) -> PyResult<u64> {
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: the function is of a table of the protocol, called with Python's lock held; it
+        // stores a stream where it returns 0.
+        if unsafe { self.0(CUDA, device as i32, &raw mut stream) } != 0 {
+            return Err(PyErr::fetch(py));
+        }
+        Ok(stream as usize as u64)
+    }
+}
+
+/// A tensor's kind and number of device, its address, type, shape and strides in elements, and what
+/// tells its library's current stream.
 pub struct Described {
     pub device: (i32, i32),
     pub address: u64,
     pub dtype: DType,
     pub shape: Vec<usize>,
     pub strides: Vec<usize>,
+    pub current_stream: Option<CurrentStream>,
 }
 
 impl DlTensor {
@@ -104,7 +130,8 @@ impl DlTensor {
             strides
         });
         let address = (self.data as usize as u64).wrapping_add(self.byte_offset);
-        Ok(Described { device: (self.device_type, self.device_id), address, dtype, shape, strides })
+        let device = (self.device_type, self.device_id);
+        Ok(Described { device, address, dtype, shape, strides, current_stream: None })
     }
 }
 
@@ -116,8 +143,15 @@ pub fn described(capsule: &Bound<'_, PyCapsule>) -> PyResult<Described> {
     unsafe { tensor.as_ref().described() }
 }
 
-/// The types that were asked, with what describes their tensors.
-static TYPES: Mutex<Vec<(Py<PyType>, Option<Describe>)>> = Mutex::new(Vec::new());
+/// What a type's functions tell.
+#[derive(Clone, Copy)]
+struct Exchange {
+    describe: Describe,
+    current_stream: Option<CurrentStream>,
+}
+
+/// The types that were asked, with their functions.
+static TYPES: Mutex<Vec<(Py<PyType>, Option<Exchange>)>> = Mutex::new(Vec::new());
 /// Types that are remembered.
 const MOST_TYPES: usize = 64;
 
@@ -125,18 +159,18 @@ const MOST_TYPES: usize = 64;
 pub fn exchanged(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Described>> {
     let of = object.get_type();
     let types = || TYPES.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = types().iter().find(|(known, _)| known.is(&of)).map(|(_, describe)| *describe);
-    let describe = match known {
-        Some(describe) => describe,
+    let known = types().iter().find(|(known, _)| known.is(&of)).map(|(_, exchange)| *exchange);
+    let exchange = match known {
+        Some(exchange) => exchange,
         None => {
-            let describe = functions(&of)?;
+            let exchange = functions(&of)?;
             if types().len() < MOST_TYPES {
-                types().push((of.unbind(), describe));
+                types().push((of.unbind(), exchange));
             }
-            describe
+            exchange
         }
     };
-    let Some(describe) = describe else { return Ok(None) };
+    let Some(Exchange { describe, current_stream }) = exchange else { return Ok(None) };
     let mut tensor = MaybeUninit::<DlTensor>::uninit();
     // SAFETY: the function is that of the object's own type, called with Python's lock held; it fills
     // in the tensor where it returns 0.
@@ -144,16 +178,19 @@ pub fn exchanged(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Described>>
         return Err(PyErr::fetch(object.py()));
     }
     // SAFETY: it was filled in, and the object, which is borrowed, keeps shape and strides.
-    unsafe { tensor.assume_init_ref().described() }.map(Some)
+    let described = unsafe { tensor.assume_init_ref().described() }?;
+    Ok(Some(Described { current_stream, ..described }))
 }
 
-/// What describes the tensors of a type.
-fn functions(of: &Bound<'_, PyType>) -> PyResult<Option<Describe>> {
+/// The functions of a type, if it has any that describe its tensors.
+fn functions(of: &Bound<'_, PyType>) -> PyResult<Option<Exchange>> {
     let Some(capsule) = of.getattr_opt(intern!(of.py(), "__dlpack_c_exchange_api__"))? else { return Ok(None) };
     let capsule = capsule.cast::<PyCapsule>()?;
     let api: NonNull<ExchangeApi> = capsule.pointer_checked(Some(EXCHANGE))?.cast();
     // SAFETY: a capsule of this name holds a header with the version, and functions in this order where
     // the major version is 1; a type keeps them as long as the process.
     let api = unsafe { api.as_ref() };
-    Ok(if api.major == MAJOR { api.describe } else { None })
+    let current_stream = api.current_stream.map(CurrentStream);
+    let describe = api.describe.filter(|_| api.major == MAJOR);
+    Ok(describe.map(|describe| Exchange { describe, current_stream }))
 }

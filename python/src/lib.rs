@@ -4,6 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `ops` | kernels on arrays and tensors |
+//! | `operands` | arrays as operands: where they lie, their tensors, results |
 //! | `dlpack` | tensors of other libraries |
 //! | `codes` | codes of checkpoints as kernels read them |
 //! | `layout` | layouts, swizzles, fragments, pictures |
@@ -18,6 +19,7 @@ mod dlpack;
 mod engine;
 mod error;
 mod layout;
+mod operands;
 mod ops;
 mod plan;
 mod stream;
@@ -36,7 +38,13 @@ mod _native {
     #[pymodule_export]
     use crate::layout::{Value, apply, atoms, evaluate, fragment, svg, text, wavefronts};
     #[pymodule_export]
-    use crate::ops::{Ops, dlpack_tensor, pack_linear, sampling_request};
+    use crate::operands::{Simulator, simulate};
+    #[pymodule_export]
+    use crate::ops::{
+        attention_decode, attention_prefill, attention_workspace, choose, dlpack_tensor, embedding, gated, gemm,
+        gemm_workspace, grouped_gemm, linear, merge_attention, moe, moe_workspace, pack_linear, rms_norm, rope,
+        sampling_request,
+    };
     #[pymodule_export]
     use crate::plan::Plan;
 }

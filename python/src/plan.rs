@@ -9,7 +9,7 @@ use tilewright::codegen::device::Buffer;
 use tilewright::engine::{DecodePlan, PlanOptions, PlanPart};
 
 use crate::error::{EngineError, engine_error};
-use crate::ops::type_name;
+use crate::operands::type_name;
 use crate::stream::LastStream;
 
 /// A decode step of a model, or of a part of it.

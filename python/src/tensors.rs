@@ -9,7 +9,7 @@ use tilewright::layout::DType;
 use tilewright::megakernel::weights::{SharedBytes, WeightTensor};
 
 use crate::error::{EngineError, engine_error};
-use crate::ops::Array;
+use crate::operands::Array;
 
 /// A name, a tensor as ops take it, contiguous, and the object that keeps its memory.
 #[derive(FromPyObject)]
@@ -37,7 +37,7 @@ impl AsRef<[u8]> for Held {
 /// The tensors by name.
 pub fn weights(tensors: Vec<Named>) -> PyResult<BTreeMap<String, WeightTensor>> {
     let tensors = tensors.into_iter().map(|Named(name, array, owner)| {
-        let (address, dtype, shape, _) = array.parts();
+        let Array { address, dtype, shape, .. } = array;
         if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
             return Err(EngineError::new_err(format!("{name} is {dtype}; tensors in memory are of f32, f16 or bf16")));
         }
@@ -47,7 +47,7 @@ pub fn weights(tensors: Vec<Named>) -> PyResult<BTreeMap<String, WeightTensor>> 
         let held = Arc::new(Held { address, bytes, _owner: owner });
         let shared = SharedBytes::new(held, 0..bytes);
         let shared = shared.ok_or_else(|| EngineError::new_err(format!("{name} has no memory")))?;
-        Ok((name, WeightTensor::new(dtype, shape.to_vec(), shared).map_err(engine_error)?))
+        Ok((name, WeightTensor::new(dtype, shape, shared).map_err(engine_error)?))
     });
     tensors.collect()
 }

@@ -44,7 +44,7 @@ impl Tensor {
     /// # Errors
     /// [`OpError::Outside`] where the memory has fewer elements.
     pub fn new(buffer: Buffer<u8>, dtype: DType, shape: &[usize]) -> Result<Tensor, OpError> {
-        Tensor::strided(buffer, dtype, shape, &contiguous_strides(shape))
+        Tensor::strided(buffer, dtype, shape, contiguous_strides(shape))
     }
 
     /// A tensor with a stride for each axis.
@@ -52,14 +52,20 @@ impl Tensor {
     /// # Errors
     /// [`OpError::Outside`] where an element lies outside of the memory, or axes and strides differ
     /// in number.
-    pub fn strided(buffer: Buffer<u8>, dtype: DType, shape: &[usize], strides: &[usize]) -> Result<Tensor, OpError> {
+    pub fn strided(
+        buffer: Buffer<u8>,
+        dtype: DType,
+        shape: impl Into<Vec<usize>>,
+        strides: impl Into<Vec<usize>>,
+    ) -> Result<Tensor, OpError> {
+        let (shape, strides) = (shape.into(), strides.into());
         let elements = buffer.len() * 8 / dtype.bits();
-        if shape.len() != strides.len() || spanned(shape, strides).is_none_or(|spanned| spanned > elements) {
-            return Err(OpError::Outside { shape: shape.to_vec(), strides: strides.to_vec(), elements });
+        if shape.len() != strides.len() || spanned(&shape, &strides).is_none_or(|spanned| spanned > elements) {
+            return Err(OpError::Outside { shape, strides, elements });
         }
         // Strides of a tensor without elements mean nothing, and numpy has zeros.
-        let strides = if shape.contains(&0) { contiguous_strides(shape) } else { strides.to_vec() };
-        Ok(Tensor { buffer, dtype, shape: shape.to_vec(), strides })
+        let strides = if shape.contains(&0) { contiguous_strides(&shape) } else { strides };
+        Ok(Tensor { buffer, dtype, shape, strides })
     }
 
     /// Its memory.

@@ -10,83 +10,100 @@ class EngineError(RuntimeError):
 class OpError(ValueError):
     """An op whose operands do not fit, or that no kernel computes."""
 
-class Ops:
-    def __new__(cls, name: str) -> Ops: ...
-    def rms_norm(self, stream: int, x: Any, weight: Any, out: Any, eps: float, added: Any = None) -> None: ...
-    def gated(self, stream: int, activation: str, gate: Any, up: Any, out: Any) -> None: ...
-    def embedding(self, stream: int, table: Any, ids: Any, out: Any) -> None: ...
-    def rope(self, stream: int, x: Any, turns: Any, positions: Any, out: Any) -> None: ...
-    def choose(self, stream: int, logits: Any, tokens: Any, requests: Any = None) -> None: ...
-    def linear(
-        self, stream: int, form: str, x: Any, packed: Any, out: Any, bias: Any = None, residual: Any = None
-    ) -> None: ...
-    def gemm(
-        self,
-        stream: int,
-        a: Any,
-        b: Any,
-        out: Any,
-        a_scale: Any = None,
-        b_scale: Any = None,
-        bias: Any = None,
-        activation: str | None = None,
-        gated: bool = False,
-        residual: Any = None,
-        workspace: Any = None,
-    ) -> None: ...
-    def attention_decode(
-        self,
-        stream: int,
-        q: Any,
-        keys: Any,
-        values: Any,
-        tokens: Any,
-        workspace: Any,
-        out: Any,
-        scale: float,
-        table: Any = None,
-        soft_cap: float | None = None,
-        window: int | None = None,
-        sinks: Any = None,
-    ) -> None: ...
-    def attention_workspace(
-        self, sequences: int, heads: int, kv_heads: int, dim: int, capacity: int
-    ) -> int: ...
-    @staticmethod
-    def gemm_workspace(a_rows: int, b_rows: int) -> int: ...
-    def grouped_gemm(
-        self,
-        stream: int,
-        a: Any,
-        b: Any,
-        offsets: Any,
-        out: Any,
-        a_scale: Any = None,
-        b_scale: Any = None,
-        bias: Any = None,
-        activation: str | None = None,
-        gated: bool = False,
-        residual: Any = None,
-    ) -> None: ...
-    def moe(
-        self,
-        stream: int,
-        x: Any,
-        logits: Any,
-        gate_up: Any,
-        down: Any,
-        out: Any,
-        workspace: Any,
-        top_k: int,
-        router: tuple[str, bool, int, int, float],
-        activation: str,
-        correction: Any = None,
-        gate_up_bias: Any = None,
-        down_bias: Any = None,
-        residual: Any = None,
-    ) -> None: ...
-    @staticmethod
-    def moe_workspace(rows: int, top_k: int, experts: int, hidden: int, inner: int) -> int: ...
+class Simulator:
+    def __new__(cls, seed: int) -> Simulator: ...
+
+def simulate(simulator: Simulator | None) -> Simulator | None: ...
+def rms_norm(stream: int | None, x: Any, weight: Any, out: Any, eps: float, added: Any = None) -> None: ...
+def gated(stream: int | None, activation: str, gate: Any, up: Any, out: Any) -> None: ...
+def embedding(stream: int | None, table: Any, ids: Any, out: Any) -> None: ...
+def rope(stream: int | None, x: Any, turns: Any, positions: Any, out: Any) -> None: ...
+def choose(stream: int | None, logits: Any, out: Any, requests: Any = None) -> None: ...
+def linear(
+    stream: int | None, form: str, x: Any, packed: Any, out: Any, bias: Any = None, residual: Any = None
+) -> None: ...
+def gemm(
+    stream: int | None,
+    a: Any,
+    b: Any,
+    out: Any,
+    a_scale: Any = None,
+    b_scale: Any = None,
+    bias: Any = None,
+    activation: str | None = None,
+    gated: bool = False,
+    residual: Any = None,
+    workspace: Any = None,
+) -> None: ...
+def attention_decode(
+    stream: int | None,
+    q: Any,
+    keys: Any,
+    values: Any,
+    tokens: Any,
+    workspace: Any,
+    out: Any,
+    scale: float | None = None,
+    table: Any = None,
+    soft_cap: float | None = None,
+    window: int | None = None,
+    sinks: Any = None,
+    lse: Any = None,
+) -> None: ...
+def attention_prefill(
+    stream: int | None,
+    q: Any,
+    keys: Any,
+    values: Any,
+    query_starts: Any,
+    token_starts: Any,
+    out: Any,
+    scale: float | None = None,
+    causal: bool = True,
+    longest: int | None = None,
+    table: Any = None,
+    soft_cap: float | None = None,
+    window: int | None = None,
+    sinks: Any = None,
+    lse: Any = None,
+) -> None: ...
+def merge_attention(
+    stream: int | None, a: Any, lse_a: Any, b: Any, lse_b: Any, out: Any, lse: Any = None
+) -> None: ...
+def attention_workspace(
+    q: Any, sequences: int, heads: int, kv_heads: int, dim: int, capacity: int
+) -> int: ...
+def gemm_workspace(a_rows: int, b_rows: int) -> int: ...
+def grouped_gemm(
+    stream: int | None,
+    a: Any,
+    b: Any,
+    offsets: Any,
+    out: Any,
+    a_scale: Any = None,
+    b_scale: Any = None,
+    bias: Any = None,
+    activation: str | None = None,
+    gated: bool = False,
+    residual: Any = None,
+) -> None: ...
+def moe(
+    stream: int | None,
+    x: Any,
+    logits: Any,
+    gate_up: Any,
+    down: Any,
+    out: Any,
+    workspace: Any,
+    top_k: int,
+    router: tuple[str, bool, int, int, float],
+    activation: str,
+    correction: Any = None,
+    gate_up_bias: Any = None,
+    down_bias: Any = None,
+    residual: Any = None,
+) -> None: ...
+def moe_workspace(rows: int, top_k: int, experts: int, hidden: int, inner: int) -> int: ...
 
 def pack_linear(weight: bytes, k: int, form: str) -> bytes: ...
 def pack_codes(form: str, codes: Any, scales: Any, zeros: Any = None) -> bytes: ...

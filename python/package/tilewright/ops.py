@@ -14,12 +14,10 @@ that checks every access: exact and slow, for tests.
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import sys
-import threading
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Any
 
 from . import _native
 from ._native import OpError
@@ -58,76 +56,14 @@ _HOST = -1
 #: DLPack's numbers of kinds of devices: the host, and CUDA.
 _DL_CPU, _DL_CUDA = 1, 2
 
-_state = threading.local()
-
-
-#: The types of tensors, once torch is imported.
-_tensors: tuple[type, ...] = ()
-
-
-@functools.cache
-def _on(device: int) -> _native.Ops:
-    return _native.Ops(f"cuda:{device}")
-
-
 @contextlib.contextmanager
 def simulator(seed: int = 0) -> Iterator[None]:
     """Runs ops on arrays in the host's memory on a simulated GPU, on this thread."""
-    before: Optional[_native.Ops] = getattr(_state, "simulated", None)
-    _state.simulated = _native.Ops(f"sim:{seed}")
+    before = _native.simulate(_native.Simulator(seed))
     try:
         yield
     finally:
-        _state.simulated = before
-
-
-class _Call:
-    """The device and the stream of a call, from its first array."""
-
-    __slots__ = ("native", "stream", "_device", "_given")
-
-    def __init__(self, stream: int | None) -> None:
-        self.native: Any = None
-        self.stream = 0
-        self._device = _HOST
-        self._given = stream
-
-    def array(self, name: str, array: Array, *, writes: bool = False) -> Any:
-        """An array as the extension module takes it."""
-        # The usual case by itself: a tensor of torch on the GPU of the first operand.
-        if type(array) in _tensors and not (array.requires_grad and sys.modules["torch"].is_grad_enabled()):
-            device = array.get_device()
-            if device >= 0:
-                if self.native is None:
-                    self._use(device)
-                if device == self._device:
-                    return array
-        device, described = _described(name, array, writes)
-        if self.native is None and device == _HOST:
-            self._device = device
-            self.native = getattr(_state, "simulated", None)
-            if self.native is None:
-                raise OpError(
-                    f"{name} lies in the host's memory; ops run on NVIDIA GPUs, and on a simulated one "
-                    "inside `with tilewright.ops.simulator():`"
-                )
-        elif self.native is None:
-            self._use(device)
-        elif device != self._device:
-            raise OpError(f"{name} lies on another device than the first operand")
-        return described
-
-    def _use(self, device: int) -> None:
-        self._device = device
-        self.native = _on(device)
-        self.stream = _current_stream(device) if self._given is None else self._given
-
-    def __call__(self, op: str, *operands: Any) -> None:
-        """Runs an op. Its operands say where, so that they come first."""
-        getattr(self.native, op)(self.stream, *operands)
-
-    def optional(self, name: str, array: Array | None, *, writes: bool = False) -> Any:
-        return None if array is None else self.array(name, array, writes=writes)
+        _native.simulate(before)
 
 
 def rms_norm(x: Array, weight: Array, *, out: Array, eps: float = 1e-6, stream: int | None = None) -> None:
@@ -136,9 +72,7 @@ def rms_norm(x: Array, weight: Array, *, out: Array, eps: float = 1e-6, stream: 
     ``x`` is ``[.., width]`` of float32, float16 or bfloat16, and ``out`` as ``x``, which it may be;
     ``weight`` is ``[width]``.
     """
-    call = _Call(stream)
-    arrays = call.array("x", x), call.array("weight", weight), call.array("out", out, writes=True)
-    call("rms_norm", *arrays, eps)
+    _native.rms_norm(stream, x, weight, out, eps)
 
 
 def add_rms_norm(
@@ -148,16 +82,12 @@ def add_rms_norm(
 
     The mean square is that of the sums before they are rounded to the type of ``x``.
     """
-    call = _Call(stream)
-    arrays = call.array("x", x, writes=True), call.array("weight", weight), call.array("out", out, writes=True)
-    call("rms_norm", *arrays, eps, call.array("added", added))
+    _native.rms_norm(stream, x, weight, out, eps, added)
 
 
 def gated(gate: Array, up: Array, *, out: Array, activation: str = "silu", stream: int | None = None) -> None:
     """``out = activation(gate) * up``; the activation is ``silu`` or ``gelu_tanh``."""
-    call = _Call(stream)
-    arrays = call.array("gate", gate), call.array("up", up), call.array("out", out, writes=True)
-    call("gated", activation, *arrays)
+    _native.gated(stream, activation, gate, up, out)
 
 
 def silu_mul(gate: Array, up: Array, *, out: Array, stream: int | None = None) -> None:
@@ -170,9 +100,7 @@ def embedding(table: Array, ids: Array, *, out: Array, stream: int | None = None
 
     ``table`` is ``[vocabulary, width]`` of bfloat16, ``ids`` int32 of any shape.
     """
-    call = _Call(stream)
-    arrays = call.array("table", table), call.array("ids", ids), call.array("out", out, writes=True)
-    call("embedding", *arrays)
+    _native.embedding(stream, table, ids, out)
 
 
 def rope(x: Array, turns: Array, positions: Array, *, out: Array, stream: int | None = None) -> None:
@@ -181,20 +109,12 @@ def rope(x: Array, turns: Array, positions: Array, *, out: Array, stream: int | 
     ``turns`` has the cosine and sine of each position and pair, float32 ``[positions, dim / 2, 2]``;
     ``positions`` is int32 ``[rows]``, and rows of a negative one become zeros. ``out`` may be ``x``.
     """
-    call = _Call(stream)
-    arrays = (
-        call.array("x", x),
-        call.array("turns", turns),
-        call.array("positions", positions),
-        call.array("out", out, writes=True),
-    )
-    call("rope", *arrays)
+    _native.rope(stream, x, turns, positions, out)
 
 
 def argmax(logits: Array, *, out: Array, stream: int | None = None) -> None:
     """The likeliest token of each row of float32 logits, to int32 ``out``; the first of equals."""
-    call = _Call(stream)
-    call("choose", call.array("logits", logits), call.array("out", out, writes=True))
+    _native.choose(stream, logits, out)
 
 
 def sample(logits: Array, requests: Array, *, out: Array, stream: int | None = None) -> None:
@@ -202,9 +122,7 @@ def sample(logits: Array, requests: Array, *, out: Array, stream: int | None = N
 
     ``requests`` is uint8 ``[rows, 32]``, a :func:`sampling_request` for each row.
     """
-    call = _Call(stream)
-    arrays = call.array("logits", logits), call.array("out", out, writes=True)
-    call("choose", *arrays, call.array("requests", requests))
+    _native.choose(stream, logits, out, requests)
 
 
 def sampling_request(
@@ -278,16 +196,7 @@ def linear(
     type; ``bias`` is bfloat16. Weights are fetched before earlier work of the stream has ended: the
     launch just before must not write them. Forms other than ``bf16`` need compute capability 9.0.
     """
-    call = _Call(stream)
-    call(
-        "linear",
-        form,
-        call.array("x", x),
-        call.array("packed", packed),
-        call.array("out", out, writes=True),
-        call.optional("bias", bias),
-        call.optional("residual", residual),
-    )
+    _native.linear(stream, form, x, packed, out, bias, residual)
 
 
 def gemm(
@@ -316,23 +225,12 @@ def gemm(
     Activations are ``silu`` and ``gelu_tanh``, and of gates gpt-oss's ``clamped_swiglu``. Without tensor
     maps (compute capability 9.0, rows of whole 16 bytes) a gated product needs the workspace.
     """
-    call = _Call(stream)
-    call("gemm", call.array("a", a),
-        call.array("b", b),
-        call.array("out", out, writes=True),
-        call.optional("a_scale", a_scale),
-        call.optional("b_scale", b_scale),
-        call.optional("bias", bias),
-        activation,
-        gated,
-        call.optional("residual", residual),
-        call.optional("workspace", workspace, writes=True),
-    )
+    _native.gemm(stream, a, b, out, a_scale, b_scale, bias, activation, gated, residual, workspace)
 
 
 def gemm_workspace(a_rows: int, b_rows: int) -> int:
     """Elements of the workspace of products of ``a_rows`` rows with a ``b`` of ``b_rows``."""
-    return _native.Ops.gemm_workspace(a_rows, b_rows)
+    return _native.gemm_workspace(a_rows, b_rows)
 
 
 def grouped_gemm(
@@ -363,18 +261,7 @@ def grouped_gemm(
     ``b_scale`` ``[groups, ceil(N / 128), ceil(K / 128)]``, of a gated product ``[groups, 2, ..]``. They
     need compute capability 9.0.
     """
-    call = _Call(stream)
-    call("grouped_gemm", call.array("a", a),
-        call.array("b", b),
-        call.array("offsets", offsets),
-        call.array("out", out, writes=True),
-        call.optional("a_scale", a_scale),
-        call.optional("b_scale", b_scale),
-        call.optional("bias", bias),
-        activation,
-        gated,
-        call.optional("residual", residual),
-    )
+    _native.grouped_gemm(stream, a, b, offsets, out, a_scale, b_scale, bias, activation, gated, residual)
 
 
 def moe(
@@ -413,20 +300,21 @@ def moe(
     Choices are sorted on the device: nothing waits for it. ``workspace`` is float32 of
     :func:`moe_workspace` elements; calls that run at the same time need one each.
     """
-    call = _Call(stream)
-    call("moe", call.array("x", x),
-        call.array("logits", logits),
-        call.array("gate_up", gate_up),
-        call.array("down", down),
-        call.array("out", out, writes=True),
-        call.array("workspace", workspace, writes=True),
+    _native.moe(
+        stream,
+        x,
+        logits,
+        gate_up,
+        down,
+        out,
+        workspace,
         top_k,
         (scoring, renormalize, expert_groups, kept_groups, scale),
         activation,
-        call.optional("correction", correction),
-        call.optional("gate_up_bias", gate_up_bias),
-        call.optional("down_bias", down_bias),
-        call.optional("residual", residual),
+        correction,
+        gate_up_bias,
+        down_bias,
+        residual,
     )
 
 
@@ -434,12 +322,7 @@ def moe_workspace(x: Array, gate_up: Array, top_k: int) -> int:
     """Elements of the workspace of :func:`moe` for these arrays."""
     experts, two_inner, hidden = (int(extent) for extent in gate_up.shape)
     rows = math.prod(int(extent) for extent in x.shape[:-1])
-    return _native.Ops.moe_workspace(rows, top_k, experts, hidden, two_inner // 2)
-
-
-def _scale(q: Array) -> float:
-    dim = int(q.shape[-1]) if len(q.shape) else 0
-    return 1.0 / math.sqrt(max(dim, 1))
+    return _native.moe_workspace(rows, top_k, experts, hidden, two_inner // 2)
 
 
 def attention_decode(
@@ -472,19 +355,20 @@ def attention_decode(
     ``lse``, float32 ``[sequences, heads]``, gets the natural logarithm of the sum of ``exp(score)``,
     sinks included: :func:`merge_attention` takes it.
     """
-    call = _Call(stream)
-    call("attention_decode", call.array("q", q),
-        call.array("keys", keys),
-        call.array("values", values),
-        call.array("tokens", tokens),
-        call.array("workspace", workspace, writes=True),
-        call.array("out", out, writes=True),
-        _scale(q) if scale is None else scale,
-        call.optional("table", table),
+    _native.attention_decode(
+        stream,
+        q,
+        keys,
+        values,
+        tokens,
+        workspace,
+        out,
+        scale,
+        table,
         soft_cap,
         window,
-        call.optional("sinks", sinks),
-        call.optional("lse", lse, writes=True),
+        sinks,
+        lse,
     )
 
 
@@ -523,21 +407,22 @@ def attention_prefill(
 
     ``sinks`` and ``lse``, float32 ``[rows, heads]``, are as in :func:`attention_decode`.
     """
-    call = _Call(stream)
-    call("attention_prefill", call.array("q", q),
-        call.array("keys", keys),
-        call.array("values", values),
-        call.array("query_starts", query_starts),
-        call.array("token_starts", token_starts),
-        call.array("out", out, writes=True),
-        _scale(q) if scale is None else scale,
+    _native.attention_prefill(
+        stream,
+        q,
+        keys,
+        values,
+        query_starts,
+        token_starts,
+        out,
+        scale,
         causal,
         longest,
-        call.optional("table", table),
+        table,
         soft_cap,
         window,
-        call.optional("sinks", sinks),
-        call.optional("lse", lse, writes=True),
+        sinks,
+        lse,
     )
 
 
@@ -557,26 +442,17 @@ def merge_attention(
     ``lse_b`` and ``lse`` are float32 of the shape without ``dim``; ``lse``, in memory of its own, gets
     the log-sum-exp over both sets. At most one of the results may have sinks.
     """
-    call = _Call(stream)
-    call("merge_attention", call.array("a", a),
-        call.array("lse_a", lse_a),
-        call.array("b", b),
-        call.array("lse_b", lse_b),
-        call.array("out", out, writes=True),
-        call.optional("lse", lse, writes=True),
-    )
+    _native.merge_attention(stream, a, lse_a, b, lse_b, out, lse)
 
 
 def attention_workspace(q: Array, keys: Array, table: Array | None = None) -> int:
     """Elements of the workspace of :func:`attention_decode` for these arrays."""
-    call = _Call(None)
-    call.array("q", q)
     sequences, heads, dim = (int(extent) for extent in q.shape)
     if table is None:
         kv_heads, capacity = int(keys.shape[1]), int(keys.shape[2])
     else:
         kv_heads, capacity = int(keys.shape[0]), int(keys.shape[2]) * int(table.shape[1])
-    return int(call.native.attention_workspace(sequences, heads, kv_heads, dim, capacity))
+    return int(_native.attention_workspace(q, sequences, heads, kv_heads, dim, capacity))
 
 
 def _stored(array: Array) -> tuple[bytes, str, tuple[int, ...]]:
@@ -600,7 +476,11 @@ def _bytes_like(array: Array, packed: bytes) -> Array:
 
 
 def _described(name: str, array: Array, writes: bool) -> tuple[int, Any]:
-    """The device of an array, and its address, type, shape and strides in elements: of torch itself."""
+    """The device of an array, and its address, type, shape and strides in elements: of torch itself.
+
+    The extension module asks for arrays whose type has no table of DLPack's functions, and for tensors
+    that require a gradient.
+    """
     if _is_tensor(array):
         device = array.device
         if device.type not in ("cpu", "cuda"):
@@ -628,12 +508,8 @@ def _described(name: str, array: Array, writes: bool) -> tuple[int, Any]:
 
 
 def _is_tensor(array: Array) -> bool:
-    global _tensors
     torch = sys.modules.get("torch")
-    if torch is None:
-        return False
-    _tensors = (torch.Tensor, torch.nn.Parameter)
-    return isinstance(array, torch.Tensor)
+    return torch is not None and isinstance(array, torch.Tensor)
 
 
 def _without_gradient(name: str, array: Array) -> None:
