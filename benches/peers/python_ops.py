@@ -4,7 +4,7 @@
 Usage: python_ops.py [--calls N]
 
 For each op: the host's time per call while the GPU is never waited for; the kernel's own time, as the profiler has it; the time per
-call of a CUDA graph of many calls. The same by torch's dispatcher (`torch.ops.tilewright`), and torch's own op beside it.
+call of a CUDA graph of many calls, and that of the kernels in it. The same by torch's dispatcher (`torch.ops.tilewright`), and torch's own op beside it.
 """
 import argparse
 import json
@@ -46,13 +46,13 @@ def kernel_us(call, calls=200):
 
 
 def graph_us(call):
-    """The microseconds per call of a graph of many."""
+    """The microseconds per call of a graph of many, and those of its kernels while the graph is replayed."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(IN_GRAPH):
             call()
     times = replayed(graph, 100)
-    return times[len(times) // 2] / IN_GRAPH * 1e3
+    return times[len(times) // 2] / IN_GRAPH * 1e3, kernel_us(graph.replay, calls=100) / IN_GRAPH
 
 
 def cases():
@@ -108,7 +108,9 @@ def main():
         # A profiler makes every launch after it slower.
         host = [host_us(call, args.calls) for _, _, _, call in calls]
         for (name, shape, who, call), host in zip(calls, host):
-            values = {"host_us": host, "kernel_us": kernel_us(call), "graph_us": graph_us(call)}
+            kernel = kernel_us(call)
+            graph, graph_kernel = graph_us(call)
+            values = {"host_us": host, "kernel_us": kernel, "graph_us": graph, "graph_kernel_us": graph_kernel}
             values = {name: round(value, 3) for name, value in values.items()}
             row = {"suite": "python ops", "who": who, "shape": shape, "note": name, "us": values["graph_us"], "values": values}
             print(json.dumps(row), flush=True)
