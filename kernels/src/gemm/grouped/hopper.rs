@@ -195,9 +195,10 @@ impl<'k, D: GemmOutput> Block<'k, D> {
                 let scales = scales.tile(sums, product.thread(), corner(), &tile);
                 totals.clear(k);
                 k.moving().for_(0, self.steps, |step| {
-                    let of_step = scales.step(step);
+                    let mut of_step = Vec::new();
                     stages.step(k, Release::This, |a, b| {
                         product.issue(a, b, false);
+                        of_step = scales.step(step);
                         product.wait_group(0);
                     });
                     scales.add(totals, product.sums(), &of_step);

@@ -95,13 +95,15 @@ impl<'k> TileScales<'k> {
         }
     }
 
-    /// The scales of a step, by row and half; those of the following step are under way.
+    /// The scales of a step, by row and half; those of the following step are under way. They are
+    /// loaded once these are multiplied, into the same registers: a copy would wait for them.
     #[track_caller]
     pub fn step(&self, step: Val<'k, u32>) -> Vec<Vec<Val<'k, f32>>> {
         let now: Vec<_> = (0..self.at.len() as u32).map(|number| self.next.get(number)).collect();
-        self.load((step + 1).min(self.of.steps - 1));
         let (rows, weights) = now.split_at(self.rows);
-        rows.iter().map(|row| weights.iter().map(|weight| *row * *weight).collect()).collect()
+        let scales = rows.iter().map(|row| weights.iter().map(|weight| *row * *weight).collect()).collect();
+        self.load((step + 1).min(self.of.steps - 1));
+        scales
     }
 
     /// Adds a step's sums times their scales to the totals.
