@@ -1,19 +1,30 @@
-//! Commands in a process group: rank 0 drives, and every other rank computes a stage.
+//! Commands in a process group: rank 0 drives, and every other rank computes its part of the model.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::Args;
 use thiserror::Error;
 use tilewright_codegen::device::cuda;
 
-use super::Failure;
 use super::device::DeviceArgs;
 use super::interrupt::Interrupt;
 use super::load::{LoadOptions, load_as, load_as_needed};
 use super::paint::{self, Word};
-use crate::engine::{Device, Engine, EngineError, Member, PipelineError, ProcessGroup};
+use super::{Failure, number};
+use crate::engine::pipeline::MOST_RANKS;
+use crate::engine::{Device, Engine, EngineError, GroupError, Member, PipelineError, ProcessGroup};
+
+/// How the processes of a group share the model.
+#[derive(Args)]
+pub struct GroupArgs {
+    /// Share every layer among the N processes of a group, one GPU each, instead of a pipeline of
+    /// layers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::count(1..=MOST_RANKS as u64))]
+    tensor_parallel: usize,
+}
 
 /// The local rank names no GPU.
 #[derive(Debug, Error)]
@@ -29,22 +40,26 @@ struct LocalRank {
 pub enum Role {
     /// It runs the command, and drives the group if it is in one.
     Driver(Option<ProcessGroup>),
-    /// It computes a stage for rank 0.
+    /// It computes its part of the model for rank 0.
     Stage(ProcessGroup),
 }
 
 impl Role {
     /// The role that the environment gives to this process.
-    pub fn of_environment() -> Result<Role, Failure> {
-        let group = ProcessGroup::of_environment().map_err(PipelineError::from).map_err(EngineError::from)?;
-        Ok(match group {
+    pub fn of_environment(args: &GroupArgs) -> Result<Role, Failure> {
+        let found = args.tensor_parallel;
+        let group = ProcessGroup::of_environment().and_then(|group| match group {
+            None if found > 1 => Err(GroupError::Alone { found }),
+            group => Ok(group.map(|group| group.with_tensor_parallel(found))),
+        });
+        Ok(match group.map_err(PipelineError::from).map_err(EngineError::from)? {
             Some(group) if group.rank() > 0 => Role::Stage(group),
             group => Role::Driver(group),
         })
     }
 }
 
-/// Loads a model, for rank 0 of a group only the weights of its layers.
+/// Loads a model, for rank 0 of a group only the weights of its part.
 pub fn load(
     model: &Path,
     device: &DeviceArgs,
@@ -79,7 +94,7 @@ pub fn drive(engine: Engine, group: Option<&ProcessGroup>) -> Result<Engine, Fai
     }
 }
 
-/// Computes a stage until rank 0 ends the work. A launcher passes Ctrl-C to all ranks: rank 0 ends
+/// Computes this rank's part until rank 0 ends the work. A launcher passes Ctrl-C to all ranks: rank 0 ends
 /// in good order, and a second one ends this rank.
 pub fn run_stage(
     model: &Path,
@@ -92,8 +107,8 @@ pub fn run_stage(
     let all = engine.spec().layers;
     match join(engine, group)? {
         Member::Stage(stage) => {
-            let (rank, layers) = (stage.rank(), stage.layers());
-            paint::line(Word::Note, &format!("rank {rank} has layers {} to {} of {all}", layers.lo, layers.hi - 1));
+            let (rank, part) = (stage.rank(), stage.part());
+            paint::line(Word::Note, &format!("rank {rank} has {part}, of {all} layers"));
             stage.run()?;
         }
         Member::Driver(_) => unreachable!("other ranks are stages"),

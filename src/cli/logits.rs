@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::Failure;
 use super::device::DeviceArgs;
-use super::group::{self, Role};
+use super::group::{self, GroupArgs, Role};
 use super::load::LoadOptions;
 use super::output::CommandOutput;
 use super::prompt::parse_context;
@@ -34,6 +34,8 @@ pub struct LogitsArgs {
     out: PathBuf,
     #[command(flatten)]
     device: DeviceArgs,
+    #[command(flatten)]
+    group: GroupArgs,
     /// Give the model at most N positions; runs a model whose attention is in chunks of N or more
     /// tokens
     #[arg(long, value_name = "N", value_parser = parse_context)]
@@ -61,7 +63,7 @@ fn parse_ids(text: &str) -> Result<Ids, IdError> {
 /// Runs the subcommand.
 pub fn run(args: &LogitsArgs) -> Result<ExitCode, Failure> {
     let form = LoadOptions { scheme: None, max_context: args.max_context };
-    let group = match Role::of_environment()? {
+    let group = match Role::of_environment(&args.group)? {
         Role::Stage(group) => return group::run_stage(&args.model, &args.device, form, &group),
         Role::Driver(group) => group,
     };

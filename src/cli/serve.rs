@@ -13,7 +13,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use super::Failure;
 use super::device::DeviceArgs;
-use super::group::{self, Role};
+use super::group::{self, GroupArgs, Role};
 use super::input::{self, InputError};
 use super::interrupt;
 use super::load::LoadOptions;
@@ -51,6 +51,8 @@ pub struct ServeArgs {
     api_key_file: Option<PathBuf>,
     #[command(flatten)]
     device: DeviceArgs,
+    #[command(flatten)]
+    group: GroupArgs,
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
@@ -138,7 +140,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let keys = args.api_key_file.as_deref().map(keys).transpose()?.unwrap_or_default();
     log();
     let form = LoadOptions { scheme: args.engine.weights, max_context: args.engine.max_context };
-    let group = match Role::of_environment()? {
+    let group = match Role::of_environment(&args.group)? {
         Role::Stage(group) => return group::run_stage(&args.model, &args.device, form, &group),
         Role::Driver(group) => group,
     };

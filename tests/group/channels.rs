@@ -85,7 +85,8 @@ impl Network for Channels {
         let from = Receiving { channel: Mutex::new(channel), limits: limits.clone(), left };
         let channel = links.get_mut(&ring.to).and_then(|ends| ends.0.take()).expect("one rank sends");
         let sent = Arc::clone(&self.sent.lock().unwrap()[&ring.to]);
-        Ok(RingEnds { from: Arc::new(from), to: Arc::new(Sender { channel, limits: limits.clone(), sent }) })
+        let to = Sender { channel, limits: limits.clone(), sent };
+        Ok(RingEnds { from: Arc::new(from), to: Arc::new(to), collective: None })
     }
 }
 

@@ -7,15 +7,15 @@ use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tilewright::engine::pipeline::Network;
-use tilewright::engine::{EngineError, Request};
+use tilewright::engine::pipeline::{LINK_ID_BYTES, Network};
+use tilewright::engine::{Engine, EngineError, Request};
 use tilewright_kernels::naive::Sampling;
 
-use crate::{Launch, SECRET, engine};
+use crate::{Launch, SECRET, engine, simulated};
 
 const RECORD: usize = 256;
-const REPLY: usize = 272;
-const HELLO: usize = 112;
+const REPLY: usize = 400;
+const HELLO: usize = 116;
 
 /// A record of a kind with these numbers and text.
 fn record(kind: u8, numbers: [u64; 6], text: &[u8]) -> Vec<u8> {
@@ -41,17 +41,33 @@ fn bye() -> Vec<u8> {
 /// The result of rank 1 of 2, to which a rank 0 of this test sends records. It holds the connection
 /// for `hold` after them.
 fn served(records: &[Vec<u8>], hold: Duration) -> Result<(), EngineError> {
-    let launch = Launch::new(2).timeout("4");
+    served_by(&Launch::new(2).timeout("4"), || engine("tiny-qwen3"), records, hold)
+}
+
+/// The same of a rank that has a shard of every layer.
+fn shard_served(records: &[Vec<u8>], hold: Duration) -> Result<(), EngineError> {
+    served_by(&Launch::new(2).timeout("4").sharded(), || simulated("tiny-llama", 1), records, hold)
+}
+
+fn served_by(
+    launch: &Launch,
+    engine: impl Fn() -> Engine + Sync,
+    records: &[Vec<u8>],
+    hold: Duration,
+) -> Result<(), EngineError> {
     let listener = TcpListener::bind(("127.0.0.1", launch.port)).expect("the port is free");
     let ids = [launch.network.id().expect("an id"), launch.network.id().expect("an id")];
     thread::scope(|scope| {
-        let stage = scope.spawn(|| launch.stage(1, engine("tiny-qwen3"))?.run());
+        let stage = scope.spawn(|| launch.stage(1, engine())?.run());
         let (mut stream, _) = listener.accept().expect("rank 1 calls");
         let mut hello = [0; HELLO];
         stream.read_exact(&mut hello).expect("a hello");
-        assert!(hello.starts_with(b"twgroup1\x01\0\0\0\x02\0\0\0"), "{hello:?}");
-        let mut reply = b"twgroup1\0\0\0\0\0\0\0\0".to_vec();
+        let tensor_parallel = launch.tensor_parallel as u8;
+        assert!(hello.starts_with(b"twgroup2\x01\0\0\0\x02\0\0\0"), "{hello:?}");
+        assert_eq!(hello[16..20], [tensor_parallel, 0, 0, 0]);
+        let mut reply = b"twgroup2\0\0\0\0\0\0\0\0".to_vec();
         reply.extend(ids.as_flattened());
+        reply.extend([0; LINK_ID_BYTES]);
         assert_eq!(reply.len(), REPLY);
         stream.write_all(&reply).expect("rank 1 reads");
         for record in records {
@@ -70,7 +86,7 @@ fn served(records: &[Vec<u8>], hold: Duration) -> Result<(), EngineError> {
 fn driven(bytes: &[u8]) -> String {
     let launch = Launch::new(2).timeout("4");
     let driver = engine("tiny-qwen3");
-    let mut hello = b"twgroup1\x01\0\0\0\x02\0\0\0".to_vec();
+    let mut hello = b"twgroup2\x01\0\0\0\x02\0\0\0\x01\0\0\0".to_vec();
     hello.extend(SECRET.as_bytes());
     hello.resize(HELLO - 32, 0);
     hello.extend(bytemuck::bytes_of(&driver.identity()));
@@ -123,6 +139,19 @@ fn steps_that_make_no_sense_are_named() {
     assert!(error(&[record(9, [0; 6], b"")]).contains("an unknown message (9)"));
     assert!(error(&[record(1, [0, 16, 16, 1, 0, 0], b"f8")]).contains("it sent `f8` as the type of keys and values"));
     assert_eq!(error(&[record(4, [3, 0, 0, 0, 0, 0], b"a reason\n")]), "rank 3 failed: a reason ");
+}
+
+/// A shard refuses what a stage refuses, before it computes or waits for a sum.
+#[test]
+fn steps_of_shards_that_make_no_sense_are_named() {
+    let error = |records: &[Vec<u8>]| shard_served(records, Duration::from_secs(1)).expect_err("no sense").to_string();
+    assert!(error(&[step(0, 1, 1)]).contains("a step of session 0, which has not begun"));
+    let begun = record(1, [0, 64, 64, 1, 1, 0], b"bf16");
+    assert!(error(&[begun.clone(), step(0, 0, 0)]).contains("it sent a step of 0 rows"));
+    assert!(error(&[begun.clone(), step(0, 2, 3)]).contains("logits of row 3"));
+    assert!(error(&[record(1, [0, 64, 64, 1, 1, 0], b"f8")]).contains("it sent `f8` as the type of keys and values"));
+    assert!(error(&[record(1, [0, 1 << 40, 64, 1, 1, 0], b"bf16")]).len() > 10, "more positions than the model has");
+    assert_eq!(error(&[begun, record(4, [3, 0, 0, 0, 0, 0], b"a reason")]), "rank 3 failed: a reason");
 }
 
 proptest! {

@@ -3,8 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tilewright::engine::{Engine, EngineError, Request, Sampling};
+use tempfile::TempDir;
+use tilewright::engine::{Device, Engine, EngineError, Request, Sampling};
 
+use crate::shards::wide;
 use crate::{Launch, engine};
 
 const SIZE: usize = 4;
@@ -17,13 +19,24 @@ fn long_text(engine: &Engine, mut on_token: impl FnMut()) -> Result<(), EngineEr
 
 /// The errors of all ranks, where one rank does not run but does this with its stage.
 fn errors(launch: &Launch, lost: usize, gone: impl FnOnce(tilewright::engine::Stage) + Send) -> Vec<String> {
+    errors_of(launch, || engine("tiny-llama"), lost, gone)
+}
+
+/// The same with engines of another kind.
+fn errors_of(
+    launch: &Launch,
+    engine: impl Fn() -> Engine + Sync,
+    lost: usize,
+    gone: impl FnOnce(tilewright::engine::Stage) + Send,
+) -> Vec<String> {
+    let engine = &engine;
     let mut gone = Some(gone);
     thread::scope(|scope| {
         let stages: Vec<_> = (1..launch.size)
             .map(|rank| {
                 let gone = if rank == lost { gone.take() } else { None };
                 scope.spawn(move || {
-                    let stage = launch.stage(rank, engine("tiny-llama")).expect("joins");
+                    let stage = launch.stage(rank, engine()).expect("joins");
                     match gone {
                         Some(gone) => {
                             gone(stage);
@@ -34,7 +47,7 @@ fn errors(launch: &Launch, lost: usize, gone: impl FnOnce(tilewright::engine::St
                 })
             })
             .collect();
-        let driver = launch.driver(engine("tiny-llama")).expect("all join");
+        let driver = launch.driver(engine()).expect("all join");
         let first = long_text(&driver, || ()).expect_err("a rank is lost").to_string();
         drop(driver);
         let others = stages.into_iter().filter_map(|stage| stage.join().expect("no panic"));
@@ -55,6 +68,76 @@ fn a_rank_that_ends_is_named_by_all() {
             assert!(error.ends_with("it closed the connection"), "{error}");
         }
     }
+}
+
+/// The others wait for it in a sum, or for the words of a step.
+#[test]
+fn a_shard_that_ends_or_hangs_is_named_by_all() {
+    let folder = TempDir::new().expect("a folder");
+    wide(folder.path());
+    let made = || Engine::load(folder.path(), Device::Sim { seed: 7 }).expect("the model loads");
+    for (lost, hangs) in [(1, false), (2, false), (3, false), (2, true)] {
+        let launch = Launch::new(SIZE).timeout(if hangs { "4" } else { "60" }).sharded();
+        let begun = Instant::now();
+        let errors = errors_of(&launch, made, lost, |stage| {
+            thread::sleep(Duration::from_secs(if hangs { 8 } else { 0 }));
+            drop(stage);
+        });
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+        assert_eq!(errors.len(), SIZE - 1);
+        for error in errors {
+            assert!(error.starts_with(&format!("rank {lost} ")), "{error}");
+            let reason = if hangs { "it sent nothing for 2 s" } else { "it closed the connection" };
+            assert!(error.ends_with(reason), "{error}");
+        }
+    }
+}
+
+/// In the middle of sums, of the words of a step, or of logits.
+#[test]
+fn a_link_of_shards_that_fails_names_the_rank_at_its_other_end() {
+    let folder = TempDir::new().expect("a folder");
+    wide(folder.path());
+    let made = || Engine::load(folder.path(), Device::Sim { seed: 3 }).expect("the model loads");
+    for (lost, after) in [(0, 0), (1, 1), (2, 3), (3, 6), (0, 9)] {
+        let launch = Launch::new(SIZE).sharded();
+        launch.network.fail(lost, after);
+        thread::scope(|scope| {
+            let stages: Vec<_> = (1..SIZE)
+                .map(|rank| {
+                    let launch = &launch;
+                    scope.spawn(move || launch.stage(rank, made())?.run())
+                })
+                .collect();
+            let driver = launch.driver(made()).expect("all join");
+            let mut errors = vec![long_text(&driver, || ()).expect_err("a link failed").to_string()];
+            drop(driver);
+            let others = stages.into_iter().map(|stage| stage.join().expect("no panic"));
+            errors.extend(others.map(|result| result.expect_err("a link failed").to_string()));
+            for error in errors {
+                assert!(error.starts_with(&format!("rank {lost} ")), "rank {lost} after {after}: {error}");
+            }
+        });
+    }
+}
+
+/// An abort in the middle of a text ends all ranks in good order.
+#[test]
+fn an_abort_of_rank_0_ends_the_shards() {
+    let folder = TempDir::new().expect("a folder");
+    wide(folder.path());
+    let made = || Engine::load(folder.path(), Device::Sim { seed: 3 }).expect("the model loads");
+    Launch::new(2).sharded().run(made, |driver| {
+        let abort = driver.abort_handle();
+        let mut tokens = 0;
+        let result = long_text(&driver, || {
+            tokens += 1;
+            if tokens == 3 {
+                abort.abort();
+            }
+        });
+        assert!(result.is_err_and(|error| error.is_abort()), "the text is aborted after three tokens");
+    });
 }
 
 /// A process that is stopped sends nothing; its connections stay.

@@ -1,5 +1,5 @@
-//! A model in the ranks of a process group: the tokens are those of one process, strangers do not
-//! disturb, and a rank that is lost is an error on all.
+//! A model in the ranks of a process group, as a pipeline or as shards: the tokens are those of one
+//! process, strangers do not disturb, and a rank that is lost is an error on all.
 //!
 //! The ranks are threads here, which rendezvous over loopback; channels stand for NCCL.
 
@@ -7,6 +7,7 @@ mod channels;
 mod damage;
 mod environment;
 mod lost;
+mod shards;
 mod strangers;
 mod tokens;
 
@@ -33,6 +34,11 @@ fn engine_on(name: &str, device: Device) -> Engine {
     Engine::load(&model(name), device).expect("the model loads")
 }
 
+/// A model on a simulated GPU.
+fn simulated(name: &str, seed: u64) -> Engine {
+    engine_on(name, Device::Sim { seed })
+}
+
 /// What all ranks of a test have.
 #[derive(Clone)]
 struct Launch {
@@ -40,6 +46,7 @@ struct Launch {
     port: u16,
     secret: String,
     timeout: String,
+    tensor_parallel: usize,
     network: Arc<Channels>,
 }
 
@@ -54,11 +61,23 @@ impl Launch {
                 break port;
             }
         };
-        Launch { size, port, secret: SECRET.to_owned(), timeout: "60".to_owned(), network: Arc::default() }
+        Launch {
+            size,
+            port,
+            secret: SECRET.to_owned(),
+            timeout: "60".to_owned(),
+            tensor_parallel: 1,
+            network: Arc::default(),
+        }
     }
 
     fn timeout(self, seconds: &str) -> Launch {
         Launch { timeout: seconds.to_owned(), ..self }
+    }
+
+    /// Each rank has a shard of every layer.
+    fn sharded(self) -> Launch {
+        Launch { tensor_parallel: self.size, ..self }
     }
 
     fn group(&self, rank: usize) -> ProcessGroup {
@@ -71,7 +90,8 @@ impl Launch {
             ("TILEWRIGHT_GROUP_TIMEOUT", self.timeout.clone()),
         ];
         let value = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
-        ProcessGroup::of(value).expect("valid variables").expect("a group")
+        let group = ProcessGroup::of(value).expect("valid variables").expect("a group");
+        group.with_tensor_parallel(self.tensor_parallel)
     }
 
     fn join(&self, rank: usize, engine: Engine) -> Result<Member, EngineError> {

@@ -49,7 +49,7 @@ fn joins_beside(stranger: impl Fn(u16, &AtomicBool) + Sync) {
 fn a_byte_a_second_holds_up_no_rank() {
     joins_beside(|port, is_over| {
         let mut stream = connect(port);
-        for byte in b"twgroup1".iter().cycle() {
+        for byte in b"twgroup2".iter().cycle() {
             if is_over.load(Ordering::Relaxed) || stream.write_all(&[*byte]).is_err() {
                 return;
             }
@@ -69,7 +69,7 @@ fn a_hundred_silent_connections_hold_up_no_rank() {
     });
 }
 
-/// 256 MiB of any bytes: rank 0 reads the first 112.
+/// 256 MiB of any bytes: rank 0 reads the first 116.
 #[test]
 fn garbage_holds_up_no_rank() {
     joins_beside(|port, is_over| {
@@ -185,7 +185,7 @@ proptest! {
     fn any_first_message_changes_nothing(bytes in prop::collection::vec(any::<u8>(), 0..200), is_magic: bool) {
         joins_beside(|port, _| {
             let mut stream = connect(port);
-            let magic: &[u8] = if is_magic { b"twgroup1" } else { b"" };
+            let magic: &[u8] = if is_magic { b"twgroup2" } else { b"" };
             let _ = stream.write_all(&[magic, &bytes].concat());
         });
     }

@@ -14,18 +14,18 @@ struct Reference {
 }
 
 #[derive(Deserialize)]
-struct Case {
-    prompt_ids: Vec<u32>,
-    greedy_ids: Vec<u32>,
+pub struct Case {
+    pub prompt_ids: Vec<u32>,
+    pub greedy_ids: Vec<u32>,
 }
 
-fn reference(name: &str) -> Vec<Case> {
+pub fn reference(name: &str) -> Vec<Case> {
     let text = fs::read_to_string(model(name).join("reference.json")).expect("the model has references");
     serde_json::from_str::<Reference>(&text).expect("the references are JSON").cases
 }
 
 /// The greedy tokens of requests, batched, in their order.
-fn greedy(engine: &Engine, requests: &[Request]) -> Vec<Vec<u32>> {
+pub fn greedy(engine: &Engine, requests: &[Request]) -> Vec<Vec<u32>> {
     let (completions, _) = engine.generate(requests, Sampling::GREEDY, |_, _| ()).expect("answers");
     completions.into_iter().map(|completion| completion.token_ids).collect()
 }

@@ -185,6 +185,24 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
         self.collective(devices).map(|handle| vec![handle])
     }
 
+    /// Opens this device's side of a collective whose other devices are other processes'.
+    ///
+    /// # Errors
+    /// As [`Backend::collective`].
+    fn join_collective(&self, id: &[u8], rank: usize, size: usize) -> Result<Handle, DeviceError> {
+        let _ = (id, rank, size);
+        Err(DeviceError::NoCollective { device: self.properties().name.clone() })
+    }
+
+    /// Checks that no error was found in a collective.
+    ///
+    /// # Errors
+    /// The error; [`DeviceError::GivenUp`].
+    fn check_collective(&self, with: &Handle) -> Result<(), DeviceError> {
+        let _ = with;
+        Ok(())
+    }
+
     /// Makes the sums of a collective that are under way end.
     ///
     /// # Errors

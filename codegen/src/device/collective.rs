@@ -48,6 +48,23 @@ impl Collective {
         Ok(Collective { devices: devices.to_vec(), handle })
     }
 
+    /// Joins a collective with a device of this process. Each of `size` processes has one device,
+    /// `rank` is this one's, and `id` is a [link's id](super::DeviceLink::id) that all have. Waits
+    /// for the others without a timeout: to bound the wait, call it in a thread of its own.
+    ///
+    /// # Errors
+    /// As [`Collective::open`].
+    ///
+    /// ```
+    /// use tilewright_codegen::device::{Collective, DeviceError, sim};
+    /// let joined = Collective::join(&sim::open(7), &[0; 128], 0, 2);
+    /// assert!(matches!(joined, Err(DeviceError::NoCollective { .. })));
+    /// ```
+    pub fn join(device: &Device, id: &[u8], rank: usize, size: usize) -> Result<Collective, DeviceError> {
+        let handle = device.backend().join_collective(id, rank, size)?;
+        Ok(Collective { devices: vec![device.clone()], handle })
+    }
+
     /// Creates a device's part of a sum, for [`Collective::graphs`]. The sum adds the `from`
     /// buffers of all devices and is stored in the `to` buffers of all, which may be the same. All
     /// devices get the same bits.
@@ -61,8 +78,9 @@ impl Collective {
         Ok(Work::Sum { from: from.span(), to: to.span(), float: T::FLOAT, with: self.handle.clone() })
     }
 
-    /// The work of every device as a graph, with sums among it. All are launched, or none: a device
-    /// waits in a sum for the others.
+    /// The work of every device of this process as a graph, with sums among it. All are launched,
+    /// or none: a device waits in a sum for the others. Other processes record as many sums of as
+    /// many elements; NCCL may wait for them meanwhile.
     ///
     /// # Errors
     /// [`DeviceError::Apart`] where the devices have not as many sums as each other, of as many
@@ -78,6 +96,14 @@ impl Collective {
         let handles = first.backend().graphs(&self.handle, &backends(&self.devices), work)?;
         let graphs = handles.into_iter().zip(&self.devices).zip(work);
         Ok(graphs.map(|((handle, device), work)| Graph::of(device, handle, work)).collect())
+    }
+
+    /// Checks for errors that NCCL found since, such as a process that is gone.
+    ///
+    /// # Errors
+    /// The error; [`DeviceError::GivenUp`] after an abort.
+    pub fn check_state(&self) -> Result<(), DeviceError> {
+        self.devices.first().map_or(Ok(()), |first| first.backend().check_collective(&self.handle))
     }
 
     /// Aborts sums in flight, whose results are then undefined, so that a device that waits for

@@ -105,7 +105,7 @@ fn agrees_by(exchange: Exchange, spec: &impl Architecture, count: usize, tokens:
 }
 
 /// A small model of a family that `devices` devices can share.
-fn drawn(rng: &mut Rng, devices: usize) -> Llama {
+pub fn drawn(rng: &mut Rng, devices: usize) -> Llama {
     let family = ["llama", "mistral", "qwen2", "qwen3"][rng.below(4)];
     let kv_heads = [1, 2, 3, devices, 2 * devices][rng.below(5)];
     let kv_heads =

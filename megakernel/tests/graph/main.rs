@@ -18,4 +18,5 @@ mod masks;
 mod no_choice;
 mod refusals;
 mod resources;
+mod shards;
 mod stages;

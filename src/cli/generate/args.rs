@@ -9,6 +9,7 @@ use thiserror::Error;
 use super::number;
 use crate::checkpoint::{GenerationSettings, Scheme};
 use crate::cli::generate::{DeviceArgs, FlowArgs};
+use crate::cli::group::GroupArgs;
 use crate::cli::prompt::{PromptArgs, parse_context};
 use crate::engine::{Exchange, KvType, Penalties};
 
@@ -50,6 +51,8 @@ pub struct GenerateArgs {
     pub(super) seed: u64,
     #[command(flatten)]
     pub(super) device: DeviceArgs,
+    #[command(flatten)]
+    pub(super) group: GroupArgs,
     /// Prefill prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the
     /// weights twice
     #[arg(long, value_name = "N")]

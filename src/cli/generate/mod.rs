@@ -31,7 +31,7 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     args.batch.penalties(&GenerationSettings::default()).check()?;
     args.batch.step_time()?;
     let form = LoadOptions { scheme: args.weights, max_context: args.max_context };
-    let group = match Role::of_environment()? {
+    let group = match Role::of_environment(&args.group)? {
         Role::Stage(group) => return group::run_stage(&args.model, &args.device, form, &group),
         Role::Driver(group) => group,
     };

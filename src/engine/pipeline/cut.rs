@@ -1,9 +1,51 @@
-//! Assigns layers to ranks so that the slowest stage is as fast as possible.
+//! Assigns a part of the model to each rank: layers, so that the slowest stage is as fast as
+//! possible, or a shard of every layer.
 
+use std::fmt;
+
+use tilewright_megakernel::lower::LowerOptions;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::Span;
 
 use super::error::PipelineError;
+
+/// The part of a model that a rank computes.
+///
+/// ```
+/// use tilewright::engine::pipeline::ModelPart;
+/// assert_eq!(ModelPart::Shard { rank: 1, size: 4 }.to_string(), "shard 1 of 4 of every layer");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelPart {
+    /// Whole layers: a stage of a pipeline.
+    Layers(Span),
+    /// A shard of every layer, whose sums all ranks add up: tensor parallelism.
+    Shard {
+        /// The rank.
+        rank: usize,
+        /// The number of ranks.
+        size: usize,
+    },
+}
+
+impl ModelPart {
+    /// The lowering options of this part's programs.
+    pub(super) fn options(self, base: LowerOptions) -> LowerOptions {
+        match self {
+            ModelPart::Layers(layers) => LowerOptions { layers: Some(layers), ..base },
+            ModelPart::Shard { size, .. } => LowerOptions { devices: size, ..base },
+        }
+    }
+}
+
+impl fmt::Display for ModelPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ModelPart::Layers(layers) => write!(f, "layers {} to {}", layers.lo, layers.hi - 1),
+            ModelPart::Shard { rank, size } => write!(f, "shard {rank} of {size} of every layer"),
+        }
+    }
+}
 
 /// The layers of each rank, in order. A stage's time is that of the weights it reads: all layers
 /// have as many, the last stage has the head besides, and the embedding is a row for each token.

@@ -10,12 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tilewright_megakernel::program::Span;
-
 use super::control::Control;
+use super::cut::ModelPart;
 use super::error::{PipelineError, chain};
 use super::message::Message;
-use super::ring::Neighbour;
+use super::ring::Ring;
 use super::transport::{LinkError, Network, RingLinks, WaitLimits};
 use crate::engine::EngineError;
 
@@ -37,21 +36,14 @@ pub struct GroupDriver {
     controls: Vec<Arc<Control>>,
     shared: Arc<DriverState>,
     limits: WaitLimits,
-    layers: Span,
+    part: ModelPart,
     sessions: AtomicU64,
     threads: Vec<JoinHandle<()>>,
     /// Reports of rank 0's own links.
     received: Option<Sender<Received>>,
-    /// The ranks next to rank 0; none until their links are open.
+    /// The ranks next to rank 0; none until their links are open. A step that needs logits has them
+    /// to itself until they are there.
     ring: Mutex<Option<Ring>>,
-}
-
-/// The two ranks next to rank 0. A step that needs logits has them to itself until they are there.
-pub(super) struct Ring {
-    /// The last rank, which sends logits.
-    pub last: Neighbour,
-    /// Rank 1.
-    pub next: Neighbour,
 }
 
 /// The state that rank 0's threads share.
@@ -95,10 +87,10 @@ pub(super) fn receive(rank: usize, control: &Control, tell: impl Fn(Received) ->
 }
 
 impl GroupDriver {
-    /// Opens the links of rank 0, which has these layers itself.
+    /// Opens the links of rank 0, which has this part of the model itself.
     pub(super) fn new(
         controls: Vec<Control>,
-        layers: Span,
+        part: ModelPart,
         network: &dyn Network,
         links: &RingLinks,
         limits: WaitLimits,
@@ -110,7 +102,7 @@ impl GroupDriver {
             controls: controls.clone(),
             shared: Arc::clone(&shared),
             limits: limits.clone(),
-            layers,
+            part,
             sessions: AtomicU64::new(0),
             threads: Vec::new(),
             // No other sender outlives the receiving threads, so that the judge ends with them.
@@ -125,8 +117,7 @@ impl GroupDriver {
         driver.start(move || judge(&received, &judged, &judge_limits, &judge_shared))?;
         driver.start(move || send_heartbeats(&controls, &|| shared.is_over.load(Ordering::Relaxed)))?;
         let ends = network.open(links, &driver.limits).map_err(|error| driver.unopened(error))?;
-        let last = Neighbour { rank: driver.controls.len(), link: ends.from };
-        *locked(&driver.ring) = Some(Ring { last, next: Neighbour { rank: 1, link: ends.to } });
+        *locked(&driver.ring) = Some(Ring::new(links, &ends, &driver.limits));
         Ok(driver)
     }
 
@@ -145,9 +136,9 @@ impl GroupDriver {
         Ok(())
     }
 
-    /// Rank 0's own layers.
-    pub(in crate::engine) fn layers(&self) -> Span {
-        self.layers
+    /// Rank 0's own part of the model.
+    pub(super) fn part(&self) -> ModelPart {
+        self.part
     }
 
     /// A number for a session.

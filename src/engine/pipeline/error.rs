@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use thiserror::Error as ThisError;
+use tilewright_codegen::device::DeviceError;
 
 use super::group::GroupError;
 use super::identity::OtherModel;
@@ -59,6 +60,22 @@ pub enum PipelineError {
         "NCCL carries activations between the ranks of a process group, so each needs a GPU; give --device cuda:N, or unset WORLD_SIZE"
     )]
     NoDevice,
+    #[error(
+        "--tensor-parallel is {found}, and the process group has {size} processes; give {size}, or leave it out for a pipeline of layers"
+    )]
+    Shards { found: usize, size: usize },
+    #[error(
+        "a process has one shard of the model, on one GPU; give --device cuda:N, or leave --tensor-parallel out for a pipeline of layers"
+    )]
+    ShardDevice,
+    #[error(
+        "quantised weights have no shards in several processes; give --device cuda:A-B, or leave --tensor-parallel out for a pipeline of layers"
+    )]
+    ShardCodes,
+    #[error("the sums of all ranks took longer than {seconds} s; raise TILEWRIGHT_GROUP_TIMEOUT if no rank hangs")]
+    Late { seconds: f64 },
+    #[error("NCCL cannot add up the parts of all ranks")]
+    Sum(#[source] DeviceError),
     #[error("NCCL cannot connect the ranks")]
     Network(#[source] LinkError),
     #[error("the process group has ended")]
@@ -83,6 +100,8 @@ pub enum Refusal {
     Size { found: usize, expected: usize },
     #[error("ranks that join are 1 to {}", size - 1)]
     Rank { size: usize },
+    #[error("it was started with --tensor-parallel {found}, rank 0 with {expected}; give all ranks the same")]
+    Shards { found: usize, expected: usize },
     #[error("two processes have this rank")]
     Twice,
     #[error(transparent)]

@@ -71,6 +71,11 @@ pub enum GroupError {
     Half { missing: &'static str, set: &'static str },
     #[error("the environment variable {variable} must be {expected}, got `{found}`")]
     Value { variable: &'static str, expected: String, found: String },
+    #[error(
+        "--tensor-parallel is {found}, and a launcher started no group of processes; start {found} with torchrun or srun, or give \
+         --device cuda:A-B"
+    )]
+    Alone { found: usize },
     #[error("the environment variable MASTER_ADDR is unset; set it to the host of rank 0")]
     NoAddress,
     #[error(
@@ -141,6 +146,7 @@ pub struct ProcessGroup {
     port: u16,
     secret: Secret,
     timeout: Duration,
+    tensor_parallel: usize,
 }
 
 impl ProcessGroup {
@@ -173,7 +179,20 @@ impl ProcessGroup {
             port: variables.port()?,
             secret: variables.secret()?,
             timeout: variables.timeout()?,
+            tensor_parallel: 1,
         }))
+    }
+
+    /// Lets this number of ranks share every layer, each with a shard of it: all ranks of the
+    /// group, or with 1, which is the default, none: each rank then has layers of its own.
+    #[must_use]
+    pub fn with_tensor_parallel(self, ranks: usize) -> ProcessGroup {
+        ProcessGroup { tensor_parallel: ranks, ..self }
+    }
+
+    /// The number of ranks that share every layer.
+    pub fn tensor_parallel(&self) -> usize {
+        self.tensor_parallel
     }
 
     /// The group that this process's environment describes.

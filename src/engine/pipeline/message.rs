@@ -13,7 +13,6 @@
 use thiserror::Error;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, MAX_ROWS};
-use tilewright_megakernel::program::Span;
 use tilewright_megakernel::vm::StepCells;
 
 /// Bytes of a record.
@@ -63,15 +62,15 @@ impl Shape {
         }
     }
 
-    /// The options of a stage's programs; the lowering checks them.
+    /// The options of a rank's programs; the lowering checks them.
     ///
     /// # Errors
     /// If the type of keys and values is unknown.
-    pub fn options(&self, layers: Span) -> Result<LowerOptions, MessageError> {
+    pub fn options(&self) -> Result<LowerOptions, MessageError> {
         let kv = DType::from_name(&self.kv).ok_or_else(|| MessageError::Kv { found: self.kv.clone() })?;
         let Shape { page_tokens, pages, splits, .. } = *self;
         let base = LowerOptions::for_context(self.context);
-        Ok(LowerOptions { page_tokens, pages: Some(pages), splits, kv, layers: Some(layers), ..base })
+        Ok(LowerOptions { page_tokens, pages: Some(pages), splits, kv, ..base })
     }
 }
 
@@ -151,14 +150,15 @@ impl Message {
     }
 }
 
-/// The words of a step: positions, page tables, the rows whose logits are needed, and the residual
-/// stream, unless that goes from device to device.
+/// The words of a step: tokens for a rank that embeds them, positions, page tables, the rows whose
+/// logits are needed, and the residual stream, unless that goes from device to device.
 ///
 /// ```text
-/// positions [rows] | page tables [rows, entries] | asked [asked] | residual stream [rows, hidden]
+/// tokens [rows] | positions [rows] | page tables [rows, entries] | asked [asked] | residual stream [rows, hidden]
 /// ```
 #[derive(Debug)]
 pub(super) struct StepWords {
+    tokens: Vec<i32>,
     positions: Vec<i32>,
     page_table: Vec<i32>,
     asked: Vec<usize>,
@@ -172,6 +172,8 @@ pub(super) struct StepSizes {
     pub rows: usize,
     /// Rows whose logits are needed.
     pub asked: usize,
+    /// Whether tokens are among the words.
+    pub tokens: bool,
     /// Entries of a row's page table.
     pub entries: usize,
     /// Numbers of a row's residual stream, 0 if it goes from device to device.
@@ -184,21 +186,22 @@ impl StepSizes {
     /// # Errors
     /// If the step has no rows, too many, or asks for more than it has.
     pub fn words(&self) -> Result<usize, MessageError> {
-        let StepSizes { rows, asked, entries, hidden } = *self;
+        let StepSizes { rows, asked, tokens, entries, hidden } = *self;
         if !(1..=MAX_ROWS).contains(&rows) {
             return Err(MessageError::Rows { found: rows });
         }
         if asked > rows {
             return Err(MessageError::Asked { found: asked, rows });
         }
-        Ok(rows.saturating_mul(entries.saturating_add(hidden).saturating_add(1)).saturating_add(asked))
+        let of_row = entries.saturating_add(hidden).saturating_add(1 + usize::from(tokens));
+        Ok(rows.saturating_mul(of_row).saturating_add(asked))
     }
 }
 
 impl StepWords {
-    /// The words without a residual stream.
+    /// The words without a residual stream; with tokens, where the cells have some.
     pub fn pack(cells: &StepCells, asked: &[usize]) -> Vec<u32> {
-        let cells = cells.positions.iter().chain(cells.page_table).map(|&cell| cell as u32);
+        let cells = cells.tokens.iter().chain(cells.positions).chain(cells.page_table).map(|&cell| cell as u32);
         cells.chain(asked.iter().map(|&row| row as u32)).collect()
     }
 
@@ -207,8 +210,9 @@ impl StepWords {
     /// # Errors
     /// If a row that is asked for is beyond the step's.
     pub fn of(words: &[u32], sizes: StepSizes) -> Result<StepWords, MessageError> {
-        let StepSizes { rows, asked, entries, .. } = sizes;
-        let (positions, rest) = words.split_at(rows.min(words.len()));
+        let StepSizes { rows, asked, tokens, entries, .. } = sizes;
+        let (tokens, rest) = words.split_at(if tokens { rows.min(words.len()) } else { 0 });
+        let (positions, rest) = rest.split_at(rows.min(rest.len()));
         let (page_table, rest) = rest.split_at((rows * entries).min(rest.len()));
         let (asked, hidden) = rest.split_at(asked.min(rest.len()));
         if let Some(&found) = asked.iter().find(|&&row| row as usize >= rows) {
@@ -216,6 +220,7 @@ impl StepWords {
         }
         let cells = |words: &[u32]| words.iter().map(|&word| word as i32).collect();
         Ok(StepWords {
+            tokens: cells(tokens),
             positions: cells(positions),
             page_table: cells(page_table),
             asked: asked.iter().map(|&row| row as usize).collect(),
@@ -223,9 +228,9 @@ impl StepWords {
         })
     }
 
-    /// The cells of a stage that takes no token ids.
+    /// The step's cells.
     pub fn cells(&self) -> StepCells<'_> {
-        StepCells { tokens: &[], positions: &self.positions, page_table: &self.page_table }
+        StepCells { tokens: &self.tokens, positions: &self.positions, page_table: &self.page_table }
     }
 
     /// The rows whose logits are needed.
@@ -294,14 +299,16 @@ mod tests {
         #[test]
         fn steps_have_the_words_that_they_claim(
             sizes in prop_oneof![[0usize..6, 0usize..6, 0usize..5, 0usize..5], any::<[usize; 4]>()],
+            tokens in any::<bool>(),
             word in 0u32..8,
         ) {
             let [rows, asked, entries, hidden] = sizes;
-            let sizes = StepSizes { rows, asked, entries, hidden };
+            let sizes = StepSizes { rows, asked, tokens, entries, hidden };
             if let Ok(count) = sizes.words() && count < 1000 {
                 match StepWords::of(&vec![word; count], sizes) {
                     Ok(step) => {
                         prop_assert_eq!(step.cells().positions.len(), rows);
+                        prop_assert_eq!(step.cells().tokens.len(), if tokens { rows } else { 0 });
                         prop_assert_eq!(step.cells().page_table.len(), rows * entries);
                         prop_assert_eq!((step.asked().len(), step.hidden().len()), (asked, rows * hidden));
                         let mut packed = StepWords::pack(&step.cells(), step.asked());

@@ -1,4 +1,5 @@
-//! Pipeline parallelism: one model in the processes of a group, on one host or several.
+//! One model in the processes of a group, on one host or several: pipeline parallelism, where each
+//! rank has layers of its own, or tensor parallelism, where each has a shard of every layer.
 //!
 //! ```text
 //!  rank 0: drives                rank 1: a stage               rank 2: the last stage
@@ -8,15 +9,19 @@
 //!          └───────────────────── logits ──────────────────────────────┘
 //! ```
 //!
+//! Shards use the same ring: the words of a step go round before the ranks compute it, and the
+//! logits after it. Between, NCCL adds up the parts of all within the launch graphs; simulated
+//! devices have no NCCL, and their hosts add up along the ring.
+//!
 //! | file | what it holds |
 //! |---|---|
 //! | `group` | the process group, from a launcher's environment variables |
 //! | `rendezvous` | how ranks join: the secret, and the ids of NCCL links |
 //! | `control`, `message` | connections between rank 0 and the others: records of 256 bytes |
 //! | `transport` | links between neighbours: traits |
-//! | `nccl`, `ring` | links by NCCL; a neighbour |
+//! | `nccl`, `ring` | links and sums by NCCL; a rank's neighbours, and sums along the ring |
 //! | `identity` | whether ranks have the same model |
-//! | `cut` | which layers a rank has |
+//! | `cut` | which part of the model a rank has |
 //! | `driver`, `piped` | rank 0: lost ranks; a session's machines |
 //! | `worker`, `stage` | other ranks: their loop, their machines |
 //!
@@ -40,6 +45,7 @@ mod stage;
 mod transport;
 mod worker;
 
+pub use cut::ModelPart;
 pub use driver::GroupDriver;
 pub use error::{PipelineError, Refusal};
 pub use group::{GroupError, MOST_RANKS, ProcessGroup};
@@ -51,8 +57,10 @@ pub use worker::Stage;
 
 use std::sync::Arc;
 
+use super::place::Place;
 use super::{Engine, EngineError};
 use nccl::Nccl;
+use transport::GroupIds;
 
 /// A process of a group that has joined it.
 pub enum Member {
@@ -89,23 +97,43 @@ impl Engine {
         if self.place.group().is_some() {
             return Err(PipelineError::Twice.into());
         }
-        let stages = cut::cut(self.spec(), group.size())?;
+        let parts = self.parts(group)?;
         let identity = self.identity();
         let limits = WaitLimits::new(group.data_timeout(), self.abort_handle());
-        let rank = group.rank();
-        let layers = stages[rank];
-        if rank == 0 {
-            let ids = stages.iter().map(|_| network.id()).collect::<Result<Vec<_>, _>>();
-            let ids = ids.map_err(PipelineError::Network)?;
-            let links = RingLinks { rank, from: ids[group.size() - 1], to: ids[0] };
+        let part = parts[group.rank()];
+        if group.rank() == 0 {
+            let id = || network.id().map_err(PipelineError::Network);
+            let links = parts.iter().map(|_| id()).collect::<Result<Vec<_>, _>>()?;
+            let sums = (group.tensor_parallel() > 1).then(id).transpose()?;
+            let ids = GroupIds { links, sums };
             let controls = rendezvous::gather(group, &identity, &ids)?;
-            self.place.share(GroupDriver::new(controls, layers, &*network, &links, limits)?);
+            self.place.share(GroupDriver::new(controls, part, &*network, &ids.of(0), limits)?);
             return Ok(Member::Driver(Box::new(self)));
         }
-        let (control, [from, to]) = rendezvous::join(group, &identity)?;
-        let links = RingLinks { rank, from, to };
-        let (control, size) = (Arc::new(control), group.size());
-        Ok(Member::Stage(Box::new(Stage { engine: self, size, layers, control, network, links, limits })))
+        let (control, links) = rendezvous::join(group, &identity)?;
+        let control = Arc::new(control);
+        Ok(Member::Stage(Box::new(Stage { engine: self, part, control, network, links, limits })))
+    }
+
+    /// The part of the model that each rank of a group has.
+    fn parts(&self, group: &ProcessGroup) -> Result<Vec<ModelPart>, EngineError> {
+        let (size, found) = (group.size(), group.tensor_parallel());
+        if found == 1 {
+            return Ok(cut::cut(self.spec(), size)?.into_iter().map(ModelPart::Layers).collect());
+        }
+        if found != size {
+            return Err(PipelineError::Shards { found, size }.into());
+        }
+        match &**self.place() {
+            Place::Gpu(gpu) if gpu.devices == 1 => {}
+            Place::Gpu(_) | Place::Host { .. } => return Err(PipelineError::ShardDevice.into()),
+        }
+        if self.checkpoint.quantized_modules().next().is_some() {
+            return Err(PipelineError::ShardCodes.into());
+        }
+        // A model without such shards is refused before ranks wait for each other.
+        stage::check_shard(self, group.rank(), size)?;
+        Ok((0..size).map(|rank| ModelPart::Shard { rank, size }).collect())
     }
 
     /// The identity that ranks compare before they compute together.

@@ -1,6 +1,7 @@
-//! Links between the GPUs of neighbouring ranks, by NCCL.
+//! Links between the GPUs of neighbouring ranks, and sums of all ranks, by NCCL.
 //!
 //! A link is a communicator of two ranks, so that what waits on one link never blocks another.
+//! Sums have a communicator of all ranks, and are part of launch graphs.
 //! Receives are queued only once a step is announced: an idle rank runs no kernel. Waits poll for
 //! NCCL's asynchronous errors and for the limits, and abort the communicator then.
 
@@ -9,14 +10,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use tilewright_codegen::device::{Buffer, Device, DeviceError, DeviceLink, End};
+use tilewright_codegen::device::backend::Work;
+use tilewright_codegen::device::{Buffer, Collective, Device, DeviceError, DeviceLink, End, Graph};
+use tilewright_megakernel::vm::StepCells;
+use tilewright_megakernel::vm::graph::GraphShard;
 
+use super::error::PipelineError;
 use super::transport::{LinkError, LinkId, Network, RingEnds, RingLinks, Transport, WaitLimits};
+use crate::engine::EngineError;
 
 /// The polling interval of a long wait.
 const PAUSE: Duration = Duration::from_micros(50);
 /// The time for which a wait polls without a pause: longer than the transfer of a prompt's rows.
 const SPIN: Duration = Duration::from_millis(2);
+
+/// The time for which a rank whose sum failed waits for the reason: rank 0 knows which rank is lost,
+/// and NCCL does not.
+const VERDICT: Duration = Duration::from_secs(2);
+
+/// Calls NCCL, which waits without a timeout for ranks that do not come, on a thread of its own
+/// that is then abandoned.
+fn within<T: Send + 'static>(
+    limits: &WaitLimits,
+    begun: Instant,
+    call: impl FnOnce() -> Result<T, DeviceError> + Send + 'static,
+) -> Result<T, LinkError> {
+    let (sender, called) = channel();
+    let run = move || drop(sender.send(call()));
+    Builder::new().name("nccl".to_owned()).spawn(run).map_err(LinkError::Io)?;
+    loop {
+        match called.recv_timeout(10 * SPIN) {
+            Ok(result) => return Ok(result?),
+            Err(RecvTimeoutError::Timeout) => limits.check(begun)?,
+            Err(RecvTimeoutError::Disconnected) => return Err(LinkError::Ended),
+        }
+    }
+}
 
 /// NCCL between devices, one a process.
 pub(super) struct Nccl {
@@ -35,18 +64,8 @@ impl Nccl {
 
     fn link(&self, id: &LinkId, end: End, limits: &WaitLimits) -> Result<Arc<dyn Transport>, LinkError> {
         let begun = Instant::now();
-        let (sender, opened) = channel();
         let (device, id) = (self.device.clone(), *id);
-        // NCCL waits without a timeout for a rank that does not come; the thread is then abandoned.
-        let open = move || sender.send(DeviceLink::open(&device, &id, end));
-        Builder::new().name("nccl".to_owned()).spawn(open).map_err(LinkError::Io)?;
-        let link = loop {
-            match opened.recv_timeout(10 * SPIN) {
-                Ok(link) => break link?,
-                Err(RecvTimeoutError::Timeout) => limits.check(begun)?,
-                Err(RecvTimeoutError::Disconnected) => return Err(LinkError::Ended),
-            }
-        };
+        let link = within(limits, begun, move || DeviceLink::open(&device, &id, end))?;
         let link = NcclLink { link, limits: limits.clone(), staged: Mutex::new(None) };
         link.wait(begun)?;
         Ok(Arc::new(link))
@@ -65,11 +84,86 @@ impl Network for Nccl {
     fn open(&self, links: &RingLinks, limits: &WaitLimits) -> Result<RingEnds, LinkError> {
         let from = || self.link(&links.from, End::Takes, limits);
         let to = || self.link(&links.to, End::Sends, limits);
-        if links.rank == 0 {
+        let mut ends = if links.rank == 0 {
             let to = to()?;
-            return Ok(RingEnds { from: from()?, to });
+            RingEnds { from: from()?, to, collective: None }
+        } else {
+            RingEnds { from: from()?, to: to()?, collective: None }
+        };
+        let RingLinks { rank, size, sums, .. } = *links;
+        if let Some(id) = sums {
+            let device = self.device.clone();
+            let join = move || Collective::join(&device, &id, rank, size);
+            ends.collective = Some(within(limits, Instant::now(), join)?);
         }
-        Ok(RingEnds { from: from()?, to: to()? })
+        Ok(ends)
+    }
+}
+
+/// The sums of all ranks.
+pub(super) struct NcclSums {
+    collective: Collective,
+    limits: WaitLimits,
+}
+
+impl NcclSums {
+    /// Sums by a collective of all ranks, waited for within these limits.
+    pub fn new(collective: Collective, limits: WaitLimits) -> NcclSums {
+        NcclSums { collective, limits }
+    }
+
+    /// Runs a step of a shard. If it fails, the sums are aborted.
+    pub fn step(&self, shard: &mut GraphShard, cells: &StepCells) -> Result<(), EngineError> {
+        let begun = Instant::now();
+        let record = &mut |work| self.record(begun, work);
+        let stepped = shard.submit(cells, &self.collective, record).and_then(|()| self.wait(begun, shard));
+        if stepped.is_err() {
+            // What fails here is of a device that is lost, which is what the error says.
+            let _ = self.collective.abort();
+        }
+        stepped
+    }
+
+    /// Makes the graph of a step. NCCL connects the ranks meanwhile.
+    fn record(&self, begun: Instant, work: Vec<Work>) -> Result<Graph, EngineError> {
+        let collective = self.collective.clone();
+        let graphs = within(&self.limits, begun, move || collective.graphs(&[work])).map_err(of_sum)?;
+        graphs.into_iter().next().ok_or_else(|| PipelineError::Ended.into())
+    }
+
+    fn wait(&self, begun: Instant, shard: &GraphShard) -> Result<(), EngineError> {
+        let from = Instant::now();
+        let mut failed: Option<(DeviceError, Instant)> = None;
+        loop {
+            let is_done = shard.done()?;
+            // A wait that ended because the communicator was aborted is done, too.
+            match self.limits.check(begun) {
+                Err(LinkError::Silent { .. }) if is_done => return Ok(()),
+                Err(error) => return Err(of_sum(error)),
+                Ok(()) if is_done && failed.is_none() => return Ok(()),
+                Ok(()) => {}
+            }
+            match &failed {
+                None if from.elapsed() < SPIN => {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                None => failed = self.collective.check_state().err().map(|error| (error, Instant::now())),
+                Some((error, at)) if at.elapsed() > VERDICT => return Err(PipelineError::Sum(error.clone()).into()),
+                Some(_) => {}
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// The error of a sum, which names no rank.
+fn of_sum(error: LinkError) -> EngineError {
+    match error {
+        LinkError::Aborted => EngineError::Aborted,
+        LinkError::Silent { seconds } => PipelineError::Late { seconds }.into(),
+        LinkError::Device(source) => PipelineError::Sum(source).into(),
+        _ => PipelineError::Ended.into(),
     }
 }
 

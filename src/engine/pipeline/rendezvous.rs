@@ -1,7 +1,7 @@
 //! The rendezvous of a process group: rank 0 hands out the ids of NCCL links.
 //!
 //! A rank sends its rank, the secret and the identity of its model; rank 0 replies with two link
-//! ids or a refusal. Both messages have a fixed size. Each caller has a thread of its own and a
+//! ids and that of the sums, or a refusal. Both messages have a fixed size. Each caller has a thread of its own and a
 //! deadline for its whole message; the number of threads is bounded. A caller without the secret
 //! changes nothing. The connection of a rank that joined stays as its [`Control`].
 
@@ -19,10 +19,10 @@ use super::control::{Control, read_by, write_by};
 use super::error::{PipelineError, Refusal, chain, plain};
 use super::group::{ProcessGroup, SECRET_BYTES};
 use super::identity::Identity;
-use super::transport::{LINK_ID_BYTES, LinkId};
+use super::transport::{GroupIds, LINK_ID_BYTES, LinkId, RingLinks};
 
 /// What both messages begin with; another version of them has another number.
-const MAGIC: [u8; 8] = *b"twgroup1";
+const MAGIC: [u8; 8] = *b"twgroup2";
 /// The time that a caller has for its whole message, and rank 0 for a reply.
 const HELLO_TIME: Duration = Duration::from_secs(2);
 /// Most callers that are read at a time: one more ends the oldest. A rank sends its message at once.
@@ -37,6 +37,7 @@ struct Hello {
     magic: [u8; 8],
     rank: [u8; 4],
     size: [u8; 4],
+    tensor_parallel: [u8; 4],
     secret: [u8; SECRET_BYTES],
     identity: Identity,
 }
@@ -47,12 +48,14 @@ struct Hello {
 struct Reply {
     magic: [u8; 8],
     is_refusal: [u8; 8],
-    body: [[u8; LINK_ID_BYTES]; 2],
+    body: [LinkId; REPLY_IDS],
 }
 
-/// Waits until all other ranks have joined. `ids[r]` is the id of the link from rank `r` to the
-/// next. Ranks that joined are told of a failure.
-pub(super) fn gather(group: &ProcessGroup, own: &Identity, ids: &[LinkId]) -> Result<Vec<Control>, PipelineError> {
+/// The ids that a rank gets: of the link from the previous rank, of that to the next, of the sums.
+const REPLY_IDS: usize = 3;
+
+/// Waits until all other ranks have joined. Ranks that joined are told of a failure.
+pub(super) fn gather(group: &ProcessGroup, own: &Identity, ids: &GroupIds) -> Result<Vec<Control>, PipelineError> {
     let (host, port) = group.address();
     let named = if host == "localhost" { Some(IpAddr::from([127, 0, 0, 1])) } else { host.parse().ok() };
     // An address that is not this host's, such as a name that resolves to the loopback: all.
@@ -73,7 +76,7 @@ fn admit(
     listener: &TcpListener,
     group: &ProcessGroup,
     own: &Identity,
-    ids: &[LinkId],
+    ids: &GroupIds,
     joined: &mut [Option<Control>],
 ) -> Result<(), PipelineError> {
     let (sender, callers) = channel();
@@ -94,18 +97,21 @@ fn admit(
             Err(_) => sleep(PAUSE),
         }
         for (stream, hello) in callers.try_iter() {
-            let [rank, size] = [hello.rank, hello.size].map(|number| u32::from_le_bytes(number) as usize);
+            let numbers = [hello.rank, hello.size, hello.tensor_parallel];
+            let [rank, size, found] = numbers.map(|number| u32::from_le_bytes(number) as usize);
+            let expected = group.tensor_parallel();
             let verdict = match rank.checked_sub(1).and_then(|at| joined.get(at)) {
                 _ if size != group.size() => Err(Refusal::Size { found: size, expected: group.size() }),
                 None => Err(Refusal::Rank { size }),
                 Some(Some(_)) => Err(Refusal::Twice),
+                Some(None) if found != expected => Err(Refusal::Shards { found, expected }),
                 Some(None) => own.check(&hello.identity).map_err(Refusal::from),
             };
             if let Err(why) = verdict {
                 let _ = reply(&stream, Err(&chain(&why)));
                 return Err(PipelineError::Refusal { who: format!("rank {rank}"), why });
             }
-            let replied = reply(&stream, Ok([ids[rank - 1], ids[rank]]));
+            let replied = reply(&stream, Ok(&ids.of(rank)));
             // A rank that is gone again calls again.
             joined[rank - 1] = replied.and_then(|()| Control::new(stream, group.silence())).ok();
         }
@@ -148,10 +154,10 @@ fn read(
     Builder::new().name("rendezvous".to_owned()).spawn(work).map(|_| (caller, thread))
 }
 
-fn reply(stream: &TcpStream, verdict: Result<[LinkId; 2], &str>) -> io::Result<()> {
+fn reply(stream: &TcpStream, verdict: Result<&RingLinks, &str>) -> io::Result<()> {
     let mut reply = Reply { magic: MAGIC, ..Reply::zeroed() };
     match verdict {
-        Ok(ids) => reply.body = ids,
+        Ok(links) => reply.body = [links.from, links.to, links.sums.unwrap_or([0; LINK_ID_BYTES])],
         Err(why) => {
             reply.is_refusal[0] = 1;
             reply.body.as_flattened_mut().iter_mut().zip(why.bytes()).for_each(|(to, byte)| *to = byte);
@@ -160,11 +166,12 @@ fn reply(stream: &TcpStream, verdict: Result<[LinkId; 2], &str>) -> io::Result<(
     write_by(stream, bytes_of(&reply), Instant::now() + HELLO_TIME)
 }
 
-/// Joins the group as one of the ranks from 1 on, and returns the ids of the links from the
-/// previous rank and to the next. Rank 0 may start later.
-pub(super) fn join(group: &ProcessGroup, own: &Identity) -> Result<(Control, [LinkId; 2]), PipelineError> {
-    let [rank, size] = [group.rank(), group.size()].map(|number| (number as u32).to_le_bytes());
-    let hello = Hello { magic: MAGIC, rank, size, secret: *group.secret().bytes(), identity: *own };
+/// Joins the group as one of the ranks from 1 on, and returns the ids of its links. Rank 0 may start
+/// later.
+pub(super) fn join(group: &ProcessGroup, own: &Identity) -> Result<(Control, RingLinks), PipelineError> {
+    let numbers = [group.rank(), group.size(), group.tensor_parallel()];
+    let [rank, size, tensor_parallel] = numbers.map(|number| (number as u32).to_le_bytes());
+    let hello = Hello { magic: MAGIC, rank, size, tensor_parallel, secret: *group.secret().bytes(), identity: *own };
     let begun = Instant::now();
     loop {
         match call(group, &hello) {
@@ -175,7 +182,9 @@ pub(super) fn join(group: &ProcessGroup, own: &Identity) -> Result<(Control, [Li
             }
             Ok((stream, reply)) => {
                 let control = Control::new(stream, group.silence()).map_err(PipelineError::Socket)?;
-                return Ok((control, reply.body));
+                let [from, to, sums] = reply.body;
+                let sums = (group.tensor_parallel() > 1).then_some(sums);
+                return Ok((control, RingLinks { rank: group.rank(), size: group.size(), from, to, sums }));
             }
             Err(source) if begun.elapsed() > group.timeout() => {
                 let (address, seconds) = (group.address_text(), group.timeout().as_secs_f64());

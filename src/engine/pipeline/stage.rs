@@ -1,27 +1,34 @@
-//! The machines of a stage: one for each number of rows, on the reference machine or on a device,
-//! where more than 16 rows are a graph of launches.
+//! The machines of a rank: one for each number of rows, on the reference machine or on a device,
+//! where more than 16 rows are a graph of launches. Shards of layers are graphs, whatever the rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tilewright_codegen::target::Target;
 use tilewright_flow::program::Phase;
-use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LOGITS, LowerOptions};
+use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LOGITS, LowerOptions, MAX_ROWS};
 use tilewright_megakernel::vm::device::DeviceMachine;
-use tilewright_megakernel::vm::graph::AnyGraph;
+use tilewright_megakernel::vm::graph::{AnyGraph, GraphShard};
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepOutput};
 use tilewright_megakernel::vm::resident::DeviceKv;
 use tilewright_megakernel::vm::{AbortHandle, LoadError, StepCells, Unsupported};
 
-use super::ring::Neighbour;
-use crate::engine::EngineError;
-use crate::engine::limits::MOST_ROWS;
+use super::cut::ModelPart;
+use super::error::PipelineError;
+use super::ring::{Neighbour, Ring};
+use crate::engine::limits::{CHUNKS, LEAST_GRAPH, MOST_ROWS};
 use crate::engine::machines::{EachRow, Lowering, Widths};
 use crate::engine::model::Model;
 use crate::engine::place::{Gpu, Place};
+use crate::engine::{Engine, EngineError};
 
-/// Machines that share the KV pools of their layers.
+/// Rows of a shard's prefill chunk on a GPU, if no other number is asked for: as many as are bound
+/// by arithmetic.
+const SHARD_CHUNK: usize = 512;
+
+/// Machines that share the KV pools of their part of the model.
 pub(in crate::engine) struct StageMachines {
+    part: ModelPart,
     lowering: Lowering,
     place: Arc<Place>,
     abort: AbortHandle,
@@ -29,6 +36,7 @@ pub(in crate::engine) struct StageMachines {
     host_kv: Option<KvState>,
     on_device: BTreeMap<usize, DeviceMachine>,
     graphs: BTreeMap<usize, AnyGraph>,
+    shards: BTreeMap<usize, GraphShard>,
     device_kv: Option<DeviceKv>,
     most: usize,
 }
@@ -110,20 +118,42 @@ impl StageOutput<'_> {
     }
 }
 
+/// Checks that a rank can have such a shard: a step of the fewest rows is planned.
+///
+/// # Errors
+/// If devices cannot share the model evenly, or no launches compute it.
+pub(super) fn check_shard(engine: &Engine, rank: usize, size: usize) -> Result<(), EngineError> {
+    let Place::Gpu(gpu) = &**engine.place() else { return Err(PipelineError::ShardDevice.into()) };
+    let part = ModelPart::Shard { rank, size };
+    let options = engine.lowering(LEAST_GRAPH, false);
+    let machines = StageMachines::new(engine.place(), engine.model().clone(), part, options, &engine.abort_handle());
+    let step = machines.lowering.step_of_graph(gpu, LEAST_GRAPH)?;
+    gpu.graphs().shard_plan(&step, rank)?;
+    Ok(())
+}
+
 impl StageMachines {
-    /// Creates the machines of a stage for the layers that the options name, on a place.
-    pub fn new(place: &Arc<Place>, model: Model, options: LowerOptions, abort: &AbortHandle) -> StageMachines {
+    /// Creates the machines of a rank for its part of the model, on a place.
+    pub fn new(
+        place: &Arc<Place>,
+        model: Model,
+        part: ModelPart,
+        options: LowerOptions,
+        abort: &AbortHandle,
+    ) -> StageMachines {
         // Programs are made for the rows that are requested.
         let widths = Widths { rows: Vec::new(), sampling: 0, chunk: None, only: false, proposals: false };
-        let (most, devices) = match &**place {
-            Place::Host { .. } => (usize::MAX, 1),
-            Place::Gpu(gpu) => (MOST_ROWS, gpu.devices),
+        let (most, devices) = match (&**place, part) {
+            (Place::Host { .. }, _) => (usize::MAX, 1),
+            (Place::Gpu(_), ModelPart::Shard { .. }) => (MAX_ROWS, 1),
+            (Place::Gpu(gpu), ModelPart::Layers(_)) => (MOST_ROWS, gpu.devices),
         };
-        let options = LowerOptions { devices, ..options };
+        let options = part.options(LowerOptions { devices, ..options });
         let flow = None;
         let phase = Phase::Decode;
         let requests = Vec::new();
         StageMachines {
+            part,
             lowering: Lowering { model, options, widths, flow, phase, requests },
             place: Arc::clone(place),
             abort: abort.clone(),
@@ -131,14 +161,47 @@ impl StageMachines {
             host_kv: None,
             on_device: BTreeMap::new(),
             graphs: BTreeMap::new(),
+            shards: BTreeMap::new(),
             device_kv: None,
             most,
         }
     }
 
-    /// Entries of a row's page table, and the width of the residual stream.
-    pub fn sizes(&self) -> [usize; 2] {
-        [self.lowering.options.pages_per_sequence(), self.lowering.model.spec.hidden]
+    /// Entries of a row's page table.
+    pub fn entries(&self) -> usize {
+        self.lowering.options.pages_per_sequence()
+    }
+
+    /// The width of the residual stream.
+    pub fn hidden(&self) -> usize {
+        self.lowering.model.spec.hidden
+    }
+
+    /// Whether each rank has a shard of every layer.
+    pub fn is_shard(&self) -> bool {
+        matches!(self.part, ModelPart::Shard { .. })
+    }
+
+    /// Logits of a row that this rank computes.
+    pub fn vocab(&self) -> usize {
+        let vocab = self.lowering.model.spec.vocab;
+        match self.part {
+            ModelPart::Layers(_) => vocab,
+            ModelPart::Shard { size, .. } => vocab / size,
+        }
+    }
+
+    /// Most rows of a prefill chunk.
+    pub fn chunk_rows(&self, widths: &Widths) -> usize {
+        let most = match &*self.place {
+            Place::Host { .. } => return CHUNKS[0],
+            Place::Gpu(gpu) if self.is_shard() => {
+                let is_short = gpu.is_simulated() || widths.only;
+                return widths.chunk.unwrap_or(if is_short { LEAST_GRAPH } else { SHARD_CHUNK }).max(LEAST_GRAPH);
+            }
+            Place::Gpu(_) => self.most,
+        };
+        widths.chunk.unwrap_or(most).max(most)
     }
 
     /// Most rows of a step, as far as is known.
@@ -152,6 +215,16 @@ impl StageMachines {
     /// # Errors
     /// If no such width is possible.
     pub fn width(&mut self, widths: &Widths, rows: usize) -> Result<usize, EngineError> {
+        if self.is_shard() {
+            let most = self.chunk_rows(widths).max(rows);
+            let width = if widths.only { most } else { rows.next_power_of_two().max(LEAST_GRAPH).min(most) };
+            self.make(width)?;
+            if widths.only {
+                // A row has the same bits whatever the rows beside it.
+                self.shards.get_mut(&width).into_iter().for_each(GraphShard::attend_together);
+            }
+            return Ok(width);
+        }
         let is_wide = self.most < usize::MAX && (rows > self.most || widths.only);
         if let Some(width) = widths.of_chunk(rows).filter(|_| is_wide) {
             return self.make(width).map(|()| width);
@@ -168,7 +241,11 @@ impl StageMachines {
         }
     }
 
-    fn make(&mut self, rows: usize) -> Result<(), EngineError> {
+    /// Makes the machine of that number of rows, unless there is one.
+    pub fn make(&mut self, rows: usize) -> Result<(), EngineError> {
+        if let ModelPart::Shard { rank, .. } = self.part {
+            return if self.shards.contains_key(&rows) { Ok(()) } else { self.make_shard(rows, rank) };
+        }
         let on_device = self.on_device.contains_key(&rows) || self.graphs.contains_key(&rows);
         if on_device || self.on_host.contains_key(&rows) {
             return Ok(());
@@ -215,6 +292,55 @@ impl StageMachines {
         self.device_kv.get_or_insert_with(|| machine.kv().clone());
         self.graphs.insert(rows, machine);
         Ok(())
+    }
+
+    fn make_shard(&mut self, rows: usize, rank: usize) -> Result<(), EngineError> {
+        let Place::Gpu(gpu) = &*self.place else { return Err(PipelineError::ShardDevice.into()) };
+        let step = self.lowering.step_of_graph(gpu, rows)?;
+        let kv = self.device_kv.as_ref();
+        let machine = gpu.graphs().shard(step, rank, kv, &mut |done, total| gpu.progress(done, total))?;
+        self.device_kv.get_or_insert_with(|| machine.kv().clone());
+        self.shards.insert(rows, machine);
+        Ok(())
+    }
+
+    /// Runs a step of a shard at the same time as all other ranks.
+    ///
+    /// # Errors
+    /// If there is no machine of `rows` rows, it fails, or a rank is lost.
+    pub fn step_of_shard(&mut self, rows: usize, cells: &StepCells, ring: &Ring) -> Result<(), EngineError> {
+        let shard = self.shard(rows)?;
+        let stepped = match &ring.nccl {
+            Some(nccl) => nccl.step(shard, cells),
+            None => shard.step_by_host(cells, &mut |summand| ring.add_up(summand)),
+        };
+        // An aborted launch of a simulated device.
+        stepped.map_err(|error| if error.is_abort() { EngineError::Aborted } else { error })
+    }
+
+    /// Makes the machine of a step, and checks the step's cells: what fails here reaches no other
+    /// rank.
+    ///
+    /// # Errors
+    /// If there is no such machine, or the cells do not fit it.
+    pub fn check(&mut self, rows: usize, cells: &StepCells) -> Result<(), EngineError> {
+        Ok(self.shard(rows)?.check(cells)?)
+    }
+
+    /// The logits of some rows of a shard's step, one row after the other: those of this rank's
+    /// part of the vocabulary.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn logits_of_shard(&mut self, rows: usize, asked: &[usize]) -> Result<Vec<f32>, EngineError> {
+        let mut logits = Vec::with_capacity(asked.len() * self.vocab());
+        self.shard(rows)?.logits(asked, &mut |_, row| logits.extend_from_slice(row))?;
+        Ok(logits)
+    }
+
+    fn shard(&mut self, rows: usize) -> Result<&mut GraphShard, EngineError> {
+        self.make(rows)?;
+        self.shards.get_mut(&rows).ok_or_else(|| PipelineError::ShardDevice.into())
     }
 
     /// Runs a step of `rows` rows.

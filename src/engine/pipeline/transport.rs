@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use tilewright_codegen::device::{Buffer, DeviceError};
+use tilewright_codegen::device::{Buffer, Collective, DeviceError};
 use tilewright_megakernel::vm::AbortHandle;
 
 use super::message::MessageError;
@@ -123,15 +123,35 @@ pub trait Transport: Send + Sync {
     }
 }
 
-/// The two links of a rank in the ring of all ranks.
+/// The two links of a rank in the ring of all ranks, and what adds up the parts of all.
 #[derive(Clone, Copy, Debug)]
 pub struct RingLinks {
-    /// The rank, and the number of ranks.
+    /// The rank.
     pub rank: usize,
+    /// The number of ranks.
+    pub size: usize,
     /// The id of the link from the previous rank.
     pub from: LinkId,
     /// The id of the link to the next rank.
     pub to: LinkId,
+    /// The id of the sums of all ranks, where each has a shard of every layer.
+    pub sums: Option<LinkId>,
+}
+
+/// The ids that rank 0 hands out.
+pub(super) struct GroupIds {
+    /// Those of the links from each rank to the next.
+    pub links: Vec<LinkId>,
+    /// That of the sums of all ranks, where each has a shard of every layer.
+    pub sums: Option<LinkId>,
+}
+
+impl GroupIds {
+    /// The ids of a rank.
+    pub fn of(&self, rank: usize) -> RingLinks {
+        let size = self.links.len();
+        RingLinks { rank, size, from: self.links[(rank + size - 1) % size], to: self.links[rank], sums: self.sums }
+    }
 }
 
 /// The ends of a rank's two links: from the previous rank, and to the next.
@@ -140,17 +160,20 @@ pub struct RingEnds {
     pub from: Arc<dyn Transport>,
     /// The sending end.
     pub to: Arc<dyn Transport>,
+    /// NCCL, which adds up the parts of all ranks' devices; where there is none, as of simulated
+    /// devices, the hosts add up along the ring.
+    pub collective: Option<Collective>,
 }
 
 /// A kind of transport between ranks.
 pub trait Network: Send + Sync {
-    /// Creates the id of a link.
+    /// Creates the id of a link, or of the sums of all ranks.
     ///
     /// # Errors
     /// If this process has no such transport.
     fn id(&self) -> Result<LinkId, LinkError>;
 
-    /// Opens both links of a rank, once the neighbours do.
+    /// Opens both links of a rank, once the neighbours do, and the sums of all ranks, once all do.
     ///
     /// # Errors
     /// If a link fails, or the wait comes to its limits.

@@ -1,5 +1,5 @@
 //! The loop of a rank from 1 on: it receives steps from the previous rank and passes them to the
-//! next; the last rank sends logits to rank 0.
+//! next; the last rank sends logits to rank 0. A shard passes a step on before it computes it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use tilewright_megakernel::program::Span;
-
 use super::control::Control;
+use super::cut::ModelPart;
 use super::driver::{Received, receive, send_heartbeats};
 use super::error::{PipelineError, chain};
 use super::group::MOST_RANKS;
 use super::message::{Message, MessageError, Shape, StepSizes, StepWords};
-use super::ring::Neighbour;
+use super::ring::Ring;
 use super::stage::{Inlet, StageMachines, is_wide};
 use super::transport::{LinkError, Network, RingEnds, RingLinks, WaitLimits};
+use crate::engine::limits::LEAST_GRAPH;
 use crate::engine::{Engine, EngineError};
 
 /// Messages that can wait while a step runs; rank 0 blocks after that many. It is more than the
@@ -32,8 +32,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// A rank from 1 on, which has joined its group.
 pub struct Stage {
     pub(super) engine: Engine,
-    pub(super) size: usize,
-    pub(super) layers: Span,
+    pub(super) part: ModelPart,
     pub(super) control: Arc<Control>,
     pub(super) network: Arc<dyn Network>,
     pub(super) links: RingLinks,
@@ -43,8 +42,7 @@ pub struct Stage {
 /// The loop's state.
 struct Work<'s> {
     stage: &'s Stage,
-    previous: Neighbour,
-    next: Neighbour,
+    ring: Ring,
     sessions: HashMap<u64, StageMachines>,
 }
 
@@ -54,9 +52,9 @@ impl Stage {
         self.links.rank
     }
 
-    /// Its layers of the model.
-    pub fn layers(&self) -> Span {
-        self.layers
+    /// Its part of the model.
+    pub fn part(&self) -> ModelPart {
+        self.part
     }
 
     /// The engine, whose abort handle ends the work.
@@ -64,7 +62,7 @@ impl Stage {
         &self.engine
     }
 
-    /// Computes this rank's layers until rank 0 ends the work.
+    /// Computes this rank's part until rank 0 ends the work.
     ///
     /// # Errors
     /// If a step fails, another rank is lost, or the work is aborted; the other ranks are told.
@@ -96,16 +94,13 @@ impl Stage {
     }
 
     fn work(&self, received: &Receiver<Received>, ends: &mut Option<RingEnds>) -> Result<(), EngineError> {
-        let RingLinks { rank, .. } = self.links;
         let opened = self.network.open(&self.links, &self.limits).map_err(|error| match error {
             LinkError::Aborted => EngineError::Aborted,
             LinkError::Ended => PipelineError::Ended.into(),
             error => PipelineError::Network(error).into(),
         })?;
-        let RingEnds { from, to } = ends.insert(opened);
-        let previous = Neighbour { rank: rank - 1, link: Arc::clone(from) };
-        let next = Neighbour { rank: (rank + 1) % self.size, link: Arc::clone(to) };
-        Work { stage: self, previous, next, sessions: HashMap::new() }.run(received)
+        let ring = Ring::new(&self.links, ends.insert(opened), &self.limits);
+        Work { stage: self, ring, sessions: HashMap::new() }.run(received)
     }
 
     /// Reports a failure to rank 0, and waits briefly for its verdict: rank 0 receives from all
@@ -169,9 +164,13 @@ impl Work<'_> {
         if self.sessions.len() >= MOST_SESSIONS {
             return Err(PipelineError::Sessions { most: MOST_SESSIONS }.into());
         }
-        let Stage { engine, layers, .. } = self.stage;
-        let options = shape.options(*layers).map_err(|error| PipelineError::invalid(0, error))?;
-        let machines = StageMachines::new(engine.place(), engine.model().clone(), options, &engine.abort);
+        let Stage { engine, part, .. } = self.stage;
+        let options = shape.options().map_err(|error| PipelineError::invalid(0, error))?;
+        let mut machines = StageMachines::new(engine.place(), engine.model().clone(), *part, options, &engine.abort);
+        if machines.is_shard() {
+            // The weights are on their way while rank 0 sends its own.
+            machines.make(LEAST_GRAPH)?;
+        }
         self.sessions.insert(session, machines);
         Ok(())
     }
@@ -181,24 +180,36 @@ impl Work<'_> {
             let found = format!("a step of session {session}, which has not begun");
             return Err(PipelineError::invalid(0, MessageError::Turn { found }).into());
         };
-        let [entries, hidden] = machines.sizes();
+        let (ring, previous) = (&self.ring, &self.ring.previous);
+        let is_shard = machines.is_shard();
         // Both ends of a link choose alike: a wide step is a graph of launches on each.
-        let is_direct = self.previous.link.carries_rows() && is_wide(rows);
-        let sizes = StepSizes { rows, asked, entries, hidden: if is_direct { 0 } else { hidden } };
+        let is_direct = previous.link.carries_rows() && is_wide(rows);
+        let hidden = if is_shard || is_direct { 0 } else { machines.hidden() };
+        let sizes = StepSizes { rows, asked, tokens: is_shard, entries: machines.entries(), hidden };
         let count = sizes.words().map_err(|error| PipelineError::invalid(0, error))?;
-        let words = self.previous.receive(count)?;
-        let words = StepWords::of(&words, sizes).map_err(|error| PipelineError::invalid(self.previous.rank, error))?;
+        let received = previous.receive(count)?;
+        let words = StepWords::of(&received, sizes).map_err(|error| PipelineError::invalid(previous.rank, error))?;
         let cells = words.cells();
-        let inlet = if is_direct { Inlet::Link(&self.previous) } else { Inlet::Words(words.hidden()) };
+        if is_shard {
+            if !ring.is_last() {
+                ring.next.send(&received)?;
+            }
+            machines.step_of_shard(rows, &cells, ring)?;
+            return match asked {
+                0 => Ok(()),
+                _ => ring.gather(&machines.logits_of_shard(rows, words.asked())?),
+            };
+        }
+        let inlet = if is_direct { Inlet::Link(previous) } else { Inlet::Words(words.hidden()) };
         let output = machines.step(rows, &cells, inlet)?;
-        if self.next.rank != 0 {
-            return output.hand_on(&self.next, StepWords::pack(&cells, words.asked()));
+        if !ring.is_last() {
+            return output.hand_on(&ring.next, StepWords::pack(&cells, words.asked()));
         }
         if asked == 0 {
             return Ok(());
         }
         let mut logits: Vec<u32> = Vec::new();
         output.logits(words.asked(), &mut |_, row| logits.extend(row.iter().map(|x| x.to_bits())))?;
-        self.next.send(&logits)
+        ring.next.send(&logits)
     }
 }

@@ -164,6 +164,14 @@ impl Backend for CudaDevice {
         Ok(graphs.into_iter().map(Handle::new).collect())
     }
 
+    fn join_collective(&self, id: &[u8], rank: usize, size: usize) -> Result<Handle, DeviceError> {
+        Communicators::join(&self.context, id, rank, size).map(Handle::new)
+    }
+
+    fn check_collective(&self, with: &Handle) -> Result<(), DeviceError> {
+        communicators(with)?.check_state()
+    }
+
     fn abort_collective(&self, with: &Handle) -> Result<(), DeviceError> {
         communicators(with).map(Communicators::abort)
     }

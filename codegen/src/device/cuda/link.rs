@@ -1,19 +1,16 @@
 //! A communicator of two devices, of which the other is another process's.
 
 use super::context::CudaContext;
-use super::nccl::{Nccl, Raw, UniqueId, nccl, pointer};
+use super::nccl::{Nccl, Raw, UniqueId, farewell, nccl, pointer};
 use super::stream::CudaStream;
 use crate::device::backend::Span;
 use crate::device::{DeviceError, End};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 /// `ncclInt8`: bytes are moved as they are.
 const BYTES: c_int = 0;
-/// `ncclInProgress`: a call that has not failed.
-const IN_PROGRESS: c_int = 7;
 
 /// An end of a way.
 pub(super) struct Link {
@@ -25,9 +22,6 @@ pub(super) struct Link {
     /// The thread that aborts the link.
     aborting: Mutex<Option<JoinHandle<()>>>,
 }
-
-/// The time that NCCL has to release a link before its memory is freed.
-const FAREWELL: Duration = Duration::from_secs(2);
 
 // SAFETY: a communicator may be used from any thread, one at a time: the lock is held during every
 // call.
@@ -49,9 +43,7 @@ impl Link {
     pub(super) fn open(stream: &CudaStream, id: &[u8], end: End) -> Result<Link, DeviceError> {
         let nccl = nccl()?;
         let context = Arc::clone(stream.context());
-        let Ok(id) = id.try_into().map(UniqueId) else {
-            return Err(DeviceError::Length { from: id.len(), to: size_of::<UniqueId>() });
-        };
+        let id = UniqueId::of(id)?;
         context.bind()?;
         let mut raw = std::ptr::null_mut();
         let rank = c_int::from(end == End::Takes);
@@ -88,37 +80,24 @@ impl Link {
     pub(super) fn check(&self) -> Result<(), DeviceError> {
         let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
         let raw = raw.ok_or(DeviceError::GivenUp)?;
-        let mut state = 0;
-        // SAFETY: the communicator is live, the lock is held, and the pointer is live.
-        let called = unsafe { (self.nccl.async_error)(raw, &raw mut state) };
-        self.nccl.check("ncclCommGetAsyncError", called)?;
-        if state == IN_PROGRESS { Ok(()) } else { self.nccl.check("NCCL", state) }
+        // SAFETY: the communicator is live, and the lock is held.
+        unsafe { self.nccl.check_async(raw) }
     }
 
     /// Makes what is under way end. A thread of its own waits until NCCL has let go: the caller may
     /// hold what it waits for.
     pub(super) fn abort(&self) {
         let Some(raw) = self.raw.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        let abort = self.nccl.abort;
-        let raw = raw.expose_provenance();
-        let thread = std::thread::spawn(move || {
-            // SAFETY: the communicator is live, and no other code has it any more. A failure here
-            // is that of a lost device.
-            let _ = unsafe { abort(std::ptr::with_exposed_provenance_mut(raw)) };
-        });
+        // SAFETY: the communicator is live, and no other code has it any more.
+        let thread = unsafe { self.nccl.abort_all(&[raw]) };
         *self.aborting.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
     }
 }
 
 impl Drop for Link {
-    /// NCCL's other way to end a communicator may wait for the other end. A process that ended
-    /// while a thread is in NCCL would be torn down under it.
+    /// NCCL's other way to end a communicator may wait for the other end.
     fn drop(&mut self) {
         self.abort();
-        let begun = Instant::now();
-        let aborting = self.aborting.get_mut().unwrap_or_else(PoisonError::into_inner);
-        while aborting.as_ref().is_some_and(|thread| !thread.is_finished()) && begun.elapsed() < FAREWELL {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        farewell(self.aborting.get_mut().unwrap_or_else(PoisonError::into_inner).as_ref());
     }
 }

@@ -12,8 +12,9 @@ use crate::device::backend::{SumFloat, Work};
 use cudarc::driver::sys::CUdeviceptr;
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Names of the library, the first that is there counts.
 const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
@@ -24,6 +25,11 @@ const MULTICAST: &str = "NCCL_NVLS_ENABLE";
 const OLDEST: c_int = 21_100;
 /// `ncclSum`.
 const SUM: c_int = 0;
+/// `ncclInProgress`: a call that has not failed.
+const IN_PROGRESS: c_int = 7;
+/// The time that NCCL has to release a communicator with other processes before its memory is
+/// freed.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 pub(super) type Raw = *mut c_void;
 type Code = c_int;
@@ -32,6 +38,13 @@ type Code = c_int;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct UniqueId(pub(super) [u8; 128]);
+
+impl UniqueId {
+    pub(super) fn of(bytes: &[u8]) -> Result<UniqueId, DeviceError> {
+        let error = DeviceError::Length { from: bytes.len(), to: size_of::<UniqueId>() };
+        bytes.try_into().map(UniqueId).map_err(|_| error)
+    }
+}
 
 impl Default for UniqueId {
     fn default() -> UniqueId {
@@ -46,12 +59,12 @@ pub(super) struct Nccl {
     error: unsafe extern "C" fn(Code) -> *const c_char,
     init_all: unsafe extern "C" fn(*mut Raw, c_int, *const c_int) -> Code,
     destroy: unsafe extern "C" fn(Raw) -> Code,
-    pub(super) abort: unsafe extern "C" fn(Raw) -> Code,
+    abort: unsafe extern "C" fn(Raw) -> Code,
     group_start: unsafe extern "C" fn() -> Code,
     group_end: unsafe extern "C" fn() -> Code,
     all_reduce: unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, Raw, Raw) -> Code,
     pub(super) unique_id: unsafe extern "C" fn(*mut UniqueId) -> Code,
-    pub(super) async_error: unsafe extern "C" fn(Raw, *mut c_int) -> Code,
+    async_error: unsafe extern "C" fn(Raw, *mut c_int) -> Code,
     pub(super) init_rank: unsafe extern "C" fn(*mut Raw, c_int, UniqueId, c_int) -> Code,
     pub(super) send: unsafe extern "C" fn(*const c_void, usize, c_int, c_int, Raw, Raw) -> Code,
     pub(super) receive: unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, Raw, Raw) -> Code,
@@ -142,15 +155,55 @@ impl Nccl {
         };
         Err(DeviceError::Nccl { call, code, text })
     }
+
+    /// The error that NCCL found in the background, if it did.
+    ///
+    /// # Safety
+    /// The communicator is live, and no other call uses it.
+    pub(super) unsafe fn check_async(&self, raw: Raw) -> Result<(), DeviceError> {
+        let mut state = 0;
+        // SAFETY: the caller says that the communicator is live; so is the pointer.
+        let called = unsafe { (self.async_error)(raw, &raw mut state) };
+        self.check("ncclCommGetAsyncError", called)?;
+        if state == IN_PROGRESS { Ok(()) } else { self.check("NCCL", state) }
+    }
+
+    /// Makes what is under way on communicators end. A thread of its own waits until NCCL has let
+    /// go: the caller may hold what it waits for.
+    ///
+    /// # Safety
+    /// The communicators are live, and neither used nor destroyed after this.
+    pub(super) unsafe fn abort_all(&'static self, raw: &[Raw]) -> JoinHandle<()> {
+        let raw: Vec<usize> = raw.iter().map(|raw| raw.expose_provenance()).collect();
+        std::thread::spawn(move || {
+            for raw in raw {
+                // SAFETY: as the caller says. A failure here is that of a lost device.
+                let _ = unsafe { (self.abort)(std::ptr::with_exposed_provenance_mut(raw)) };
+            }
+        })
+    }
 }
 
-/// A communicator for each of some devices of this process.
+/// Waits briefly for the end of an abort: a process that ended while a thread is in NCCL would be
+/// torn down under it.
+pub(super) fn farewell(aborting: Option<&JoinHandle<()>>) {
+    let begun = Instant::now();
+    while aborting.is_some_and(|thread| !thread.is_finished()) && begun.elapsed() < FAREWELL {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A communicator for each of some devices of this process: all of a collective, or one of several
+/// processes' devices.
 #[derive(Debug)]
 pub(super) struct Communicators {
     nccl: &'static Nccl,
     contexts: Vec<Arc<CudaContext>>,
     raw: Vec<Raw>,
-    aborted: AtomicBool,
+    /// Whether other processes have the other communicators.
+    is_joined: bool,
+    /// The thread that aborts, once one does. Held during calls that check the communicators.
+    aborting: Mutex<Option<JoinHandle<()>>>,
 }
 
 // SAFETY: communicators may be used from any thread, one at a time: `GROUP` is held during every
@@ -172,7 +225,25 @@ impl Communicators {
         // SAFETY: both arrays have as many elements as is said. `Drop` destroys what is made.
         let made = unsafe { (nccl.init_all)(raw.as_mut_ptr(), ordinals.len() as c_int, ordinals.as_ptr()) };
         nccl.check("ncclCommInitAll", made)?;
-        Ok(Communicators { nccl, contexts, raw, aborted: AtomicBool::new(false) })
+        Ok(Communicators { nccl, contexts, raw, is_joined: false, aborting: Mutex::default() })
+    }
+
+    /// The communicator of this process's device among those of `size` processes. Waits for them.
+    pub(super) fn join(
+        context: &Arc<CudaContext>,
+        id: &[u8],
+        rank: usize,
+        size: usize,
+    ) -> Result<Communicators, DeviceError> {
+        let nccl = nccl()?;
+        let id = UniqueId::of(id)?;
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the context is current and the pointer live. `Drop` aborts what is made.
+        let made = unsafe { (nccl.init_rank)(&raw mut raw, size as c_int, id, rank as c_int) };
+        nccl.check("ncclCommInitRank", made)?;
+        let contexts = vec![Arc::clone(context)];
+        Ok(Communicators { nccl, contexts, raw: vec![raw], is_joined: true, aborting: Mutex::default() })
     }
 
     /// The work of every device as a graph, recorded by this thread: where all have come to a sum,
@@ -187,7 +258,7 @@ impl Communicators {
         if !together {
             return Err(DeviceError::Foreign { what: "collective", device: "these GPUs".into() });
         }
-        if self.aborted.load(Ordering::Acquire) {
+        if self.aborting().is_some() {
             return Err(DeviceError::Nccl {
                 call: "ncclAllReduce",
                 code: 0,
@@ -246,27 +317,38 @@ impl Communicators {
         queued.and(ended)
     }
 
-    /// Makes sums under way end. A thread of its own waits until no graph that uses the
-    /// communicators is left, as NCCL does: the caller may hold some.
-    pub(super) fn abort(&self) {
-        if self.aborted.swap(true, Ordering::AcqRel) {
-            return;
+    fn aborting(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.aborting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error that NCCL found in the background, if it did.
+    pub(super) fn check_state(&self) -> Result<(), DeviceError> {
+        let aborting = self.aborting();
+        if aborting.is_some() {
+            return Err(DeviceError::GivenUp);
         }
-        let (abort, raw) =
-            (self.nccl.abort, self.raw.iter().map(|raw| raw.expose_provenance()).collect::<Vec<usize>>());
-        std::thread::spawn(move || {
-            for raw in raw {
-                // SAFETY: each communicator is live, and neither used nor destroyed after this. A
-                // failure here is that of a lost device.
-                let _ = unsafe { abort(std::ptr::with_exposed_provenance_mut(raw)) };
-            }
-        });
+        // SAFETY: the communicators are live: they are not aborted while the lock is held.
+        self.raw.iter().try_for_each(|&raw| unsafe { self.nccl.check_async(raw) })
+    }
+
+    /// Makes sums under way end. NCCL waits until no graph that uses the communicators is left.
+    pub(super) fn abort(&self) {
+        let mut aborting = self.aborting();
+        if aborting.is_none() {
+            // SAFETY: each communicator is live; none is used or destroyed once `aborting` is set.
+            *aborting = Some(unsafe { self.nccl.abort_all(&self.raw) });
+        }
     }
 }
 
 impl Drop for Communicators {
     fn drop(&mut self) {
-        if self.aborted.load(Ordering::Acquire) {
+        if self.is_joined {
+            // NCCL's other way to end a communicator may wait for other processes.
+            self.abort();
+            return farewell(self.aborting().as_ref());
+        }
+        if self.aborting().is_some() {
             return;
         }
         let _group = GROUP.lock().unwrap_or_else(PoisonError::into_inner);

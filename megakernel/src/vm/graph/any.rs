@@ -9,7 +9,7 @@ use tilewright_codegen::device::{Buffer, Device};
 use tilewright_kernels::sample::Request;
 
 use super::machine::EachLogits;
-use super::{Exchange, GraphMachine, GraphPeers, GraphPlan, GraphTuning, GraphWeights, ProductTuning};
+use super::{Exchange, GraphMachine, GraphPeers, GraphPlan, GraphShard, GraphTuning, GraphWeights, ProductTuning};
 use crate::vm::resident::{DeviceKernels, DeviceKv, DeviceWeights, Packed};
 use crate::vm::{AbortHandle, AccessError, LaunchError, LoadError, MaskSender, StepCells, Unsupported};
 use crate::weights::Weights;
@@ -86,6 +86,39 @@ impl PeerWeights {
         match &mut self.all[..] {
             [one] => Ok(AnyGraph::One(Box::new(one.machine(step, kv, progress)?))),
             several => Ok(AnyGraph::Several(GraphWeights::peers(several, step, kv, progress)?)),
+        }
+    }
+}
+
+impl PeerWeights {
+    /// Makes the machine of device number `device` of a step, by [`GraphWeights::shard`]: the other
+    /// devices are other processes'.
+    ///
+    /// # Errors
+    /// As [`GraphWeights::shard`]; [`LoadError::Devices`] unless this process has one device.
+    pub fn shard(
+        &mut self,
+        step: StepPlan,
+        device: usize,
+        kv: Option<&DeviceKv>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<GraphShard, LoadError> {
+        self.one()?.shard(step, device, kv, progress)
+    }
+
+    /// The plan of that machine, by [`GraphWeights::shard_plan`].
+    ///
+    /// # Errors
+    /// As [`GraphWeights::shard_plan`]; [`LoadError::Devices`] unless this process has one device.
+    pub fn shard_plan(&mut self, step: &StepPlan, device: usize) -> Result<GraphPlan, LoadError> {
+        self.one()?.shard_plan(step, device)
+    }
+
+    fn one(&mut self) -> Result<&mut GraphWeights, LoadError> {
+        let found = self.all.len();
+        match &mut self.all[..] {
+            [one] => Ok(one),
+            _ => Err(LoadError::Devices { wanted: 1, found }),
         }
     }
 }

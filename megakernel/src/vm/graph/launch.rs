@@ -161,6 +161,16 @@ pub enum LaunchArg {
     Factor(f32),
 }
 
+impl LaunchArg {
+    /// The memory that the argument names, if it names any.
+    pub(super) fn memory(&self) -> Option<LaunchMemory> {
+        match self {
+            LaunchArg::Pointer(memory) | LaunchArg::Map(memory, _) => Some(*memory),
+            LaunchArg::Number(_) | LaunchArg::Factor(_) => None,
+        }
+    }
+}
+
 /// Blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchGrid {

@@ -347,10 +347,7 @@ impl GraphMachine {
         counts: Counts,
         logits: Option<(usize, &Buffer<f32>)>,
     ) -> Result<Work, DeviceError> {
-        let memory = |arg: &LaunchArg| match arg {
-            LaunchArg::Pointer(memory) | LaunchArg::Map(memory, _) => self.memory(*memory, logits).map(Some),
-            LaunchArg::Number(_) | LaunchArg::Factor(_) => Ok(None),
-        };
+        let memory = |arg: &LaunchArg| arg.memory().map(|memory| self.memory(memory, logits)).transpose();
         let memory = launch.args.iter().map(memory).collect::<Result<Vec<_>, _>>()?;
         let map = |(arg, memory): (&LaunchArg, &Option<AnyBuffer>)| match (arg, memory) {
             (LaunchArg::Map(_, shape), Some(memory)) => {

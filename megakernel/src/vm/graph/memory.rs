@@ -130,11 +130,11 @@ impl GraphMemory {
         let Sent { matrices, codes, prepacked } = sent;
         let kv = match kv {
             Some(kv) => kv.clone(),
-            None => DeviceKv::allocate(program, &[(device, stream)])?,
+            None => DeviceKv::allocate(program, 0, &[(device, stream)])?,
         };
         let mut pools = HashMap::new();
-        for buffer in program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool) {
-            pools.insert(buffer.id, kv.pool_of(buffer)?);
+        for id in plan.pools() {
+            pools.insert(id, kv.pool_of(&program.buffers[id.index()])?);
         }
         let mut cells = HashMap::new();
         for buffer in program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Cell) {

@@ -25,6 +25,7 @@
 //! | `peers` | the machine of several devices |
 //! | `barriers`, `fault` | the host's side of device barriers; faults of barriers, for tests |
 //! | `sums`, `nccl` | sums of several devices; NCCL |
+//! | `shard` | the machine of one device of several processes |
 //! | `stage` | a stage of a pipeline: what it takes and gives |
 //! | `any` | either machine under one type |
 //!
@@ -60,6 +61,7 @@ mod planner;
 mod products;
 mod run;
 mod sequence;
+mod shard;
 mod stage;
 mod sums;
 mod tuning;
@@ -79,5 +81,7 @@ pub use peers::GraphPeers;
 pub use plan::{ChoicePlan, GraphPlan, GraphTarget, LogitsPlan, MOST_QUEUED};
 pub use planner::GraphPlanner;
 pub(crate) use planner::RowHeads;
+pub use shard::GraphShard;
+pub use sums::Summand;
 pub use tuning::{Exchange, GraphOptions, GraphTuning, NoExchange, ProductTuning};
 pub use weights::GraphWeights;

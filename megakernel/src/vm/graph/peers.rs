@@ -95,7 +95,7 @@ impl GraphWeights {
             None => {
                 let streams = all.iter().map(|weights| weights.device().stream()).collect::<Result<Vec<_>, _>>()?;
                 let on: Vec<_> = all.iter().zip(&streams).map(|(weights, stream)| (weights.device(), stream)).collect();
-                let kv = DeviceKv::allocate(&step, &on)?;
+                let kv = DeviceKv::allocate(&step, 0, &on)?;
                 streams.iter().try_for_each(|stream| stream.wait())?;
                 kv
             }

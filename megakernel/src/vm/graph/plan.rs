@@ -1,11 +1,11 @@
 //! A step as launches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::Scratch;
-use super::launch::{AllReduce, Launch};
+use super::launch::{AllReduce, Launch, LaunchArg, LaunchMemory};
 use crate::program::BufferId;
 use crate::vm::resident::RotationTable;
 
@@ -104,6 +104,30 @@ impl GraphPlan {
     /// Whether a launch is a device barrier.
     pub fn is_barrier(&self, launch: &Launch) -> bool {
         self.meet == Some(launch.kernel)
+    }
+
+    /// All launches: of a step, of logits, and of choices.
+    fn all(&self) -> impl Iterator<Item = &Launch> {
+        let logits = self.logits.iter().flat_map(|logits| logits.of_row.iter().chain(&logits.of_all));
+        let choices = self.choice.iter().flat_map(|choice| choice.launches.iter().chain(&choice.fed));
+        self.launches.iter().chain(logits).chain(choices)
+    }
+
+    /// The KV pools that launches read or write: those of the plan's device.
+    pub(super) fn pools(&self) -> HashSet<BufferId> {
+        let of = |arg: &LaunchArg| match arg.memory()? {
+            LaunchMemory::Pool(pool) => Some(pool),
+            _ => None,
+        };
+        self.all().flat_map(|launch| launch.args.iter().filter_map(of)).collect()
+    }
+
+    /// Whether a step or its logits need the memory of other devices, as [barriers](GraphPlan::meet)
+    /// do.
+    pub(super) fn needs_peers(&self) -> bool {
+        let is_peers = |arg: &LaunchArg| matches!(arg.memory(), Some(LaunchMemory::Of { .. }));
+        let logits = self.logits.iter().flat_map(|logits| logits.of_row.iter().chain(&logits.of_all));
+        self.launches.iter().chain(logits).any(|launch| launch.args.iter().any(is_peers))
     }
 
     /// Numbers of the kernels that a prompt's step and a row's logits are launched with.

@@ -13,6 +13,46 @@ use super::nccl::NcclSums;
 use super::peers::GraphPeers;
 use crate::vm::LaunchError;
 
+/// What a device adds to an all-reduce, on the host: of simulated devices, which have no NCCL.
+///
+/// ```
+/// use tilewright_megakernel::vm::graph::Summand;
+/// let mut sum = Summand::new(vec![1.0, 2.0]);
+/// sum.add(&[0.5, -2.0]);
+/// assert_eq!(sum.values(), [1.5, 0.0]);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summand {
+    float: Float,
+    values: Vec<f32>,
+}
+
+impl Summand {
+    /// A summand of f32.
+    pub fn new(values: Vec<f32>) -> Summand {
+        Summand { float: Float::F32, values }
+    }
+
+    /// Its elements, widened to f32.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// Adds another device's elements. Each sum is rounded to the type that devices add in.
+    pub fn add(&mut self, other: &[f32]) {
+        let round = |x: f32| match self.float {
+            Float::Bf16 => bf16::from_f32(x).to_f32(),
+            Float::F16 | Float::F32 => x,
+        };
+        self.values.iter_mut().zip(other).for_each(|(sum, x)| *sum = round(*sum + x));
+    }
+
+    /// Replaces the elements by the sum of all devices'.
+    pub fn set(&mut self, total: &[f32]) {
+        self.values.iter_mut().zip(total).for_each(|(x, total)| *x = *total);
+    }
+}
+
 impl GraphPeers {
     /// The launches of every device with the sums among them, as graphs that are launched together;
     /// none on simulated devices.
@@ -25,31 +65,16 @@ impl GraphPeers {
 
     /// The host adds up what simulated devices have.
     pub(super) fn add_up(&self, sum: &AllReduce) -> Result<(), LaunchError> {
-        match sum.float {
-            Float::Bf16 => self.add_up_as(sum, bf16::to_f32, bf16::from_f32),
-            Float::F16 | Float::F32 => self.add_up_as(sum, |x: f32| x, |x| x),
-        }
-    }
-
-    fn add_up_as<T: Summed>(
-        &self,
-        sum: &AllReduce,
-        widen: fn(T) -> f32,
-        round: fn(f32) -> T,
-    ) -> Result<(), LaunchError> {
-        let mut total: Vec<T> = Vec::new();
+        let mut total: Option<Summand> = None;
         for (device, machine) in self.machines.iter().enumerate() {
-            let part = array::<T>(machine, sum.from, sum.elements).and_then(|part| machine.stream.read(&part));
-            let part = self.named(device, part.map_err(LaunchError::from))?;
-            match device {
-                0 => total = part,
-                _ => total.iter_mut().zip(part).for_each(|(sum, part)| *sum = round(widen(*sum) + widen(part))),
+            let part = self.named(device, machine.summand(sum).map_err(LaunchError::from))?;
+            match &mut total {
+                None => total = Some(part),
+                Some(total) => total.add(part.values()),
             }
         }
-        for (device, machine) in self.machines.iter().enumerate() {
-            let to = array::<T>(machine, sum.to, sum.elements);
-            let stored = to.and_then(|to| machine.stream.upload(&total, &to));
-            self.named(device, stored.map_err(LaunchError::from))?;
+        for ((device, machine), total) in self.machines.iter().enumerate().zip(total.iter().cycle()) {
+            self.named(device, machine.store_sum(sum, total).map_err(LaunchError::from))?;
         }
         Ok(())
     }
@@ -89,8 +114,35 @@ impl GraphPeers {
     }
 }
 
+impl GraphMachine {
+    /// What a simulated device adds to a sum.
+    pub(super) fn summand(&self, sum: &AllReduce) -> Result<Summand, DeviceError> {
+        let float = sum.float;
+        let values = match float {
+            Float::Bf16 => {
+                let part = self.stream.read(&array::<bf16>(self, sum.from, sum.elements)?)?;
+                part.into_iter().map(bf16::to_f32).collect()
+            }
+            Float::F16 | Float::F32 => self.stream.read(&array::<f32>(self, sum.from, sum.elements)?)?,
+        };
+        Ok(Summand { float, values })
+    }
+
+    /// Stores a sum on a simulated device.
+    pub(super) fn store_sum(&self, sum: &AllReduce, total: &Summand) -> Result<(), DeviceError> {
+        let values = total.values();
+        match sum.float {
+            Float::Bf16 => {
+                let rounded: Vec<bf16> = values.iter().map(|&x| bf16::from_f32(x)).collect();
+                self.stream.upload(&rounded, &array::<bf16>(self, sum.to, sum.elements)?)
+            }
+            Float::F16 | Float::F32 => self.stream.upload(values, &array::<f32>(self, sum.to, sum.elements)?),
+        }
+    }
+}
+
 /// A device's launches, and its side of the sums among them.
-fn with_sums(nccl: &Collective, machine: &GraphMachine, counts: Counts) -> Result<Vec<Work>, DeviceError> {
+pub(super) fn with_sums(nccl: &Collective, machine: &GraphMachine, counts: Counts) -> Result<Vec<Work>, DeviceError> {
     let plan = machine.plan();
     let mut work = Vec::new();
     let mut first = 0;

@@ -30,20 +30,25 @@ impl DeviceKv {
         DeviceKv { pools: pools(program, offset), memory }
     }
 
-    /// Pools for a program, of zeros, where no machine has made any, on as many devices as it is
-    /// for.
+    /// Pools for a program, of zeros, where no machine has made any: those of its devices from
+    /// number `first` on, which these are.
     ///
     /// # Errors
     /// When a device fails.
-    pub(in crate::vm) fn allocate(program: &Program, on: &[(&Device, &Queue)]) -> Result<DeviceKv, DeviceError> {
+    pub(in crate::vm) fn allocate(
+        program: &Program,
+        first: usize,
+        on: &[(&Device, &Queue)],
+    ) -> Result<DeviceKv, DeviceError> {
         let mut ends = vec![0; on.len()];
         let place = |b: &program::Buffer| {
-            let device = b.device.map_or(0, |device| device.index());
-            let offset = ends[device];
-            ends[device] = (offset + bytes(b)).next_multiple_of(ALIGN);
-            PoolPlace { name: b.name.clone(), device, offset, dtype: b.dtype, shape: b.shape.clone() }
+            let device = b.device.map_or(0, |device| device.index()).checked_sub(first)?;
+            let end = ends.get_mut(device)?;
+            let offset = std::mem::replace(end, (*end + bytes(b)).next_multiple_of(ALIGN));
+            Some(PoolPlace { name: b.name.clone(), device, offset, dtype: b.dtype, shape: b.shape.clone() })
         };
-        let pools = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool).map(place).collect();
+        let pools = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
+        let pools = pools.filter_map(place).collect();
         let zeros = |(&(device, queue), &end): (&(&Device, &Queue), &u64)| {
             let memory = device.buffer::<u8>(end.max(16) as usize)?;
             queue.fill(&memory, 0)?;
