@@ -25,6 +25,9 @@ impl DeviceOp for Attention {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        if self.shares_pool() {
+            return Err(Unsupported::Refused { problem: "heads that attend to latent vectors".to_owned() });
+        }
         let heads = plan.extent(self.q, 1)?;
         let kv_heads = plan.extent(self.k_pool, 3)?;
         let heads = HeadCounts { heads, kv_heads, dim: plan.extent(self.q, 0)?, splits: plan.extent(self.acc, 1)? };

@@ -32,7 +32,8 @@ impl DeviceOp for Linear {
         let weights = match self.output {
             LinearOutput::Gated { up: Some(up), .. } => vec![self.weight, up],
             LinearOutput::Gated { up: None, .. } => vec![self.weight],
-            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => vec![self.weight],
+            LinearOutput::Store { .. } | LinearOutput::Heads { .. } => vec![self.weight],
+            LinearOutput::Add { .. } | LinearOutput::Logits { .. } => vec![self.weight],
         };
         let strip = plan.strip(k, &weights)?;
         multiple("the first feature of a tile", self.cols.lo as u32, Strip::ROWS, "a multiple of 8")?;
@@ -48,9 +49,10 @@ impl DeviceOp for Linear {
         let rows = rows_of(self.rows)?;
         let waits = match self.output {
             LinearOutput::Logits { .. } => Waits::InLogits,
-            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Gated { .. } => {
-                Waits::InShared(strips as u32)
-            }
+            LinearOutput::Store { .. }
+            | LinearOutput::Heads { .. }
+            | LinearOutput::Add { .. }
+            | LinearOutput::Gated { .. } => Waits::InShared(strips as u32),
         };
         let tile = TileCode::new(plan, strip, rows, input, waits);
         let common = TileFields {
@@ -177,6 +179,9 @@ impl OutputCode {
                 let (to, out) = plan.destinations("out", sent.iter().copied().chain([out]))?;
                 (matrix, OutputCode::Send { to: to.devices, out })
             }
+            LinearOutput::Heads { .. } => {
+                return Err(Unsupported::Refused { problem: "heads that attend to latent vectors".to_owned() });
+            }
             LinearOutput::Store { out, .. } => (matrix, OutputCode::Store { out: plan.storage("out", out)? }),
             LinearOutput::Add { residual, out } => {
                 let scaled = plan.scaled_output()?.map(|(code, _)| code);
@@ -213,7 +218,7 @@ impl Linear {
                 let bytes = offset_of!(SendFields, outs) + size_of_val(&to.operands[..]);
                 Planned::new(function, SendFields { tile, outs: to.fields() }).keeping(bytes)
             }
-            LinearOutput::Store { .. } => Planned::new(function, tile),
+            LinearOutput::Store { .. } | LinearOutput::Heads { .. } => Planned::new(function, tile),
             LinearOutput::Add { residual, .. } => {
                 let scaled = plan.scaled_output()?.map(|(_, operands)| operands);
                 let fields = AddFields { tile, residual: plan.operand(residual)?, scaled: scaled.unwrap_or_default() };

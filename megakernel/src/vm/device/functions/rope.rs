@@ -27,7 +27,10 @@ impl DeviceOp for Rope {
             HeadOutput::Append { pool } => pool,
             HeadOutput::Store { .. } => plan.any_pool()?,
         };
-        let rotation = plan.rotation(&self.rope, &self.at, pool)?;
+        let (Some(rope), None) = (&self.rope, self.columns) else {
+            return Err(Unsupported::Refused { problem: "heads that attend to latent vectors".to_owned() });
+        };
+        let rotation = plan.rotation(rope, &self.at, pool)?;
         let (out, target) = match self.output {
             HeadOutput::Store { out } => (Some(plan.plain_float("out", out)?), out),
             HeadOutput::Append { pool } => (None, pool),
