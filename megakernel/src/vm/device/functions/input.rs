@@ -69,9 +69,8 @@ impl InputCode {
                 InputCode::RmsNorm { x: plan.storage("x", x)?, weight: plan.float("norm weight", weight)?, eps }
             }
             LinearInput::Combine { acc, .. } => InputCode::Plain { x: plan.merge(acc)? },
-            LinearInput::Heads { .. } | LinearInput::CombineHeads { .. } => {
-                return Err(Unsupported::Refused { problem: "heads that attend to latent vectors".to_owned() });
-            }
+            LinearInput::Heads { x, .. } => InputCode::Plain { x: plan.storage("x", x)? },
+            LinearInput::CombineHeads { acc, .. } => InputCode::Plain { x: plan.merge(acc)? },
         })
     }
 
