@@ -83,10 +83,16 @@ pub fn small_latents() -> Vec<ModelSpec> {
     let yarn = json!({"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_fast": 32, "beta_slow": 1,
         "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 64});
     vec![
-        of(4, json!({"model_type": "deepseek_v2", "n_group": 4, "topk_group": 2, "topk_method": "group_limited_greedy",
-            "routed_scaling_factor": 1.5})),
-        of(4, json!({"model_type": "deepseek_v3", "q_lora_rank": 48, "n_group": 2, "topk_group": 1,
-            "rope_scaling": yarn})),
+        of(
+            4,
+            json!({"model_type": "deepseek_v2", "n_group": 4, "topk_group": 2, "topk_method": "group_limited_greedy",
+            "routed_scaling_factor": 1.5}),
+        ),
+        of(
+            4,
+            json!({"model_type": "deepseek_v3", "q_lora_rank": 48, "n_group": 2, "topk_group": 1,
+            "rope_scaling": yarn}),
+        ),
         of(20, json!({"model_type": "deepseek_v3", "q_lora_rank": 48, "n_group": 1, "topk_group": 1})),
     ]
 }

@@ -167,6 +167,7 @@ pub fn footprint(p: &Program, task: usize) -> Option<&'static str> {
         LinearOutput::Add { residual, out } if residual == out => Some(out),
         LinearOutput::Add { .. }
         | LinearOutput::Store { .. }
+        | LinearOutput::Heads { .. }
         | LinearOutput::Gated { .. }
         | LinearOutput::Logits { .. } => None,
     });
