@@ -36,8 +36,10 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// Families of `graph/tests/data/families` that run. Their folders have no tokenizer.
-const RUN: [&str; 14] = [
+const RUN: [&str; 16] = [
     "cohere2",
+    "deepseek-v2",
+    "deepseek-v3",
     "gemma3",
     "glm4",
     "gpt-oss",

@@ -13,7 +13,7 @@ use tilewright::kernels::gemm::grouped::ragged_sizes;
 use tilewright::kernels::mma::E4M3;
 use tilewright::kernels::naive;
 use tilewright::kernels::quant::{Code, QuantMatrix, QuantParts, Rounding, Zeros, nearest};
-use tilewright::kernels::route::{RouterKind, SigmoidRouter};
+use tilewright::kernels::route::{GroupedRouter, RouterKind, RouterScore};
 use tilewright::layout::DType;
 use tilewright::ops::{
     AttentionDecode, AttentionPrefill, Gemm, GroupedGemm, KvCache, Linear, MergeAttention, Moe, OpError, Ops,
@@ -316,7 +316,14 @@ proptest! {
         let floats = |numbers: &[f32], shape: &[usize]| tensor(&stream, numbers, DType::F32, shape);
         let out = floats(&residual, &[rows, hidden]);
         let router = match sigmoid {
-            true => RouterKind::Sigmoid(SigmoidRouter { corrected: true, groups: 1, kept: 1, renormalise, scale: 1.5 }),
+            true => RouterKind::Grouped(GroupedRouter {
+                score: RouterScore::Sigmoid,
+                corrected: true,
+                groups: 1,
+                kept: 1,
+                renormalise,
+                scale: 1.5,
+            }),
             false => RouterKind::SoftmaxThenTopK { renormalise },
         };
         let (gate_up_biases, down_biases) = (halves(&gate_up_bias, &[experts, 2 * inner]), halves(&down_bias, &[experts, hidden]));

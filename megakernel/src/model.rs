@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use thiserror::Error as ThisError;
 use tilewright_graph::axis::{Axis, Dim};
-use tilewright_graph::graph::WeightId;
+use tilewright_graph::graph::{ValueId, WeightId};
 use tilewright_graph::models::Llama;
 use tilewright_graph::op::Op;
+use tilewright_graph::passes::absorb_latents;
 use tilewright_graph::{Graph, GraphErrors};
 use tilewright_kernels::experts::RouteShape;
 
@@ -52,6 +53,44 @@ pub struct ModelSizes {
     pub experts: Option<ExpertSizes>,
     /// The inside of an expert that every row takes besides; 0: there is none.
     pub shared: usize,
+    /// Latent vectors, where all heads attend to one key of a token, which is the latent vector and a
+    /// part that rotates: `kv_heads` is 1, and `head_dim` the dimensions of that key.
+    pub latent: Option<LatentSizes>,
+}
+
+/// Extents of heads that attend to latent vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatentSizes {
+    /// Elements of the latent vector of queries; 0: they have none.
+    pub query: usize,
+    /// Dimensions of a head's query that do not rotate.
+    pub plain: usize,
+    /// Those that do, and the same of the key.
+    pub rotated: usize,
+    /// Dimensions of a head's value.
+    pub value: usize,
+}
+
+impl LatentSizes {
+    /// The sizes of a graph whose latent vectors were absorbed, and the dimensions of its key.
+    fn of(graph: &Graph) -> Option<(LatentSizes, u64)> {
+        let last = |id: ValueId| graph.steps().find(|step| step.first == id)?.results.first()?.shape.0.last()?.size();
+        let key = graph.steps().find_map(|step| match step.op {
+            Op::CacheAppend { v: None, .. } => last(step.first),
+            _ => None,
+        })?;
+        let part = |of_values: bool| {
+            graph.steps().find_map(|step| match *step.op {
+                Op::HeadLinear { x, size, transposed, .. } if transposed != of_values => Some((size, last(x)?)),
+                _ => None,
+            })
+        };
+        let (plain, _) = part(false)?;
+        let (value, latent) = part(true)?;
+        let query = graph.extent(&Axis::Named("latent".to_owned())).unwrap_or(0);
+        let [query, plain, rotated, value] = [query, plain, key.checked_sub(latent)?, value].map(|size| size as usize);
+        Some((LatentSizes { query, plain, rotated, value }, key))
+    }
 }
 
 /// Extents of a mixture of experts.
@@ -85,6 +124,16 @@ impl ModelSizes {
         self.heads.checked_div(self.kv_heads).unwrap_or(0)
     }
 
+    /// Dimensions of a head's result of attention: of a value, or of a latent vector.
+    ///
+    /// ```
+    /// use tilewright_megakernel::model::ModelSpec;
+    /// assert_eq!(ModelSpec::named("llama-3.2-1b").unwrap().value_dim(), 64);
+    /// ```
+    pub fn value_dim(&self) -> usize {
+        self.head_dim - self.latent.map_or(0, |latent| latent.rotated)
+    }
+
     /// Elements of the matrices that a layer multiplies one row by: of experts the chosen ones.
     ///
     /// ```
@@ -116,15 +165,27 @@ impl ModelSizes {
 
     /// Elements of the matrices of a layer, of experts those of as many.
     fn layer_elements(&self, experts: usize) -> usize {
-        let attention = (2 * self.heads + 2 * self.kv_heads) * self.head_dim;
+        let attention = self.attention_elements();
         let mlp = match self.experts {
             None => 3 * self.intermediate,
             Some(ExpertSizes { count, inner, .. }) => count + 3 * inner * experts + 3 * self.shared,
         };
-        self.hidden * (attention + mlp)
+        attention + self.hidden * mlp
+    }
+
+    /// Elements of the matrices of attention of a layer.
+    fn attention_elements(&self) -> usize {
+        let Some(LatentSizes { query, plain, rotated, value }) = self.latent else {
+            return self.hidden * (2 * self.heads + 2 * self.kv_heads) * self.head_dim;
+        };
+        let of_queries = self.heads * (plain + rotated);
+        let queries = if query > 0 { query * (self.hidden + of_queries) } else { self.hidden * of_queries };
+        let expansion = self.heads * (plain + value) * self.value_dim();
+        queries + self.hidden * self.head_dim + expansion + self.heads * value * self.hidden
     }
 
     fn of(graph: &Graph, max_positions: usize) -> Result<ModelSizes, SpecError> {
+        let graph = &absorb_latents(graph)?;
         let size = |axis: Axis, found: u64| {
             let size = usize::try_from(found).ok().filter(|size| (1..=MAX_EXTENT).contains(size));
             size.ok_or(SpecError::Extent { axis, found })
@@ -147,14 +208,18 @@ impl ModelSizes {
         let logits = ops().find_map(|op| if let Op::Logits { table, .. } = op { Some(*table) } else { None });
         let layers = ops().filter(|op| matches!(op, Op::CacheAppend { .. })).count();
         let is_of_heads = |op: &Op| matches!(op, Op::Norm { over, .. } if over.last() == Some(&Axis::HeadDim));
-        let head_norms = ops().any(is_of_heads);
+        let latent = LatentSizes::of(graph);
+        let head_norms = latent.is_none() && ops().any(is_of_heads);
         let tensor = |id: WeightId| Some(&graph.parts().weights.get(id.index())?.tensor);
         Ok(ModelSizes {
             hidden: extent(Axis::Hidden)?,
             layers,
             heads: extent(Axis::Heads)?,
             kv_heads: extent(Axis::KvHeads)?,
-            head_dim: extent(Axis::HeadDim)?,
+            head_dim: match latent {
+                Some((_, key)) => size(Axis::HeadDim, key)?,
+                None => extent(Axis::HeadDim)?,
+            },
             intermediate: if chosen.is_some() { dense as usize } else { size(Axis::Inner, dense)? },
             vocab: extent(Axis::Vocab)?,
             max_positions,
@@ -162,6 +227,7 @@ impl ModelSizes {
             head_norms,
             experts: chosen.map(mixture).transpose()?,
             shared: shared as usize,
+            latent: latent.map(|(sizes, _)| sizes),
         })
     }
 }

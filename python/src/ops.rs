@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 use tilewright::kernels::activation::Activation;
 use tilewright::kernels::naive::Sampling;
-use tilewright::kernels::route::{RouterKind, SigmoidRouter};
+use tilewright::kernels::route::{GroupedRouter, RouterKind, RouterScore};
 use tilewright::kernels::sample::Request;
 use tilewright::ops::{
     self, AttentionDecode, AttentionPrefill, Embedding, Gated, Gemm, GroupedGemm, KvCache, Linear, MergeAttention, Moe,
@@ -435,7 +435,10 @@ impl Router {
         match scoring.as_str() {
             "softmax" if groups == 1 && kept == 1 && scale == 1.0 => Ok(RouterKind::SoftmaxThenTopK { renormalise }),
             "softmax" => Err(OpError::new_err("moe: softmax has no expert_groups and no scale; sigmoid has")),
-            "sigmoid" => Ok(RouterKind::Sigmoid(SigmoidRouter { corrected, groups, kept, renormalise, scale })),
+            "sigmoid" => {
+                let score = RouterScore::Sigmoid;
+                Ok(RouterKind::Grouped(GroupedRouter { score, corrected, groups, kept, renormalise, scale }))
+            }
             other => Err(OpError::new_err(format!("moe: {other} is no scoring; there are softmax and sigmoid"))),
         }
     }

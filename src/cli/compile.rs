@@ -160,7 +160,7 @@ fn with_random_weights(mut program: Program) -> Program {
     for buffer in weights {
         match &buffer.source {
             Some(Source::Tensor(name)) => buffer.source = Some(Source::Random(name.clone())),
-            Some(Source::Part { .. } | Source::Experts { .. }) => {
+            Some(Source::Part { .. } | Source::Experts { .. } | Source::Heads { .. }) => {
                 buffer.source = Some(Source::Random(buffer.name.clone()))
             }
             Some(Source::Random(_) | Source::Values(_)) | None => {}

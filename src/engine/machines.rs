@@ -308,9 +308,11 @@ impl Lowering {
     }
 
     /// Whether all products of a graph read weights as they are packed for the decode machine: those
-    /// of experts lie row by row.
+    /// of experts lie row by row, and latent attention has no launches.
     pub(super) fn reads_packed(&self, gpu: &Gpu) -> bool {
-        gpu.target.arch == "sm_90a" && self.model.packs && self.model.spec.experts.is_none()
+        let spec = &self.model.spec;
+        let has_launches = spec.experts.is_none() && spec.latent.is_none();
+        gpu.target.arch == "sm_90a" && self.model.packs && has_launches
     }
 
     /// Whether the weights of a graph of that many rows do: codes are read so by all, weights of

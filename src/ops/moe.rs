@@ -230,8 +230,8 @@ impl Ops {
             return refused("top_k", moe.top_k.to_string(), "it must be 1 to 32 and at most the experts");
         }
         let correction = moe.correction.map(|correction| Operand::new(OP, "correction", correction));
-        let RouterKind::Sigmoid(router) = moe.router else {
-            let refusal = |correction: Operand<'_>| Err(correction.shape("only a sigmoid router is corrected"));
+        let RouterKind::Grouped(router) = moe.router else {
+            let refusal = |correction: Operand<'_>| Err(correction.shape("only a router of groups is corrected"));
             return correction.map_or(Ok(()), refusal);
         };
         if router.corrected != correction.is_some() {

@@ -56,6 +56,14 @@ pub enum AttentionError {
         "a score function of one's own over selected blocks: blocks have places, not positions; choose among the tokens instead"
     )]
     CustomOfSelected,
+    /// Keys and values of latent vectors that are not tiles of the instruction.
+    #[error(
+        "latent attention of keys of {key} and values of {value} dimensions: both are multiples of 16, of bf16, and a value is the beginning of a key"
+    )]
+    Latent { key: u32, value: u32 },
+    /// A modifier of scores of latent vectors.
+    #[error("latent attention with a soft cap or a window: scores of latent vectors have none; leave it out")]
+    LatentModifier,
 }
 
 /// Numbers as a sentence lists them.

@@ -28,6 +28,6 @@ pub fn route_slots(arch: Arch, shape: RouteShape, routing: RouterKind) -> Kernel
         let [logits, table] = ["logits", "table"].map(|name| Array::new(k.global::<u8>(name), Float::F32));
         let scratch = k.shared::<f32>("weights", shape.shared_bytes() / 4);
         let table = RouteTable { at: table, shape };
-        route(ConsumerWarps::new(k, WARPS), scratch, RouteTask { logits, table, routing }, &|| ());
+        route(ConsumerWarps::new(k, WARPS), scratch, RouteTask { logits, table, routing, correction: None }, &|| ());
     })
 }

@@ -1,6 +1,6 @@
 //! The choice of experts for the rows of a step.
 
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::table::{RouteShape, RouteTable, SET_BITS};
@@ -20,6 +20,8 @@ pub struct RouteTask<'k> {
     pub table: RouteTable<'k>,
     /// From logits to weights.
     pub routing: RouterKind,
+    /// A number for each expert, f32, where the function is corrected.
+    pub correction: Option<Ptr<'k, Global, f32>>,
 }
 
 impl RouteShape {
@@ -116,7 +118,7 @@ impl<'k> RouteTask<'k> {
         let logits = self.logits.each(&places);
         let scores = Scores::new(k, experts, |i, _| logits[i as usize]);
         mine.iter().for_each(|&expert| k.when(expert.lt(experts), || weights.at(expert).store(0.0f32)));
-        let (expert, weight) = scores.chosen(self.routing, chosen, None);
+        let (expert, weight) = scores.chosen(self.routing, chosen, self.correction);
         k.sync_warp();
         // A weight that is no number counts as none.
         k.when(k.lane().lt(chosen), || weights.at(expert).store(weight.gt(0.0).select(weight, 0.0f32)));

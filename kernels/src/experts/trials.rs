@@ -32,7 +32,7 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let step = [1.0f64, 0.125][draw.between(0..=1) as usize];
     let numbers = stored::numbers(draw, Float::F32, shape.rows * experts, 8.0);
     let logits: Vec<f64> = numbers.into_iter().map(|x| (x / step).round() * step).collect();
-    let table = naive::route_table(routing, &logits, shape);
+    let table = naive::route_table(routing, &logits, &[], shape);
     let mut trial = Trial::new(verify(route_slots(arch, shape, routing))?, 1).note(format!("{shape:?}, {routing:?}"));
     let given = stored::input(&mut trial, "logits", Float::F32, &logits);
     // The exponentials, a sum of `experts` of them, a quotient.

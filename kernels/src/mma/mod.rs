@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `tiled` | [`TiledMma`]: an instruction, its tiles and the atoms' layout as one type; what does not fit does not compile |
 //! | `warp` | [`TiledMma`] of [`MmaSync`]: fragments by `ldmatrix`, products |
+//! | `rows` | fragments of rows that are any number of elements apart |
 //! | `ldmatrix` | which row a lane addresses; what a layout must be for it |
 //! | `warpgroup` | [`TiledMma`] of [`Wgmma`]: descriptors read off layouts |
 //! | `error` | [`MmaError`]: what is refused while recording |
@@ -25,6 +26,7 @@ mod input;
 mod ldmatrix;
 mod local;
 mod output;
+mod rows;
 mod store;
 mod tf32;
 mod tiled;
@@ -39,6 +41,7 @@ pub use fragment::across_lanes;
 pub use input::{Bits8, Bits16, Bits32, InputType, Width, warp_fragment, warpgroup_atom};
 pub use local::{LocalCopyError, copy_local_to_local, local_sources};
 pub use output::{OutputType, Pack};
+pub(crate) use rows::PitchedRows;
 pub use store::OutputSpace;
 pub(crate) use store::store_pairs;
 pub use tf32::Tf32;

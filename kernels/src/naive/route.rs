@@ -1,11 +1,11 @@
 //! Routers: which experts a row takes, the rows that each expert has, and the sum of their results.
 
 use crate::experts::RouteShape;
-use crate::route::{RouterKind, SigmoidRouter};
+use crate::route::{GroupedRouter, RouterKind, RouterScore};
 
 /// The experts of a row and their weights, in the order of the choice.
 ///
-/// `bias` is added to the scores of a [`RouterKind::Sigmoid`] that is corrected. The order is that
+/// `bias` is added to the scores of a [`RouterKind::Grouped`] that is corrected. The order is that
 /// of `f64::total_cmp`; of equal numbers the first wins.
 ///
 /// ```
@@ -34,17 +34,26 @@ pub fn route(kind: RouterKind, logits: &[f64], bias: &[f64], chosen: usize) -> (
             let weights = softmax(&ids);
             (ids, weights)
         }
-        RouterKind::Sigmoid(router) => sigmoid(router, logits, bias, chosen),
+        RouterKind::Grouped(router) => by_groups(router, logits, softmax(&all), bias, chosen),
     }
 }
 
-fn sigmoid(router: SigmoidRouter, logits: &[f64], bias: &[f64], chosen: usize) -> (Vec<u32>, Vec<f64>) {
-    let SigmoidRouter { corrected, groups, kept, renormalise, scale } = router;
-    let scores: Vec<f64> = logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect();
+fn by_groups(
+    router: GroupedRouter,
+    logits: &[f64],
+    softmax: Vec<f64>,
+    bias: &[f64],
+    chosen: usize,
+) -> (Vec<u32>, Vec<f64>) {
+    let GroupedRouter { score, corrected, groups, kept, renormalise, scale } = router;
+    let (scores, summed): (Vec<f64>, usize) = match score {
+        RouterScore::Sigmoid => (logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(), 2),
+        RouterScore::Softmax => (softmax, 1),
+    };
     let corrections = |id: usize| if corrected { bias[id] } else { 0.0 };
     let mut choice: Vec<f64> = scores.iter().enumerate().map(|(id, score)| score + corrections(id)).collect();
     let size = logits.len() / groups as usize;
-    let best = |group: &[f64]| largest(group, 2).iter().map(|&id| group[id as usize]).sum();
+    let best = |group: &[f64]| largest(group, summed).iter().map(|&id| group[id as usize]).sum();
     let of_groups: Vec<f64> = choice.chunks(size).map(best).collect();
     let kept = largest(&of_groups, kept as usize);
     for (id, choice) in choice.iter_mut().enumerate() {
@@ -106,12 +115,12 @@ pub fn weighted_sum(residual: &[f64], weights: &[f64], y: &[Option<&[f64]>]) -> 
 }
 
 /// The table of the routes of all rows, as [`RouteTable`](crate::experts::RouteTable) has it; NaN
-/// where it is undefined.
-pub fn route_table(kind: RouterKind, logits: &[f64], shape: RouteShape) -> Vec<f64> {
+/// where it is undefined. `bias` is that of [`route`].
+pub fn route_table(kind: RouterKind, logits: &[f64], bias: &[f64], shape: RouteShape) -> Vec<f64> {
     let RouteShape { rows, experts, chosen } = shape;
     let mut weights = vec![vec![0.0; rows as usize]; experts as usize];
     for (row, logits) in logits.chunks_exact(experts as usize).enumerate() {
-        let (ids, of_row) = route(kind, logits, &[], chosen as usize);
+        let (ids, of_row) = route(kind, logits, bias, chosen as usize);
         ids.into_iter().zip(of_row).for_each(|(id, weight)| weights[id as usize][row] = weight);
     }
     let [height, width] = shape.table().map(|extent| extent as usize);
@@ -150,7 +159,7 @@ mod tests {
     fn slots_are_the_experts_that_some_row_has_chosen() {
         let shape = RouteShape { rows: 2, experts: 4, chosen: 1 };
         let logits = [0.0, 5.0, 5.0, 1.0, 0.0, 0.0, 0.0, 1.0];
-        let table = route_table(RouterKind::TopKThenSoftmax, &logits, shape);
+        let table = route_table(RouterKind::TopKThenSoftmax, &logits, &[], shape);
         assert_eq!([4, 5, 6, 8, 9, 10].map(|at| table[at]), [1.0, 1.0, 0.0, 3.0, 0.0, 1.0]);
         let sets = shape.sets_at() as usize;
         assert_eq!([table[0], table[sets], table[sets + shape.set_words() as usize]], [2.0, 1.0, 2.0]);
@@ -159,7 +168,7 @@ mod tests {
     #[test]
     fn a_slot_is_in_use_even_where_no_expert_has_a_weight() {
         let shape = RouteShape { rows: 1, experts: 3, chosen: 2 };
-        let table = route_table(RouterKind::TopKThenSoftmax, &[f64::NAN; 3], shape);
+        let table = route_table(RouterKind::TopKThenSoftmax, &[f64::NAN; 3], &[], shape);
         assert_eq!([table[0], table[4], table[5]], [1.0, 0.0, 0.0]);
     }
 }

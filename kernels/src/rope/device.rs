@@ -54,6 +54,8 @@ pub(crate) fn rotated_first<'k>(x: Val<'k, f32>, partner: Val<'k, f32>, [cos, si
 pub struct HeadRotation<'k> {
     /// Input, `[rows, heads, dim]`.
     pub x: Array<'k>,
+    /// The part of heads that is taken; `None`: all.
+    pub part: Option<HeadPart>,
     /// The RMS norm before the rotation.
     pub norm: Option<HeadNorm<'k>>,
     /// The rotation; `None`: heads stay as they are.
@@ -76,6 +78,21 @@ pub struct HeadRotation<'k> {
     pub out: Option<Array<'k>>,
 }
 
+/// Consecutive dimensions of heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadPart {
+    /// Elements of the input from one head to the next.
+    pub width: u32,
+    /// The first dimension that is taken.
+    pub from: u32,
+    /// How many are, even.
+    pub dim: u32,
+    /// The first dimension of a head of the output that they become.
+    pub to: u32,
+    /// Whether neighbours rotate, which become an element of each half.
+    pub interleaved: bool,
+}
+
 /// The RMS norm of a head, or of heads together.
 #[derive(Clone, Copy)]
 pub struct HeadNorm<'k> {
@@ -90,14 +107,20 @@ pub struct HeadNorm<'k> {
 /// Rotates.
 pub fn rope<'k>(consumers: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
     let k = consumers.k;
-    let half = rope.pages.dim / 2;
+    let out_dim = rope.pages.dim;
+    let HeadPart { width, from, dim, to, interleaved } =
+        rope.part.unwrap_or(HeadPart { width: out_dim, from: 0, dim: out_dim, to: 0, interleaved: false });
+    let half = dim / 2;
+    let places = |pair: Val<'k, u32>| if interleaved { [pair * 2, pair * 2 + 1] } else { [pair, pair + half] };
+    let shifted = |at: Val<'k, u32>| if to == 0 { at } else { at + to };
     k.for_step(k.warp(), rope.rows * rope.count, consumers.warps, |item| {
         let row = rope.first_row + item / rope.count;
         let head = rope.first_head + item % rope.count;
         let position = rope.pages.position.load(row);
         let active = position.ge(0);
         let token = position.max(0).cast::<u32>();
-        let x = rope.x.from((row * rope.heads + head) * rope.pages.dim);
+        let start = (row * rope.heads + head) * width;
+        let x = rope.x.from(if from == 0 { start } else { start + from });
         let pairs = || (0..half).step_by(32).map(|start| k.lane() + start);
         let sum = k.var(0.0f32);
         let together = rope.norm.and_then(|norm| norm.together);
@@ -105,15 +128,14 @@ pub fn rope<'k>(consumers: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
             None => {
                 for pair in pairs() {
                     k.when(pair.lt(half), || {
-                        let a = x.load(pair);
-                        let b = x.load(pair + half);
+                        let [a, b] = places(pair).map(|at| x.load(at));
                         sum.set(b.fma(b, a.fma(a, sum.get())));
                     });
                 }
             }
             Some(heads) => {
-                let all = rope.x.from(row * (rope.heads * rope.pages.dim));
-                k.for_step(k.lane(), heads * rope.pages.dim, 32, |at| {
+                let all = rope.x.from(row * (rope.heads * dim));
+                k.for_step(k.lane(), heads * dim, 32, |at| {
                     let x = all.load(at);
                     sum.set(x.fma(x, sum.get()));
                 });
@@ -121,10 +143,10 @@ pub fn rope<'k>(consumers: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
         }
         let scale = rope.norm.map(|norm| {
             let sum = sum.get().warp_reduce(|a, b| a + b);
-            rms_factor(sum, rope.pages.dim * together.unwrap_or(1), norm.eps)
+            rms_factor(sum, dim * together.unwrap_or(1), norm.eps)
         });
         let norm = rope.norm.map(|norm| match together {
-            Some(_) => norm.weight.from(head * rope.pages.dim),
+            Some(_) => norm.weight.from(head * dim),
             None => norm.weight,
         });
         for pair in pairs() {
@@ -133,8 +155,7 @@ pub fn rope<'k>(consumers: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
                     (Some(weight), Some(scale)) => x.load(at) * scale * weight.load(at),
                     _ => x.load(at),
                 };
-                let a = element(pair);
-                let b = element(pair + half);
+                let [a, b] = places(pair).map(element);
                 let elements = [(pair, k.lit(false), a, b), (pair + half, k.lit(true), b, a)];
                 for (at, second, x, partner) in elements {
                     let y = rope.rotation.map_or(x, |rotation| {
@@ -144,9 +165,11 @@ pub fn rope<'k>(consumers: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
                     match rope.out {
                         Some(out) => {
                             let y = active.select(y, 0.0f32);
-                            out.store((row * rope.out_heads + head) * rope.pages.dim + at, y);
+                            out.store((row * rope.out_heads + head) * out_dim + shifted(at), y);
                         }
-                        None => k.when(active, || rope.pages.pool.store(rope.pages.row_of(head, row, token).at(at), y)),
+                        None => k.when(active, || {
+                            rope.pages.pool.store(rope.pages.row_of(head, row, token).at(shifted(at)), y)
+                        }),
                     }
                 }
             });

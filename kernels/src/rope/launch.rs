@@ -57,6 +57,7 @@ pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
         };
         let work = HeadRotation {
             x: Array::new(x, shape.x),
+            part: None,
             norm: shape.norm.map(|eps| HeadNorm {
                 weight: Array::new(weight, Float::F32),
                 eps,

@@ -13,7 +13,7 @@ mod launch;
 mod runs;
 mod trials;
 
-pub use device::{HeadNorm, HeadRotation, Rotation, rope};
+pub use device::{HeadNorm, HeadPart, HeadRotation, Rotation, rope};
 pub(crate) use device::{rotated, rotated_first};
 pub use launch::{RopeShape, rope_rows};
 pub use runs::{HeadRun, HeadRuns, rope_runs};

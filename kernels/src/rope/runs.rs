@@ -97,6 +97,7 @@ pub fn rope_runs(arch: Arch, shape: &HeadRuns) -> Kernel {
             };
             let heads = HeadRotation {
                 x: x.from(k.lit(run.first * shape.dim)),
+                part: None,
                 norm,
                 rotation: run.rotated.then_some(rotation),
                 heads: shape.heads,

@@ -26,7 +26,7 @@ mod sum;
 mod trials;
 
 pub(crate) use router::Scores;
-pub use router::{RouterKind, RouterShape, SigmoidRouter, route_rows};
+pub use router::{GroupedRouter, RouterKind, RouterScore, RouterShape, route_rows};
 pub use sort::{NO_PLACE, SORT_THREADS, SortShape, sort_choices};
 pub use sum::{SumShape, weighted_sum_rows};
 pub use trials::shipped;

@@ -18,16 +18,27 @@ pub enum RouterKind {
     },
     /// The largest logits, then the softmax over those.
     TopKThenSoftmax,
-    /// Sigmoids, groups of experts, a correction of the choice: DeepSeek-V3's.
-    Sigmoid(SigmoidRouter),
+    /// Scores of groups of experts, a correction of the choice: DeepSeek's.
+    Grouped(GroupedRouter),
 }
 
-/// A router that chooses by `sigmoid(logit) + correction`, and weighs by `sigmoid(logit)`.
+/// The function from logits to the scores of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouterScore {
+    /// The sigmoid of each logit. A group's score is the sum of its two largest (DeepSeek-V3).
+    Sigmoid,
+    /// The softmax over all experts. A group's score is its largest (DeepSeek-V2).
+    Softmax,
+}
+
+/// A router that chooses by `score + correction`, and weighs by the score.
 ///
-/// Experts form `groups` of as many each. A group's score is the sum of its two largest. Experts of
-/// the `kept` groups with the largest scores may be chosen; as few others are never chosen.
+/// Experts form `groups` of as many each. Experts of the `kept` groups with the largest scores may
+/// be chosen; as few others are never chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SigmoidRouter {
+pub struct GroupedRouter {
+    /// The scores.
+    pub score: RouterScore,
     /// Whether a number for each expert is added to its score for the choice.
     pub corrected: bool,
     /// Groups, of at least two experts each; a power of two up to 32.
@@ -78,7 +89,7 @@ pub fn route_rows(arch: Arch, shape: RouterShape) -> Kernel {
         trigger_and_wait(k);
         let rows = k.param::<u32>("rows");
         let logits = k.global::<f32>("logits");
-        let corrected = matches!(kind, RouterKind::Sigmoid(router) if router.corrected);
+        let corrected = matches!(kind, RouterKind::Grouped(router) if router.corrected);
         let correction = corrected.then(|| k.global::<f32>("correction"));
         let ids = k.global::<u32>("ids");
         let weights = k.global::<f32>("weights");
@@ -122,7 +133,7 @@ impl<'k> Scores<'k> {
         correction: Option<Ptr<'k, Global, f32>>,
     ) -> (Val<'k, u32>, Val<'k, f32>) {
         match kind {
-            RouterKind::Sigmoid(router) => self.by_sigmoid(router, chosen, correction),
+            RouterKind::Grouped(router) => self.by_groups(router, chosen, correction),
             RouterKind::SoftmaxThenTopK { renormalise: false } => self.by_softmax(chosen, true),
             RouterKind::SoftmaxThenTopK { renormalise: true } | RouterKind::TopKThenSoftmax => {
                 self.by_softmax(chosen, false)
@@ -145,10 +156,7 @@ impl<'k> Scores<'k> {
     /// those of choice `j`.
     fn by_softmax(self, chosen: u32, all: bool) -> (Val<'k, u32>, Val<'k, f32>) {
         let k = self.k;
-        let power = |x: Val<'k, f32>, most: Val<'k, f32>| ((x - most) * LOG2_E).ex2();
-        let lanes = (0..self.values.len()).map(|i| self.values.get(i));
-        let mine = lanes.reduce(|a, b| a.max(b)).unwrap_or_else(|| k.lit(f32::NEG_INFINITY));
-        let most = mine.warp_reduce(|a, b| a.max(b));
+        let most = self.most();
         let sum = k.var(0.0f32);
         if all {
             self.each(&|i, _| sum.set(sum.get() + power(self.values.get(i), most)));
@@ -159,28 +167,50 @@ impl<'k> Scores<'k> {
         (id, power.div_rn(sum))
     }
 
-    fn by_sigmoid(
+    /// The largest of the numbers.
+    fn most(self) -> Val<'k, f32> {
+        let lanes = (0..self.values.len()).map(|i| self.values.get(i));
+        let mine = lanes.reduce(|a, b| a.max(b)).unwrap_or_else(|| self.k.lit(f32::NEG_INFINITY));
+        mine.warp_reduce(|a, b| a.max(b))
+    }
+
+    /// The largest of the numbers, and the sum of all powers relative to it.
+    fn softmax(self) -> (Val<'k, f32>, Val<'k, f32>) {
+        let most = self.most();
+        let sum = self.k.var(0.0f32);
+        self.each(&|i, _| sum.set(sum.get() + power(self.values.get(i), most)));
+        (most, sum.get().warp_reduce(|a, b| a + b))
+    }
+
+    fn by_groups(
         self,
-        router: SigmoidRouter,
+        router: GroupedRouter,
         chosen: u32,
         correction: Option<Ptr<'k, Global, f32>>,
     ) -> (Val<'k, u32>, Val<'k, f32>) {
         let k = self.k;
-        let SigmoidRouter { groups, kept, renormalise, scale, .. } = router;
-        let sigmoids = k.regs(self.values.len(), 0.0f32);
+        let GroupedRouter { score, groups, kept, renormalise, scale, .. } = router;
+        let softmax = match score {
+            RouterScore::Sigmoid => None,
+            RouterScore::Softmax => Some(self.softmax()),
+        };
+        let scores = k.regs(self.values.len(), 0.0f32);
         self.each(&|i, id| {
-            let sigmoid = ((self.values.get(i) * -LOG2_E).ex2() + 1.0).recip();
-            sigmoids.set(i, sigmoid);
-            self.values.set(i, correction.map_or(sigmoid, |correction| sigmoid + correction.at(id).load()));
+            let score = match softmax {
+                None => ((self.values.get(i) * -LOG2_E).ex2() + 1.0).recip(),
+                Some((most, sum)) => power(self.values.get(i), most).div_rn(sum),
+            };
+            scores.set(i, score);
+            self.values.set(i, correction.map_or(score, |correction| score + correction.at(id).load()));
         });
         if groups > 1 {
-            self.keep_groups(groups, kept);
+            self.keep_groups(groups, kept, if score == RouterScore::Sigmoid { 2 } else { 1 });
         }
         let Choice { id, .. } = self.choose(chosen);
-        // Each lane reads the sigmoid of its choice where that lies.
+        // Each lane reads the score of its choice where that lies.
         let weight = k.var(0.0f32);
         for i in 0..self.values.len() {
-            let there = sigmoids.get(i).shfl_idx(id % LANES);
+            let there = scores.get(i).shfl_idx(id % LANES);
             weight.set((id / LANES).eq(i).select(there, weight.get()));
         }
         let weight = k.lane().lt(chosen).select(weight.get(), 0.0f32);
@@ -188,8 +218,9 @@ impl<'k> Scores<'k> {
         (id, weight * scale)
     }
 
-    /// Sets the numbers of all but the `kept` best groups to −∞.
-    fn keep_groups(self, groups: u32, kept: u32) {
+    /// Sets the numbers of all but the `kept` best groups to −∞, where the sum of a group's `best`
+    /// largest is its score.
+    fn keep_groups(self, groups: u32, kept: u32, best: u32) {
         let k = self.k;
         let size = self.experts / groups;
         // Lane `g` has the score of group `g`.
@@ -198,8 +229,9 @@ impl<'k> Scores<'k> {
             let inside = |id: Val<'k, u32>| id.ge(group * size) & id.lt((group + 1) * size);
             let member = k.regs(self.values.len(), 0u32);
             self.each(&|i, id| member.set(i, inside(id).select(1u32, 0u32)));
-            let two = self.choose_among(2, Some(member));
-            let sum = two.value.shfl_idx(0u32) + two.value.shfl_idx(1u32);
+            let largest = self.choose_among(best, Some(member));
+            let first = largest.value.shfl_idx(0u32);
+            let sum = (1..best).fold(first, |sum, place| sum + largest.value.shfl_idx(place));
             score.set(k.lane().eq(group).select(sum, score.get()));
         }
         let of_groups = Scores { k, experts: groups, values: k.regs(1u32, score.get()) };
@@ -249,6 +281,11 @@ impl<'k> Scores<'k> {
         }
         Choice { id: id.get(), value: value.get() }
     }
+}
+
+/// `e^(x − most)`.
+fn power<'k>(x: Val<'k, f32>, most: Val<'k, f32>) -> Val<'k, f32> {
+    ((x - most) * LOG2_E).ex2()
 }
 
 /// A choice of each lane.

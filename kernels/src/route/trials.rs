@@ -5,7 +5,8 @@ use tilewright_codegen::trial::{Bound, Draw, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{
-    NO_PLACE, RouterKind, RouterShape, SigmoidRouter, SortShape, SumShape, route_rows, sort_choices, weighted_sum_rows,
+    GroupedRouter, NO_PLACE, RouterKind, RouterScore, RouterShape, SortShape, SumShape, route_rows, sort_choices,
+    weighted_sum_rows,
 };
 use crate::naive;
 use crate::shipped_entry::ShippedEntry;
@@ -41,8 +42,9 @@ fn kind(draw: &mut Draw, experts: u32) -> (RouterKind, u32) {
             let experts = (experts.div_ceil(groups).max(2) * groups).min(1024);
             let kept = draw.between(1..=groups);
             let mut flag = || draw.between(0..=1) == 1;
-            let router = SigmoidRouter { corrected: flag(), groups, kept, renormalise: flag(), scale: 2.5 };
-            (RouterKind::Sigmoid(router), experts)
+            let score = if flag() { RouterScore::Sigmoid } else { RouterScore::Softmax };
+            let router = GroupedRouter { score, corrected: flag(), groups, kept, renormalise: flag(), scale: 2.5 };
+            (RouterKind::Grouped(router), experts)
         }
     }
 }
@@ -62,16 +64,16 @@ fn route_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let experts = draw.between(2..=most);
     let (kind, experts) = kind(draw, experts);
     let available = match kind {
-        RouterKind::Sigmoid(router) => experts / router.groups * router.kept,
+        RouterKind::Grouped(router) => experts / router.groups * router.kept,
         RouterKind::SoftmaxThenTopK { .. } | RouterKind::TopKThenSoftmax => experts,
     };
     let chosen = draw.between(1..=available.min(8));
     let shape = RouterShape { experts, chosen, kind, warps: [1, 4][draw.between(0..=1) as usize] };
     let rows = draw.between(1..=9);
     let size = [0.01, 3.0, 20.0][draw.between(0..=2) as usize];
-    let is_sigmoid = matches!(kind, RouterKind::Sigmoid(_));
-    let ties = !is_sigmoid && draw.between(0..=2) == 0;
-    let size = if is_sigmoid { 3.0 } else { size };
+    let is_grouped = matches!(kind, RouterKind::Grouped(_));
+    let ties = !is_grouped && draw.between(0..=2) == 0;
+    let size = if is_grouped { 3.0 } else { size };
     let correction: Vec<f32> = (0..experts).map(|_| draw.unit() as f32).collect();
     let bias: Vec<f64> = correction.iter().map(|&x| x.into()).collect();
     let of =
@@ -83,7 +85,7 @@ fn route_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
             let next = row(draw, experts, size, ties);
             let ids = of(&next).0;
             let near = |draw: &mut Draw| -> Vec<f32> { next.iter().map(|x| x + 1e-4 * draw.unit() as f32).collect() };
-            if !is_sigmoid || (0..6).all(|_| of(&near(draw)).0 == ids) {
+            if !is_grouped || (0..6).all(|_| of(&near(draw)).0 == ids) {
                 break next;
             }
         };
@@ -100,7 +102,7 @@ fn route_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let mut trial = Trial::new(verify(route_rows(arch, shape))?, rows.div_ceil(shape.warps)).note(note);
     let logits = trial.input("logits", &logits);
     trial = trial.pass(rows).pass(logits);
-    if matches!(kind, RouterKind::Sigmoid(router) if router.corrected) {
+    if matches!(kind, RouterKind::Grouped(router) if router.corrected) {
         let correction = trial.input("correction", &correction);
         trial = trial.pass(correction);
     }

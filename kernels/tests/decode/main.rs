@@ -5,6 +5,7 @@
 mod argmax;
 mod attention;
 mod embed;
+mod latent;
 mod linear;
 mod no_choice;
 mod paged;

@@ -34,7 +34,8 @@ pub(super) fn route(
     let logits =
         linear(e, LinearLevel { name: &name, joint: None, input, projection, features: count, output, ready })?;
     let ExpertBuffers { logits: of, routes, .. } = buffers;
-    let op = Op::from(Route { logits: of, routes, chosen, kind: routed.kind, rows: e.rows() });
+    let correction = routed.correction.map(|correction| e.weights().get(correction));
+    let op = Op::from(Route { logits: of, routes, chosen, kind: routed.kind, correction, rows: e.rows() });
     e.level(&format!("layers.{layer}.{prefix}route"), vec![op], &[logits])
 }
 
@@ -108,7 +109,9 @@ pub(super) fn down(e: &mut Emitter, sum: ExpertSum<'_>, value: usize) -> Result<
     let output = match output {
         LinearOutput::Store { out, sent } => ExpertOutput::Store { out, sent },
         LinearOutput::Add { residual, out } => ExpertOutput::Add { residual, out },
-        LinearOutput::Gated { .. } | LinearOutput::Logits { .. } => return Err(LowerError::Value { value }),
+        LinearOutput::Heads { .. } | LinearOutput::Gated { .. } | LinearOutput::Logits { .. } => {
+            return Err(LowerError::Value { value });
+        }
     };
     let tile = |cols| {
         let output = output.clone();

@@ -14,6 +14,8 @@
 //! its result as it is. A product that takes no norm reads the residual stream itself. Gate and up of
 //! an MLP without a gate are one product.
 //!
+//! Attention to latent vectors has levels of its own: [`latents`].
+//!
 //! A mixture of experts has two levels before gate and up, and routes in place of weights:
 //!
 //! | level | tasks | waits for |
@@ -36,11 +38,13 @@
 use std::collections::HashMap;
 
 use tilewright_graph::graph::ValueId;
+use tilewright_graph::op::RopePairs;
 
 use super::emit::Emitter;
 use super::ends::{Embedding, OutputChoice, choose, embed};
 use super::experts::{self, ExpertSum};
 use super::indexer::{Indexer, LayerTasks, Selected};
+use super::latents;
 use super::level::{HeadTasks, LevelDone};
 use super::linear::{LinearLevel, linear};
 use super::nodes::{
@@ -62,8 +66,10 @@ enum Location {
     Residual(ResidualBuffer),
     /// The splits of attention, which are not merged yet.
     Splits,
-    /// The activations of the MLP.
-    Inner,
+    /// The activations of an MLP of this width.
+    Inner(usize),
+    /// The results of attention to latent vectors, of all heads.
+    Attended,
     /// The activations of the chosen experts.
     Experts,
 }
@@ -88,7 +94,9 @@ impl LoweredValues<'_> {
     fn residual(&self, value: ValueId) -> Result<ResidualBuffer, LowerError> {
         match self.location(value)? {
             Location::Residual(residual) => Ok(residual),
-            Location::Splits | Location::Inner | Location::Experts => Err(LowerError::Value { value: value.index() }),
+            Location::Splits | Location::Inner(_) | Location::Attended | Location::Experts => {
+                Err(LowerError::Value { value: value.index() })
+            }
         }
     }
 
@@ -160,19 +168,20 @@ pub(super) fn lower(
                 let inputs = e.each_device(|e, _| values.input(e, &choice.input, "logits"))?;
                 choose(e, &inputs, OutputChoice { choice, logits, next_token })?;
             }
-            LoweredNode::Heads(heads) => {
-                layer = heads.cache;
+            LoweredNode::Heads(LayerHeads { cache, input, .. })
+            | LoweredNode::Latents(latents::LatentHeads { cache, input, .. }) => {
+                layer = *cache;
                 // The input of a stage other than the first.
                 if e.stage.takes(layer) {
-                    values.locations.insert(heads.input.x, Location::Residual(ResidualBuffer::Input));
+                    values.locations.insert(input.x, Location::Residual(ResidualBuffer::Input));
                 }
                 open.push(node);
             }
             LoweredNode::Attention(_) | LoweredNode::Routed(_) | LoweredNode::Gated(_) => open.push(node),
             LoweredNode::Added(added) => {
                 if e.stage.layers().contains(&layer) {
-                    let is_last =
-                        matches!(nodes.get(place + 1), None | Some(LoweredNode::Heads(_) | LoweredNode::Choice(_)));
+                    let next = nodes.get(place + 1);
+                    let is_last = next.is_none_or(LoweredNode::begins_layer);
                     exchanged(e, &mut values, LayerPart { layer, open: &open, added, is_last })?;
                 }
                 open.clear();
@@ -231,16 +240,17 @@ fn exchanged(e: &mut Emitter, values: &mut LoweredValues<'_>, part: LayerPart<'_
             ready.extend_from_slice(values.ready(added.residual, device));
         }
         let ready = &ready[..];
-        let input = match (location, e.state().mlp) {
+        let input = match (location, e.state().latents) {
             (Location::Splits, _) => LinearInput::Combine { acc: e.state().acc, stats: e.state().stats },
-            (Location::Inner, Some(x)) => LinearInput::Plain { x },
+            (Location::Inner(width), _) => LinearInput::Plain { x: e.state().mlp(width).ok_or_else(missing)? },
+            (Location::Attended, Some(latents)) => LinearInput::Plain { x: latents.attended },
             (Location::Experts, _) => {
                 let ids = added.product.experts.ok_or_else(missing)?;
                 let ready = [values.ready(ids, device), ready].concat();
                 let sum = ExpertSum { name: &name, joint, count, projection, output, ready: &ready };
                 return experts::down(e, sum, added.x.index());
             }
-            (Location::Residual(_) | Location::Inner, _) => return Err(missing()),
+            (Location::Residual(_) | Location::Attended, _) => return Err(missing()),
         };
         linear(e, LinearLevel { name: &name, joint, input, projection, features, output, ready })
     })?;
@@ -274,12 +284,21 @@ fn on_device(
             let ready = rope(e, heads, ready)?;
             values.complete(heads.q, device, ready);
         }
+        LoweredNode::Latents(heads) => {
+            let (input, ready) = values.input(e, &heads.input, &format!("layers.{layer}.latents"))?;
+            let done = latents::heads(e, heads, &input, &ready)?;
+            values.complete(heads.q, device, vec![done]);
+        }
         LoweredNode::Attention(attended) => {
             let heads = values.ready(attended.q, device).to_vec();
             let Selected { ready: heads, selection } = index(e, values.indexer.as_deref_mut(), attended.cache, heads)?;
             let done = attention(e, attended, &heads, selection.as_ref())?;
-            values.locations.insert(attended.out, Location::Splits);
-            values.complete(attended.out, device, vec![done]);
+            let (out, done, location) = match attended.latent {
+                None => (attended.out, done, Location::Splits),
+                Some(of) => (of.out, latents::values(e, attended.cache, &of, done)?, Location::Attended),
+            };
+            values.locations.insert(out, location);
+            values.complete(out, device, vec![done]);
         }
         LoweredNode::Routed(routed) => {
             let (input, ready) = values.input(e, &routed.input, &format!("layers.{layer}.router"))?;
@@ -289,7 +308,10 @@ fn on_device(
         LoweredNode::Gated(gated) => {
             let (input, ready) = values.input(e, &gated.input, &format!("layers.{layer}.mlp"))?;
             let (done, location) = match gated.gate.experts {
-                None => (gate_up(e, layer, gated, input, &ready)?, Location::Inner),
+                None => {
+                    let width = gated.width() / e.devices();
+                    (gate_up(e, layer, gated, input, &ready)?, Location::Inner(width))
+                }
                 // The choice was made by what the experts read.
                 Some(ids) => (experts::gate_up(e, layer, gated, input, values.ready(ids, device))?, Location::Experts),
             };
@@ -360,7 +382,9 @@ fn rope(e: &mut Emitter, heads: &LayerHeads<'_>, ready: Vec<LevelDone>) -> Resul
             Op::from(Rope {
                 x,
                 norm: Some(NormWeight { weight: e.weights().get(norm.weight), eps: norm.eps }),
-                rope: e.weights().rotation(heads.rope),
+                columns: None,
+                rope: Some(e.weights().rotation(heads.rope)),
+                pairs: RopePairs::Halves,
                 heads: Span::one(head),
                 rows: e.rows(),
                 at: e.host.at.clone(),
@@ -441,13 +465,13 @@ fn gate_up(
     };
     let projection = e.weights().projection(gate);
     let up = up.map(|up| e.weights().projection(&up));
-    let out = e.state().mlp.ok_or(LowerError::Value { value: gated.out.index() })?;
+    let features = gated.width() / e.devices();
+    let out = e.state().mlp(features).ok_or(LowerError::Value { value: gated.out.index() })?;
     let output = LinearOutput::Gated {
         activation: *activation,
         up: up.as_ref().map(|up| up.weight),
         up_bias: up.and_then(|up| up.bias),
         out,
     };
-    let features = e.spec.intermediate;
     linear(e, LinearLevel { name: &name, joint: None, input, projection, features, output, ready })
 }

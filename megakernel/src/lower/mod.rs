@@ -17,6 +17,7 @@ mod emit;
 mod ends;
 mod experts;
 mod indexer;
+mod latents;
 mod layer;
 mod level;
 mod linear;
@@ -31,8 +32,10 @@ mod state;
 mod tiling;
 mod weights;
 
+use std::cmp::Reverse;
+
 use tilewright_codegen::target::Target;
-use tilewright_graph::passes::{fold_factors, fuse, halve_rotations, normalise, repeat_norms};
+use tilewright_graph::passes::{absorb_latents, fold_factors, fuse, halve_rotations, normalise, repeat_norms};
 use tilewright_layout::DType;
 
 use crate::model::{Architecture, ModelSizes};
@@ -153,7 +156,7 @@ fn emit<'a>(
     };
     let mut program = Program::new(name, target);
     program.devices = options.devices;
-    let graph = halve_rotations(&fold_factors(&normalise(spec.graph())?)?)?;
+    let graph = halve_rotations(&fold_factors(&normalise(&absorb_latents(spec.graph())?)?)?)?;
     let graph = fuse(&repeat_norms(&graph)?)?;
     let nodes = nodes::read(&graph)?;
     let nodes = stage.nodes(&nodes)?;
@@ -161,7 +164,13 @@ fn emit<'a>(
     let weights = WeightBuffers::add(&mut program, sources)?;
     let parts = options.devices > 1 || nodes.iter().any(LoweredNode::is_summed_apart);
     let normed = nodes.iter().any(|node| node.layer_norm().is_some());
-    let choices = state::Choices { splits, parts, normed };
+    let mut mlps: Vec<usize> = nodes.iter().filter_map(LoweredNode::mlp_width).collect();
+    mlps.sort_unstable_by_key(|width| Reverse(*width));
+    mlps.dedup();
+    if options.devices > 1 && (spec.latent.is_some() || mlps.len() > 1) {
+        return Err(LowerError::SharedLatents { devices: options.devices });
+    }
+    let choices = state::Choices { splits, parts, normed, mlps: &mlps };
     let (host, states) = state::add(&mut program, spec, &share, options, choices, stage);
     let shards = weights.into_iter().zip(states).collect();
     let (indexer, planned) = match emission {

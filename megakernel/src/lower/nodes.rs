@@ -6,9 +6,10 @@
 //! | embedding | [`LoweredNode::Embed`] |
 //! | (norm,) q, k and v, (norms of heads,) rotation, append | [`LoweredNode::Heads`] |
 //! | attention | [`LoweredNode::Attention`] |
+//! | latent vectors of queries and keys, queries of these, absorbed by head, rotations, append | [`LoweredNode::Latents`] |
 //! | product, added to the residual stream; or product, norm of its result, addition; or product of chosen experts, weighted sum, addition | [`LoweredNode::Added`] |
 //! | (norm,) gate and up (of chosen experts) or one product, activation | [`LoweredNode::Gated`] |
-//! | norm, logits of experts, choice of experts (of one: the sigmoid of its logit) | [`LoweredNode::Routed`] |
+//! | norm, logits of experts, choice of experts (of one: the sigmoid of its logit), (factor) | [`LoweredNode::Routed`] |
 //! | norm, logits, (soft cap,) choice | [`LoweredNode::Choice`] |
 //!
 //! Every other node is an error that names it.
@@ -21,6 +22,7 @@ use tilewright_graph::op::{self, ActivationKind, BinaryKind, NormKind, Op, RopeP
 use tilewright_kernels::activation::{Activation, ClampedSwiglu};
 use tilewright_kernels::attention::ScoreModifier;
 
+use super::latents::{LatentHeads, LatentLayers, LatentValues};
 use super::options::LowerError;
 use crate::ops::RouteKind;
 
@@ -29,6 +31,7 @@ use crate::ops::RouteKind;
 pub(super) enum LoweredNode<'g> {
     Embed { table: &'g Weight, scale: f32, out: ValueId },
     Heads(LayerHeads<'g>),
+    Latents(LatentHeads<'g>),
     Attention(LayerAttention<'g>),
     Added(Added<'g>),
     Gated(Gated<'g>),
@@ -41,6 +44,7 @@ impl<'g> LoweredNode<'g> {
     pub fn stream(&self) -> Option<ValueId> {
         match self {
             LoweredNode::Heads(heads) => Some(heads.input.x),
+            LoweredNode::Latents(heads) => Some(heads.input.x),
             LoweredNode::Gated(gated) => Some(gated.input.x),
             LoweredNode::Routed(routed) => Some(routed.input.x),
             LoweredNode::Choice(choice) => Some(choice.input.x),
@@ -53,12 +57,24 @@ impl<'g> LoweredNode<'g> {
     pub fn layer_norm(&self) -> Option<(ValueId, &NormTensor<'g>)> {
         let input = match self {
             LoweredNode::Heads(heads) => &heads.input,
+            LoweredNode::Latents(heads) => &heads.input,
             LoweredNode::Gated(gated) => &gated.input,
             LoweredNode::Routed(routed) => &routed.input,
             LoweredNode::Choice(choice) => &choice.input,
             LoweredNode::Added(_) | LoweredNode::Embed { .. } | LoweredNode::Attention(_) => return None,
         };
         input.layer_norm()
+    }
+
+    /// Whether a layer, or the choice after the last one, begins with it.
+    pub fn begins_layer(&self) -> bool {
+        matches!(self, LoweredNode::Heads(_) | LoweredNode::Latents(_) | LoweredNode::Choice(_))
+    }
+
+    /// The width of the MLP that it is the first half of; none of experts.
+    pub fn mlp_width(&self) -> Option<usize> {
+        let LoweredNode::Gated(gated) = self else { return None };
+        gated.gate.experts.is_none().then(|| gated.width())
     }
 
     /// Whether its result is not added as it is made.
@@ -77,6 +93,8 @@ pub(super) struct LayerAttention<'g> {
     /// The score of each head that has no value.
     pub sinks: Option<&'g Weight>,
     pub out: ValueId,
+    /// The product of results, where heads attend to latent vectors.
+    pub latent: Option<LatentValues<'g>>,
 }
 
 /// Logits, and the choice by them.
@@ -131,7 +149,9 @@ pub(super) struct Routed<'g> {
     /// The product for logits.
     pub router: WeightProduct<'g>,
     pub kind: RouteKind,
-    /// The ids of the chosen experts; their weights are the next value.
+    /// A number for each expert that is added to its score for the choice.
+    pub correction: Option<&'g Weight>,
+    /// The ids of the chosen experts.
     pub ids: ValueId,
 }
 
@@ -145,6 +165,14 @@ pub(super) struct Gated<'g> {
     pub up: Option<WeightProduct<'g>>,
     pub activation: Activation,
     pub out: ValueId,
+}
+
+impl Gated<'_> {
+    /// The features of the gate.
+    pub fn width(&self) -> usize {
+        let Weight { shape, rows, .. } = self.gate.weight;
+        rows.map_or(shape[0], |part| part.end - part.start) as usize
+    }
 }
 
 /// The residual stream as a product takes it.
@@ -227,9 +255,19 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<LoweredNode<'_>>, LowerError> {
     let mut steps: Vec<Vec<Step<'_>>> = graph.parts().nodes.iter().map(|_| Vec::new()).collect();
     let mut caches = HashMap::new();
     let mut attended = HashSet::new();
+    let mut routes = HashMap::new();
+    let latents = LatentLayers::of(graph);
+    attended.extend(latents.layers.iter().map(|layer| layer.values.out));
     for step in graph.steps() {
-        if let Op::Attention { .. } = step.op {
-            attended.insert(step.first);
+        match *step.op {
+            Op::Attention { .. } => _ = attended.insert(step.first),
+            Op::Route { .. } => _ = routes.insert(step.first.index() + 1, step.first),
+            // The weights are there with their factor alone.
+            Op::Scale { x, .. } => {
+                let scaled = routes.remove(&x.index()).map(|ids| (step.first.index(), ids));
+                routes.extend(scaled);
+            }
+            _ => {}
         }
         if let Op::CacheAppend { cache, .. } = step.op {
             caches.insert(step.first, cache.index());
@@ -245,7 +283,22 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<LoweredNode<'_>>, LowerError> {
     let taken: HashSet<ValueId> = normed_sums.values().flat_map(|[linear, norm]| [linear.first, norm.first]).collect();
     let mut nodes = Vec::new();
     for (place, steps) in steps.iter().enumerate() {
-        let reader = NodeReader { graph, steps, caches: &caches, attended: &attended };
+        let reader = NodeReader { graph, steps, caches: &caches, attended: &attended, routes: &routes };
+        let is_latent = |step: &Step<'_>| latents.taken.contains(&step.first);
+        if steps.iter().all(is_latent) {
+            nodes.extend(latents.layers.iter().find_map(|layer| match single(place)? {
+                step if step.first == layer.keys => Some(LoweredNode::Latents(layer.heads.clone())),
+                step if step.first == layer.attended => match reader.single(&step)? {
+                    LoweredNode::Attention(attended) => {
+                        let latent = Some(layer.values);
+                        Some(LoweredNode::Attention(LayerAttention { latent, ..attended }))
+                    }
+                    _ => None,
+                },
+                _ => None,
+            }));
+            continue;
+        }
         let node = match single(place) {
             Some(Step { op: Op::Input { .. }, .. }) => continue,
             Some(step) if taken.contains(&step.first) => continue,
@@ -294,6 +347,8 @@ struct NodeReader<'r, 'g> {
     caches: &'r HashMap<ValueId, usize>,
     /// The results of attention.
     attended: &'r HashSet<ValueId>,
+    /// The ids of experts that weights belong to, by the number of that value.
+    routes: &'r HashMap<usize, ValueId>,
 }
 
 /// Queries or keys before they rotate.
@@ -321,7 +376,7 @@ impl<'g> NodeReader<'_, 'g> {
             None => None,
         };
         let cache = *self.caches.get(&k)?;
-        Some(LoweredNode::Attention(LayerAttention { cache, q, scale, modifier, sinks, out }))
+        Some(LoweredNode::Attention(LayerAttention { cache, q, scale, modifier, sinks, out, latent: None }))
     }
 
     /// A product whose result is normalised before it is added.
@@ -373,19 +428,26 @@ impl<'g> NodeReader<'_, 'g> {
                 let out = after.first;
                 (complete && alike).then_some(LoweredNode::Gated(Gated { input, gate, up, activation, out }))
             }
-            ([router], &Op::Route { logits, kind, .. }, Some(input)) => {
-                let complete = self.steps.len() == 3 && logits == router.first;
-                let router = self.product(router, ProductRole::Router)?;
-                let kind = match kind {
-                    op::RouteKind::SoftmaxThenTopK { renormalise: false } => RouteKind::All,
-                    // A softmax divided by the sum of the chosen ones is the softmax over these.
-                    op::RouteKind::SoftmaxThenTopK { renormalise: true } | op::RouteKind::TopKThenSoftmax => {
-                        RouteKind::Chosen
-                    }
-                    op::RouteKind::Sigmoid => RouteKind::Sigmoid,
-                    op::RouteKind::SoftmaxInGroups { .. } | op::RouteKind::SigmoidInGroups { .. } => return None,
+            ([router], Op::Route { .. } | Op::Scale { .. }, Some(input)) => {
+                let [_, _, choice, factor @ ..] = self.steps else { return None };
+                let &Op::Route { logits, kind, correction, .. } = choice.op else { return None };
+                let scale = match factor {
+                    [] => 1.0,
+                    [factor] => match *factor.op {
+                        Op::Scale { x, by } if x.index() == choice.first.index() + 1 => by,
+                        _ => return None,
+                    },
+                    _ => return None,
                 };
-                complete.then_some(LoweredNode::Routed(Routed { input, router, kind, ids: after.first }))
+                let correction = match correction {
+                    Some(correction) => Some(self.weight(correction)?),
+                    None => None,
+                };
+                let complete = logits == router.first;
+                let router = self.product(router, ProductRole::Router)?;
+                let kind = route_kind(kind, scale);
+                let ids = choice.first;
+                complete.then_some(LoweredNode::Routed(Routed { input, router, kind, correction, ids }))
             }
             ([down], &Op::Binary { a, b, kind: BinaryKind::Add }, None)
                 if matches!(down.op, Op::ExpertLinear { .. }) =>
@@ -396,7 +458,7 @@ impl<'g> NodeReader<'_, 'g> {
                 let residual = if b == sum.first { a } else { b };
                 let is_sum = summed == down.first && [a, b].contains(&sum.first) && a != b;
                 // The weights that belong to the ids.
-                let complete = is_sum && weights.index() == ids.index() + 1;
+                let complete = is_sum && self.routes.get(&weights.index()) == Some(&ids);
                 let product = self.product(down, ProductRole::Down)?;
                 complete.then_some(LoweredNode::Added(Added {
                     x,
@@ -546,6 +608,25 @@ impl<'g> NodeReader<'_, 'g> {
     /// The op of this node that makes a value.
     fn made_by(&self, value: ValueId) -> Option<&Step<'g>> {
         self.steps.iter().find(|step| step.first == value)
+    }
+}
+
+/// The choice of experts as a task has it, with a factor of the weights.
+fn route_kind(kind: op::RouteKind, scale: f32) -> RouteKind {
+    let grouped = |softmax, groups, kept, renormalise| RouteKind::Grouped { softmax, groups, kept, renormalise, scale };
+    let is_plain = scale == 1.0;
+    match kind {
+        op::RouteKind::SoftmaxThenTopK { renormalise: false } if is_plain => RouteKind::All,
+        // A softmax divided by the sum of the chosen ones is the softmax over these.
+        op::RouteKind::SoftmaxThenTopK { renormalise: true } | op::RouteKind::TopKThenSoftmax if is_plain => {
+            RouteKind::Chosen
+        }
+        op::RouteKind::Sigmoid if is_plain => RouteKind::Sigmoid,
+        op::RouteKind::SoftmaxThenTopK { renormalise } => grouped(true, 1, 1, renormalise),
+        op::RouteKind::TopKThenSoftmax => grouped(true, 1, 1, true),
+        op::RouteKind::Sigmoid => grouped(false, 1, 1, false),
+        op::RouteKind::SoftmaxInGroups { groups, kept } => grouped(true, groups, kept, false),
+        op::RouteKind::SigmoidInGroups { groups, kept, renormalise } => grouped(false, groups, kept, renormalise),
     }
 }
 

@@ -165,6 +165,8 @@ pub enum LowerError {
     Share { name: &'static str, found: usize, devices: usize },
     #[error("heads that are normalised together cannot be on {devices} devices; lower the model for one")]
     SharedHeads { devices: usize },
+    #[error("heads that attend to latent vectors cannot be on {devices} devices; lower the model for one")]
+    SharedLatents { devices: usize },
     #[error("a stage has the layers {found}, the model has 0:{layers}; name at least one, and none beyond the last")]
     Layers { found: Span, layers: usize },
     #[error("half a layer is of one layer, {found} were named; name a layer")]

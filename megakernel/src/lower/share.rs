@@ -68,6 +68,13 @@ pub(super) enum WeightRole {
     },
     /// A score of each query head that has no value.
     Sinks,
+    /// What corrects the choice of experts.
+    Correction,
+    /// The expansion of latent vectors, heads of so many rows for keys, and for values.
+    Expansion {
+        plain: usize,
+        value: usize,
+    },
     /// The embedding or the output projection.
     Table,
     /// A weight that every device has.
@@ -103,6 +110,7 @@ pub(super) fn part(
         WeightRole::Product(ProductRole::Router) | WeightRole::Bias(ProductRole::Router) => TensorShare::All,
         WeightRole::Bias(ProductRole::Output | ProductRole::Down) | WeightRole::Whole => TensorShare::All,
         WeightRole::ExpertBias { role: ProductRole::Down, .. } => TensorShare::All,
+        WeightRole::Correction | WeightRole::Expansion { .. } => TensorShare::All,
         WeightRole::Expert { role: ProductRole::Down, inner } => of(1, inner / devices),
         WeightRole::Expert { inner, .. } | WeightRole::ExpertBias { inner, .. } => of(0, inner / devices),
         WeightRole::Product(ProductRole::Output) => of(1, share.heads * spec.head_dim),

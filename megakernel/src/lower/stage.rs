@@ -48,11 +48,14 @@ impl Stage {
         };
         let layer = self.layers.lo;
         let refused = LowerError::NoHalf { half, layer };
-        let is_first = |node: &LoweredNode<'_>| matches!(node, LoweredNode::Heads(heads) if heads.cache == layer);
+        let is_first = |node: &LoweredNode<'_>| match node {
+            LoweredNode::Heads(heads) => heads.cache == layer,
+            LoweredNode::Latents(heads) => heads.cache == layer,
+            _ => false,
+        };
         let Some(first) = nodes.iter().position(is_first) else { return Err(refused) };
         let nodes = &nodes[first..];
-        let is_next = |node: &LoweredNode<'_>| matches!(node, LoweredNode::Heads(_) | LoweredNode::Choice(_));
-        let end = nodes[1..].iter().position(is_next).map_or(nodes.len(), |end| end + 1);
+        let end = nodes[1..].iter().position(LoweredNode::begins_layer).map_or(nodes.len(), |end| end + 1);
         let sums = nodes[..end].iter().position(|node| matches!(node, LoweredNode::Added(_)));
         let Some(middle) = sums.map(|place| place + 1).filter(|middle| *middle < end) else { return Err(refused) };
         let (attention, mlp) = nodes[..end].split_at(middle);
@@ -62,9 +65,11 @@ impl Stage {
         let input = sum;
         let is_alone = half.iter().all(|node| match node {
             LoweredNode::Added(added) => sum.replace(added.out) == Some(added.residual),
-            LoweredNode::Heads(_) | LoweredNode::Attention(_) | LoweredNode::Gated(_) | LoweredNode::Routed(_) => {
-                node.stream().is_none_or(|stream| Some(stream) == input)
-            }
+            LoweredNode::Heads(_)
+            | LoweredNode::Latents(_)
+            | LoweredNode::Attention(_)
+            | LoweredNode::Gated(_)
+            | LoweredNode::Routed(_) => node.stream().is_none_or(|stream| Some(stream) == input),
             LoweredNode::Embed { .. } | LoweredNode::Choice(_) => false,
         });
         if is_alone { Ok(half) } else { Err(refused) }

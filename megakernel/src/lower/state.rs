@@ -5,7 +5,7 @@ use tilewright_layout::DType;
 
 use super::options::LowerOptions;
 use super::stage::Stage;
-use crate::model::{ExpertSizes, ModelSizes};
+use crate::model::{ExpertSizes, LatentSizes, ModelSizes};
 use crate::ops::{REQUEST_WORDS, RowCells};
 use crate::program::{BufferId, BufferKind, DeviceId, Program};
 
@@ -72,12 +72,36 @@ pub(super) struct StateBuffers {
     pub raw: Option<[BufferId; 2]>,
     pub acc: BufferId,
     pub stats: BufferId,
-    /// Activations of dense MLPs, if there are any.
-    pub mlp: Option<BufferId>,
+    /// Activations of dense MLPs by their widths.
+    pub mlps: Vec<(usize, BufferId)>,
+    /// What heads that attend to latent vectors have besides.
+    pub latents: Option<LatentBuffers>,
     /// Buffers of mixtures of experts, in the order of the model's sizes.
     pub experts: Vec<ExpertBuffers>,
     /// Key and value pool of each layer of the stage.
     pub pools: Vec<[BufferId; 2]>,
+}
+
+/// The buffers of heads that attend to latent vectors: rows.
+#[derive(Clone, Copy)]
+pub(super) struct LatentBuffers {
+    /// The latent vectors of queries, if they have any.
+    pub compressed: Option<BufferId>,
+    /// Queries before they are absorbed and rotated.
+    pub queries: BufferId,
+    /// Latent vectors of keys before their norm.
+    pub latent: BufferId,
+    /// The keys that rotate.
+    pub rotated: BufferId,
+    /// The results of attention of all heads.
+    pub attended: BufferId,
+}
+
+impl StateBuffers {
+    /// The activations of MLPs of a width.
+    pub fn mlp(&self, width: usize) -> Option<BufferId> {
+        self.mlps.iter().find(|(known, _)| *known == width).map(|(_, id)| *id)
+    }
 }
 
 /// The buffers of a mixture of experts on a device.
@@ -93,13 +117,15 @@ pub(super) struct ExpertBuffers {
 
 /// Choices of the lowering that hold for all layers.
 #[derive(Clone, Copy)]
-pub(super) struct Choices {
+pub(super) struct Choices<'c> {
     /// Splits of the tokens in attention.
     pub splits: usize,
     /// Whether results are summed from parts: those of devices, or one alone that is normalised.
     pub parts: bool,
     /// Whether products read layer norms.
     pub normed: bool,
+    /// The widths of dense MLPs, the largest first.
+    pub mlps: &'c [usize],
 }
 
 /// The buffers that receive partial sums on a device, by sending device.
@@ -117,7 +143,7 @@ pub(super) fn add(
     spec: &ModelSizes,
     share: &ModelSizes,
     options: &LowerOptions,
-    choices: Choices,
+    choices: Choices<'_>,
     stage: Stage,
 ) -> (HostBuffers, Vec<StateBuffers>) {
     let rows = options.rows;
@@ -146,7 +172,11 @@ pub(super) fn add(
         let mut pool =
             |layer, which| on.of_device(&format!("layers.{layer}.{which}"), BufferKind::KvPool, options.kv, &shape);
         let layers = stage.layers().filter(|_| stage.attends());
-        state.pools = layers.map(|layer| ["k", "v"].map(|which| pool(layer, which))).collect();
+        state.pools = match share.latent {
+            None => layers.map(|layer| ["k", "v"].map(|which| pool(layer, which))).collect(),
+            // Keys have their values within.
+            Some(_) => layers.map(|layer| [pool(layer, "k"); 2]).collect(),
+        };
     }
     (HostBuffers { inlet, at: RowCells { position, page_table }, request, outlet }, states)
 }
@@ -156,11 +186,11 @@ fn activations(
     program: &mut Program,
     share: &ModelSizes,
     options: &LowerOptions,
-    choices: Choices,
+    choices: Choices<'_>,
     device: usize,
 ) -> StateBuffers {
     let rows = options.rows;
-    let Choices { splits, parts, normed } = choices;
+    let Choices { splits, parts, normed, mlps } = choices;
     let devices = program.devices;
     let heads = share.heads;
     let kv_heads = share.kv_heads;
@@ -178,9 +208,25 @@ fn activations(
     let raw = share.head_norms.then(|| {
         [scratch("q.raw", DType::F32, &[rows, heads, dim]), scratch("k.raw", DType::F32, &[rows, kv_heads, dim])]
     });
-    let acc = scratch("attention.acc", DType::F32, &[rows, heads, splits, dim]);
+    let acc = scratch("attention.acc", DType::F32, &[rows, heads, splits, share.value_dim()]);
     let stats = scratch("attention.stats", DType::F32, &[rows, heads, splits, 2]);
-    let mlp = (share.intermediate > 0).then(|| scratch("mlp", options.activation, &[rows, share.intermediate]));
+    let mlps = mlps.iter().enumerate().map(|(place, width)| {
+        let width = width / devices;
+        let name = if place == 0 { "mlp".to_owned() } else { format!("mlp.{width}") };
+        (width, scratch(&name, options.activation, &[rows, width]))
+    });
+    let mlps = mlps.collect();
+    let latents = share.latent.map(|sizes| {
+        let LatentSizes { query, plain, rotated, value } = sizes;
+        let mut of_row = |name: &str, width| scratch(name, DType::F32, &[rows, width]);
+        LatentBuffers {
+            compressed: (query > 0).then(|| of_row("q.latent", query)),
+            queries: of_row("q.raw", heads * (plain + rotated)),
+            latent: of_row("k.latent", dim - rotated),
+            rotated: of_row("k.raw", rotated),
+            attended: of_row("attended", heads * value),
+        }
+    });
     let experts = share.mixtures().zip(["", "shared."]).map(|(ExpertSizes { count, chosen, inner }, prefix)| {
         let shape = RouteShape { rows: rows as u32, experts: count as u32, chosen: chosen as u32 };
         let mut of_mixture = |name, dtype, shape: &[usize]| scratch(&format!("{prefix}{name}"), dtype, shape);
@@ -191,7 +237,7 @@ fn activations(
         }
     });
     let experts = experts.collect();
-    StateBuffers { residual, middle, parts, normed, q, raw, acc, stats, mlp, experts, pools: Vec::new() }
+    StateBuffers { residual, middle, parts, normed, q, raw, acc, stats, mlps, latents, experts, pools: Vec::new() }
 }
 
 /// Buffers on one device.

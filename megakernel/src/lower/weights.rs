@@ -11,7 +11,7 @@ use super::nodes::{LoweredNode, ProductRole, WeightProduct};
 use super::options::LowerError;
 use super::share::{TensorShare, WeightRole, part};
 use super::stage::Stage;
-use crate::model::{ModelSizes, ModelSpec};
+use crate::model::{LatentSizes, ModelSizes, ModelSpec};
 use crate::ops::{Projection, Rotation};
 use crate::program::{BufferId, BufferKind, DeviceId, Program, Source, Span};
 
@@ -35,7 +35,7 @@ pub(super) struct StageWeights<'a> {
 }
 
 /// The roles of weights, by the names of their buffers.
-fn roles(nodes: &[LoweredNode<'_>]) -> HashMap<String, WeightRole> {
+fn roles(nodes: &[LoweredNode<'_>], latent: Option<LatentSizes>) -> HashMap<String, WeightRole> {
     let mut roles = HashMap::new();
     for node in nodes {
         let products = match node {
@@ -48,9 +48,19 @@ fn roles(nodes: &[LoweredNode<'_>]) -> HashMap<String, WeightRole> {
                 continue;
             }
             LoweredNode::Heads(heads) => heads.products.to_vec(),
+            LoweredNode::Latents(heads) => {
+                let (products, expansion) = heads.weights();
+                if let Some(LatentSizes { plain, value, .. }) = latent {
+                    roles.insert(expansion.label(), WeightRole::Expansion { plain, value });
+                }
+                products
+            }
             LoweredNode::Added(added) => vec![added.product],
             LoweredNode::Gated(gated) => [gated.gate].into_iter().chain(gated.up).collect(),
-            LoweredNode::Routed(routed) => vec![routed.router],
+            LoweredNode::Routed(routed) => {
+                roles.extend(routed.correction.map(|correction| (correction.label(), WeightRole::Correction)));
+                vec![routed.router]
+            }
             LoweredNode::Attention(attended) => {
                 roles.extend(attended.sinks.map(|sinks| (sinks.label(), WeightRole::Sinks)));
                 continue;
@@ -77,7 +87,7 @@ impl WeightBuffers {
         let StageWeights { spec, graph, nodes, share, stage, dtype_of } = of;
         let devices = program.devices;
         let mut by_name = vec![HashMap::new(); devices];
-        let roles = roles(nodes);
+        let roles = roles(nodes, spec.latent);
         for weight in weights_of(spec, graph, stage)? {
             let Weight { tensor, rows, order, experts, .. } = weight;
             let dtype = dtype_of(&first_tensor(weight));
@@ -89,8 +99,26 @@ impl WeightBuffers {
             let multiplier = Some(weight.factor).filter(|factor| *factor != 1.0);
             let role = roles.get(&name).copied().unwrap_or(WeightRole::Whole);
             // Scores of heads and biases of f32 results are f32.
-            let is_wide = matches!(role, WeightRole::Sinks | WeightRole::Bias(ProductRole::Router));
+            let is_wide =
+                matches!(role, WeightRole::Sinks | WeightRole::Correction | WeightRole::Bias(ProductRole::Router));
             let dtype = if weight.is_plain() && !is_wide { dtype } else { DType::F32 };
+            if let WeightRole::Expansion { plain, value } = role {
+                let each = plain + value;
+                let heads = weight.shape[0] as usize / each.max(1);
+                let width = weight.shape[1] as usize;
+                let parts = [
+                    (Span::new(0, plain), true, [heads * width, plain]),
+                    (Span::new(plain, each), false, [heads * value, width]),
+                ];
+                for (rows, transposed, shape) in parts {
+                    let name = expansion_name(&name, !transposed);
+                    let id = program.add_buffer(&name, BufferKind::Weight, dtype, &shape);
+                    let tensor = tensor.clone();
+                    program.buffers[id.index()].source = Some(Source::Heads { tensor, each, rows, transposed });
+                    by_name.iter_mut().for_each(|by_name| _ = by_name.insert(name.clone(), id));
+                }
+                continue;
+            }
             let mut whole: Vec<Span> = weight.shape.iter().map(|&extent| Span::all(extent as usize)).collect();
             if let Some(part) = rows {
                 whole[part.axis] = Span::new(part.start as usize, part.end as usize);
@@ -162,6 +190,13 @@ impl WeightBuffers {
         self.by_name.get(&weight.label()).copied()
     }
 
+    /// The rows of an expansion of latent vectors that results are multiplied by, or those that queries
+    /// are, transposed.
+    pub fn expansion(&self, weight: &Weight, of_values: bool) -> Result<BufferId, LowerError> {
+        let name = expansion_name(&weight.label(), of_values);
+        self.by_name.get(&name).copied().ok_or(LowerError::Changed { name })
+    }
+
     /// The weight of a product, and its bias if the device adds it.
     pub fn projection(&self, product: &WeightProduct<'_>) -> Projection {
         Projection { weight: self.get(product.weight), bias: product.bias.and_then(|bias| self.find(bias)) }
@@ -171,6 +206,11 @@ impl WeightBuffers {
     pub fn rotation(&self, table: RopeId) -> Rotation {
         self.rotations[table.index()].clone()
     }
+}
+
+/// The name of the part of an expansion.
+fn expansion_name(label: &str, of_values: bool) -> String {
+    format!("{label}.{}", if of_values { "values" } else { "keys" })
 }
 
 /// The name of a weight's tensor, of several the first.

@@ -58,5 +58,5 @@ pub use place::{Rotation, RowCells};
 pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_STRIP, Projection, Qkv, QkvProjection, StripRun};
 pub use reduce::Reduce;
 pub use registry::{RegisterError, register};
-pub use rope::{HeadOutput, Rope};
+pub use rope::{HeadColumns, HeadOutput, Rope};
 pub use sample::{REQUEST_WORDS, Sample};

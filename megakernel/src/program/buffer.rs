@@ -132,6 +132,18 @@ pub enum Source {
         /// The part of each tensor, an interval for each dimension.
         index: Vec<Span>,
     },
+    /// Consecutive rows of each head of a checkpoint's tensor, whose rows are heads one after the
+    /// other: `[heads · rows, k]`, or each head's transposed, `[heads · k, rows]`.
+    Heads {
+        /// The tensor's name.
+        tensor: String,
+        /// Rows of a head of the tensor.
+        each: usize,
+        /// Those that are taken.
+        rows: Span,
+        /// Whether rows of a head become columns.
+        transposed: bool,
+    },
     /// Random values, the same for the same name: a program that runs without a checkpoint.
     Random(String),
     /// These values, row-major: a derived table such as the rotary frequencies.

@@ -42,7 +42,8 @@ impl Program {
                     let columns = index.get(1).copied();
                     buffer.quantised = of(&tensor).zip(columns).map(|((form, k), columns)| form.of_columns(k, columns));
                 }
-                Some(Source::Random(_) | Source::Values(_)) | None => {}
+                // Their rows are stored in another order.
+                Some(Source::Heads { .. } | Source::Random(_) | Source::Values(_)) | None => {}
             }
         }
         self

@@ -59,12 +59,55 @@ pub fn small_mixtures(head_dim: usize) -> Vec<ModelSpec> {
     own.into_iter().map(|own| small_family(head_dim, &own)).collect()
 }
 
+/// Two layers of each family whose heads attend to latent vectors, a dense one and one of experts:
+/// queries of the residual stream, and the best two of four groups by softmax with a factor; queries of a
+/// latent vector, and the best of two groups by sigmoid with a correction, beside a shared expert of
+/// another width, with rotations stretched by yarn; more heads than a tile of 16 has.
+///
+/// # Panics
+/// For dimensions that a family refuses.
+pub fn small_latents() -> Vec<ModelSpec> {
+    let latent = json!({
+        "num_key_value_heads": 4, "head_dim": null, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16,
+        "v_head_dim": 16, "first_k_dense_replace": 1, "n_routed_experts": 8, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32, "q_lora_rank": null,
+    });
+    let of = |heads: usize, own: serde_json::Value| {
+        let mut all = latent.clone();
+        for (key, value) in own.as_object().into_iter().flatten() {
+            all[key] = value.clone();
+        }
+        all["num_attention_heads"] = json!(heads);
+        small_config(16, &all, &["q_lora_rank"])
+    };
+    let yarn = json!({"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_fast": 32, "beta_slow": 1,
+        "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 64});
+    vec![
+        of(
+            4,
+            json!({"model_type": "deepseek_v2", "n_group": 4, "topk_group": 2, "topk_method": "group_limited_greedy",
+            "routed_scaling_factor": 1.5}),
+        ),
+        of(
+            4,
+            json!({"model_type": "deepseek_v3", "q_lora_rank": 48, "n_group": 2, "topk_group": 1,
+            "rope_scaling": yarn}),
+        ),
+        of(20, json!({"model_type": "deepseek_v3", "q_lora_rank": 48, "n_group": 1, "topk_group": 1})),
+    ]
+}
+
 /// A model of two layers with heads of `head_dim` dimensions and these keys of its own; a key that
 /// is null is left out.
 ///
 /// # Panics
 /// For a configuration that its family refuses.
 pub fn small_family(head_dim: usize, own: &serde_json::Value) -> ModelSpec {
+    small_config(head_dim, own, &[])
+}
+
+/// As [`small_family`]; these keys may be null.
+fn small_config(head_dim: usize, own: &serde_json::Value, nulls: &[&str]) -> ModelSpec {
     let hidden = 4 * head_dim;
     let mut config = json!({
         "vocab_size": 136, "hidden_size": hidden, "intermediate_size": 96, "num_hidden_layers": 2,
@@ -75,7 +118,7 @@ pub fn small_family(head_dim: usize, own: &serde_json::Value) -> ModelSpec {
         config[key] = value.clone();
     }
     if let Some(config) = config.as_object_mut() {
-        config.retain(|_, value| !value.is_null());
+        config.retain(|key, value| !value.is_null() || nulls.contains(&key.as_str()));
     }
     let graph = models::graph(&config).unwrap_or_else(|error| panic!("{config}: {error}"));
     ModelSpec::new(graph, 256).unwrap_or_else(|error| panic!("{config}: {error}"))

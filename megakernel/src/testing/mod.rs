@@ -36,7 +36,7 @@ pub mod sharded;
 mod shrink;
 mod strategy;
 
-pub use families::{small_families, small_family, small_mixtures, small_norms};
+pub use families::{small_families, small_family, small_latents, small_mixtures, small_norms};
 pub use oracle::{Unsafe, judge};
 pub use plain_ops::{Add, Combine, KvAppend, RmsNorm, SiluMul, register_plain_ops};
 pub use rng::Rng;

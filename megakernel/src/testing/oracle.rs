@@ -70,9 +70,9 @@ fn malformed(p: &Program) -> Option<&'static str> {
     let shapes = p.buffers.iter().all(|b| (1..=4).contains(&b.shape.len()) && !b.shape.contains(&0));
     let sources = p.buffers.iter().all(|b| match &b.source {
         None => b.kind != BufferKind::Weight,
-        Some(Source::Tensor(_) | Source::Part { .. } | Source::Experts { .. } | Source::Random(_)) => {
-            b.kind == BufferKind::Weight
-        }
+        Some(
+            Source::Tensor(_) | Source::Part { .. } | Source::Experts { .. } | Source::Heads { .. } | Source::Random(_),
+        ) => b.kind == BufferKind::Weight,
         Some(Source::Values(v)) => b.kind == BufferKind::Weight && Some(v.len()) == b.elements(),
     });
     let arena = p.buffers.iter().all(|b| {
@@ -167,6 +167,7 @@ pub fn footprint(p: &Program, task: usize) -> Option<&'static str> {
         LinearOutput::Add { residual, out } if residual == out => Some(out),
         LinearOutput::Add { .. }
         | LinearOutput::Store { .. }
+        | LinearOutput::Heads { .. }
         | LinearOutput::Gated { .. }
         | LinearOutput::Logits { .. } => None,
     });

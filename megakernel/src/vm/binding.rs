@@ -3,6 +3,7 @@
 use half::{bf16, f16};
 use thiserror::Error;
 use tilewright_graph::graph::HeadOrder;
+use tilewright_kernels::host;
 use tilewright_kernels::quant::PartError;
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
@@ -70,7 +71,9 @@ pub(in crate::vm) fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result
             };
         }
         Some(Source::Part { tensor, index, order: None }) => (tensor, Some(index)),
-        Some(Source::Experts { .. } | Source::Random(_) | Source::Values(_)) | None => return Ok(None),
+        Some(Source::Experts { .. } | Source::Heads { .. } | Source::Random(_) | Source::Values(_)) | None => {
+            return Ok(None);
+        }
     };
     let Some(matrix) = weights.quantized(tensor) else { return Ok(None) };
     let whole = [matrix.n(), matrix.k()];
@@ -115,6 +118,9 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
         }
         // Machines bind experts one by one.
         Some(Source::Experts { tensor, .. }) => tensor,
+        Some(Source::Heads { tensor, each, rows, transposed }) => {
+            return heads(buffer, weights, HeadRows { tensor, each: *each, rows: *rows, transposed: *transposed });
+        }
         Some(Source::Tensor(tensor)) => tensor,
         Some(Source::Part { tensor, index, order }) => {
             part = Some(index);
@@ -184,6 +190,50 @@ pub(in crate::vm) fn experts(buffer: &Buffer) -> Result<Vec<Buffer>, BindError> 
         return Err(BindError::Shape { buffer: name, tensor, expected: buffer.shape.clone(), found: shape });
     }
     Ok((0..*experts).filter_map(|expert| buffer.of_expert(expert)).collect())
+}
+
+/// Rows of each head of a tensor.
+struct HeadRows<'s> {
+    tensor: &'s String,
+    each: usize,
+    rows: Span,
+    transposed: bool,
+}
+
+/// Binds rows of heads: of a quantised tensor the numbers that its codes stand for.
+fn heads(buffer: &Buffer, weights: &dyn Weights, of: HeadRows<'_>) -> Result<WeightTensor, BindError> {
+    let HeadRows { tensor, each, rows, transposed } = of;
+    let names = || (buffer.name.clone(), tensor.clone());
+    let (found, numbers) = if let Some(bound) = weights.tensor(tensor) {
+        let numbers = bound.to_f32_vec().ok_or_else(|| {
+            let buffer = buffer.name.clone();
+            BindError::Unsupported { buffer, found: bound.dtype() }
+        })?;
+        (bound.shape().to_vec(), numbers)
+    } else if let Some(matrix) = weights.quantized(tensor) {
+        let numbers = (0..matrix.n()).flat_map(|row| host::row_quantized(&matrix, row)).collect();
+        (vec![matrix.n(), matrix.k()], numbers)
+    } else {
+        let (buffer, tensor) = names();
+        return Err(BindError::NoTensor { buffer, tensor });
+    };
+    let k = found.get(1).copied().unwrap_or(0);
+    let whole = found.len() == 2 && each > 0 && found[0].is_multiple_of(each) && rows.hi <= each && !rows.is_empty();
+    let count = if whole { found[0] / each } else { 0 };
+    let shape = if transposed { [count * k, rows.len()] } else { [count * rows.len(), k] };
+    if !whole || buffer.shape != shape {
+        let (buffer, tensor) = names();
+        return Err(BindError::Part { buffer, tensor, index: vec![rows], found });
+    }
+    let mut values = Vec::with_capacity(count * rows.len() * k);
+    for head in 0..count {
+        let of_row = |row: usize| &numbers[(head * each + row) * k..][..k];
+        match transposed {
+            false => rows.iter().for_each(|row| values.extend_from_slice(of_row(row))),
+            true => (0..k).for_each(|column| values.extend(rows.iter().map(|row| of_row(row)[column]))),
+        }
+    }
+    self::values(buffer, &values)
 }
 
 /// A tensor with the rows of each head in another order; `None` where it has no whole heads.

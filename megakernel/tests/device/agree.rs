@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
 use tilewright_megakernel::model::Architecture;
-use tilewright_megakernel::testing::{small_families, small_mixtures, small_norms};
+use tilewright_megakernel::testing::{small_families, small_latents, small_mixtures, small_norms};
 use tilewright_megakernel::vm::device::DeviceMachine;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
@@ -104,6 +104,16 @@ fn mixtures_of_experts_agree_with_the_reference() {
     for (seed, spec) in (40..).zip(small_mixtures(16)) {
         // Seven steps go beyond a window of 5.
         for (rows, steps) in [(1, 7), (2, 2), (5, 2)] {
+            agree(&spec, rows, 3, seed, steps);
+        }
+    }
+}
+
+/// Heads that attend to one latent vector of a token, by absorbed products.
+#[test]
+fn latent_attention_agrees_with_the_reference() {
+    for (seed, spec) in (60..).zip(small_latents()) {
+        for (rows, steps) in [(1, 4), (2, 2), (5, 2)] {
             agree(&spec, rows, 3, seed, steps);
         }
     }

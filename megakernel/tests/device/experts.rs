@@ -135,7 +135,8 @@ fn placed(of: Mixture) -> Placed {
         }
     };
     let rows = Span::all(rows);
-    let routed = parts.level("route", vec![Route { logits, routes, chosen, kind: of.kind, rows }.into()]);
+    let routed =
+        parts.level("route", vec![Route { logits, routes, chosen, kind: of.kind, correction: None, rows }.into()]);
     parts.waits = vec![routed];
     let step = sms.min(slots * inner / 8);
     let strips = |first| SlotStrips { first, step };

@@ -2,6 +2,7 @@
 
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, StepPlan};
+use tilewright_megakernel::testing::small_latents;
 use tilewright_megakernel::vm::graph::GraphPlan;
 
 use super::devices::{self, small};
@@ -36,6 +37,13 @@ fn positions_whose_cosines_are_beyond_32_bits_are_refused() {
         "the elements of a table of cosines and sines: 4294967296, and a device needs fewer than 2^32",
     );
     GraphPlan::new(&step((1 << 27) - PAGE), TARGET).expect("a page less is planned");
+}
+
+#[test]
+fn heads_that_attend_to_latent_vectors_are_named() {
+    for spec in small_latents() {
+        refused(&planned(&spec, 32), "level `layers.0.", "heads that attend to latent vectors");
+    }
 }
 
 /// A plan of one device has no device barrier.

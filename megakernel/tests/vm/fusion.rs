@@ -1,6 +1,7 @@
 //! Fused ops are the plain ones composed, bit for bit.
 
 use proptest::prelude::*;
+use tilewright_graph::op::RopePairs;
 use tilewright_kernels::activation::Activation;
 use tilewright_layout::DType;
 use tilewright_megakernel::ops::{
@@ -194,9 +195,10 @@ impl QkvCase {
         if let Some((q, k)) = raw {
             let finish = |x, heads, output| {
                 let norm = Some(norm);
-                let rope = rope.clone();
+                let rope = Some(rope.clone());
                 let at = at.clone();
-                Op::from(Rope { x, norm, rope, heads: Span::all(heads), rows, at, output })
+                let pairs = RopePairs::Halves;
+                Op::from(Rope { x, columns: None, norm, rope, pairs, heads: Span::all(heads), rows, at, output })
             };
             let queries = finish(q, self.heads(), HeadOutput::Store { out });
             lab.tasks(vec![queries, finish(k, self.kv_heads, HeadOutput::Append { pool: k_pool })]);
@@ -226,9 +228,10 @@ impl QkvCase {
             counts.map(|(name, heads)| lab.input_of(name, DType::F32, &[rows.len(), heads, self.dim], &flat[name]));
         let finish = |x, heads, output| {
             let norm = self.normed.then_some(norm);
-            let rope = rope.clone();
+            let rope = Some(rope.clone());
             let at = at.clone();
-            Op::from(Rope { x, norm, rope, heads: Span::all(heads), rows, at, output })
+            let pairs = RopePairs::Halves;
+            Op::from(Rope { x, columns: None, norm, rope, pairs, heads: Span::all(heads), rows, at, output })
         };
         lab.task(finish(q, self.heads(), HeadOutput::Store { out }));
         lab.task(finish(k, self.kv_heads, HeadOutput::Append { pool: k_pool }));

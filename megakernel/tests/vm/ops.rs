@@ -1,6 +1,7 @@
 //! Each op, in a program of its own, against its oracle.
 
 use proptest::prelude::*;
+use tilewright_graph::op::RopePairs;
 use tilewright_kernels::activation::Activation;
 use tilewright_kernels::naive::{self, PoolShape, Sampling, SplitPartial};
 use tilewright_kernels::sample::Request;
@@ -265,7 +266,9 @@ proptest! {
         let op = |norm: bool, heads: Span, output| Op::from(Rope {
             x,
             norm: norm.then_some(NormWeight { weight, eps: 1e-6 }),
-            rope: rope.clone(),
+            columns: None,
+            rope: Some(rope.clone()),
+            pairs: RopePairs::Halves,
             heads,
             rows: Span::all(rows),
             at: at.clone(),

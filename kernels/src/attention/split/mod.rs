@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `device` | a split of a kv head's tokens, a block after the other: [`attention`] |
 //! | `blocks` | where a warp's blocks come from: pages, the ring, chosen blocks |
+//! | `latent` | a split of many heads that attend to one key, whose beginning is its value: [`latent_attention`] |
 //! | `merge` | the merge of the splits |
 //! | `queries` | queries as operands, and the newest token where they are packets |
 //! | `selected` | blocks of tokens that were chosen |
@@ -12,6 +13,7 @@
 
 mod blocks;
 mod device;
+mod latent;
 mod merge;
 mod pass;
 mod problem;
@@ -20,6 +22,7 @@ mod selected;
 mod shares;
 
 pub use device::attention;
+pub use latent::{LatentForm, latent_attention};
 pub use problem::{HeadCounts, Merged, SplitAttention, SplitSignal};
 pub use selected::TokenSelection;
 pub use shares::{Hidden, Shares};

@@ -24,6 +24,7 @@ impl TaskOp for Attention {
         let pool @ [kv_heads, pages, page_tokens, _] = ops.pool("k_pool", self.k_pool)?;
         ops.pool_of("k_pool", self.k_pool, [kv_heads, pages, page_tokens, dim])?;
         ops.pool_of("v_pool", self.v_pool, pool)?;
+        let shares = self.shares_pool();
         let dtype = ops.get("k_pool", self.k_pool)?.dtype;
         if ops.get("v_pool", self.v_pool)?.dtype != dtype {
             let buffer = self.v_pool;
@@ -39,17 +40,23 @@ impl TaskOp for Attention {
         if self.selection.is_some() && self.window.is_some() {
             return Err(refused("window", "blocks of tokens are selected from all of a row's".to_owned()));
         }
-        let [_, _, splits, _] = ops.shape("acc", self.acc)?;
+        if shares && self.selection.is_some() {
+            return Err(refused("selection", "blocks are selected of keys with values of their own".to_owned()));
+        }
+        let [_, _, splits, values] = ops.shape("acc", self.acc)?;
         index("split", self.split, splits)?;
-        ops.exactly("acc", self.acc, DType::F32, [count, heads, splits, dim])?;
+        let values = if shares { values.min(dim) } else { dim };
+        ops.exactly("acc", self.acc, DType::F32, [count, heads, splits, values])?;
         ops.exactly("stats", self.stats, DType::F32, [count, heads, splits, 2])?;
         let group = heads / kv_heads;
         let queries = Span::new(self.kv_head * group, (self.kv_head + 1) * group);
         let tokens =
             |p| Region::new(p, &[Span::one(self.kv_head), Span::all(pages), Span::all(page_tokens), Span::all(dim)]);
         let part = |buffer, last| Region::new(buffer, &[self.rows, queries, Span::one(self.split), Span::all(last)]);
-        let mut reads =
-            vec![Region::new(self.q, &[self.rows, queries, Span::all(dim)]), tokens(self.k_pool), tokens(self.v_pool)];
+        let mut reads = vec![Region::new(self.q, &[self.rows, queries, Span::all(dim)]), tokens(self.k_pool)];
+        if !shares {
+            reads.push(tokens(self.v_pool));
+        }
         if let Some(sinks) = self.sinks {
             ops.exactly("sinks", sinks, DType::F32, [heads])?;
             reads.push(Region::new(sinks, &[queries]));
@@ -60,7 +67,7 @@ impl TaskOp for Attention {
             reads.extend(selection.footprint(ops, [count, kv_heads], self.rows, self.kv_head)?);
         }
         let cells = self.at.cells(ops, &[self.k_pool, self.v_pool])?;
-        Ok(Footprint::new(reads, vec![part(self.acc, dim), part(self.stats, 2)]).cells(cells))
+        Ok(Footprint::new(reads, vec![part(self.acc, values), part(self.stats, 2)]).cells(cells))
     }
 
     fn oracle(&self, on: &Context) -> Done {
@@ -71,7 +78,8 @@ impl TaskOp for Attention {
         let cells = [self.at.position, self.at.page_table];
         let partial = Partial { acc: self.acc, rows: self.rows, written: Some(Written { pool: self.k_pool, cells }) };
         let q = Access::input(self.q).relaxed();
-        let q = if self.selection.is_none() { q.with_token([self.k_pool, self.v_pool]) } else { q };
+        let q =
+            if self.selection.is_none() && !self.shares_pool() { q.with_token([self.k_pool, self.v_pool]) } else { q };
         let acc = Access::output(self.acc).of_partial(partial).splitting_if(true);
         let stats = Access::output(self.stats).of_partial(partial);
         [q, acc, stats].into_iter().chain(Access::weights(self.sinks)).collect()

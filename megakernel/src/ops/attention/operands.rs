@@ -29,7 +29,8 @@ pub struct Attention {
     pub q: BufferId,
     /// Key pool, `[kv_heads, pages, page_tokens, head_dim]`.
     pub k_pool: BufferId,
-    /// Value pool, the same extents.
+    /// Value pool, the same extents. Where it is the key pool, the first dimensions of a key are its
+    /// value, as many as `acc` has.
     pub v_pool: BufferId,
     /// Which tokens a row sees.
     pub at: RowCells,
@@ -50,7 +51,7 @@ pub struct Attention {
     /// A score of each query head that has no value, f32 `[heads]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sinks: Option<BufferId>,
-    /// Unnormalised sums, f32 `[rows, heads, splits, head_dim]`.
+    /// Unnormalised sums, f32 `[rows, heads, splits, head_dim]`, of values.
     pub acc: BufferId,
     /// `m` and `l`, f32 `[rows, heads, splits, 2]`.
     pub stats: BufferId,
@@ -60,6 +61,11 @@ pub struct Attention {
 }
 
 impl Attention {
+    /// Whether values are the first dimensions of keys.
+    pub(crate) fn shares_pool(&self) -> bool {
+        self.k_pool == self.v_pool
+    }
+
     /// What happens to scores after the scale.
     pub fn modifier(&self) -> ScoreModifier {
         ScoreModifier { soft_cap: self.soft_cap, window: self.window }

@@ -8,13 +8,13 @@ use crate::oracle::{Context, Done, TaskFault};
 
 pub(super) fn attention(op: &Attention, on: &Context) -> Done {
     let [_, heads, dim] = on.shape(op.q)?;
-    let [_, _, splits, _] = on.shape(op.acc)?;
+    let [_, _, splits, values] = on.shape(op.acc)?;
     let pool = on.pool_shape(op.k_pool)?;
     let group = heads / pool.kv_heads.max(1);
     for row in op.rows.iter() {
         let first_head = row * heads + op.kv_head * group;
         let mut part =
-            GroupPartial { max: vec![f32::NEG_INFINITY; group], sum: vec![0.0; group], acc: vec![0.0; group * dim] };
+            GroupPartial { max: vec![f32::NEG_INFINITY; group], sum: vec![0.0; group], acc: vec![0.0; group * values] };
         if let Some(seen) = seen(op, on, row, pool)? {
             let VisibleTokens { tokens, table, pages } = seen;
             let tokens = naive::split_tokens(op.modifier().seen(tokens), pages.page_tokens, splits, op.split);
@@ -27,15 +27,15 @@ pub(super) fn attention(op: &Attention, on: &Context) -> Done {
                 .filter(|tokens| !tokens.is_empty())
                 .map(|tokens| (pages.offset(op.kv_head, &table, tokens.start), tokens.len()))
                 .collect();
-            part.attend(op, on, &q, &pages, dim)?;
+            part.attend(op, on, &q, &pages, [dim, values])?;
         }
         if let Some(sinks) = op.sinks.filter(|_| op.split == 0) {
-            part.add_sinks(&on.read(sinks, op.kv_head * group, group)?, dim);
+            part.add_sinks(&on.read(sinks, op.kv_head * group, group)?, values);
         }
         for g in 0..group {
             let at = (first_head + g) * splits + op.split;
             on.write(op.stats, at * 2, &[part.max[g], part.sum[g]])?;
-            on.write(op.acc, at * dim, &part.acc[g * dim..][..dim])?;
+            on.write(op.acc, at * values, &part.acc[g * values..][..values])?;
         }
     }
     Ok(())
@@ -93,8 +93,15 @@ impl GroupPartial {
     }
 
     /// Over `pages`: offset of the first token, and tokens. Scores first, so that every exponential
-    /// is taken once, against the largest score.
-    fn attend(&mut self, op: &Attention, on: &Context, q: &[f32], pages: &[(usize, usize)], dim: usize) -> Done {
+    /// is taken once, against the largest score. `of` has the dimensions of keys and of values.
+    fn attend(
+        &mut self,
+        op: &Attention,
+        on: &Context,
+        q: &[f32],
+        pages: &[(usize, usize)],
+        [dim, of_values]: [usize; 2],
+    ) -> Done {
         let group = self.max.len();
         let mut scores = vec![Vec::new(); group];
         let mut block = Vec::new();
@@ -118,7 +125,7 @@ impl GroupPartial {
         for &(offset, tokens) in pages {
             values.clear();
             on.read_onto(op.v_pool, offset, tokens * dim, &mut values)?;
-            for (g, acc) in self.acc.chunks_exact_mut(dim).enumerate() {
+            for (g, acc) in self.acc.chunks_exact_mut(of_values).enumerate() {
                 for (&score, value) in scores[g][done..done + tokens].iter().zip(values.chunks_exact(dim)) {
                     let weight = (score - self.max[g]).exp();
                     self.sum[g] += weight;

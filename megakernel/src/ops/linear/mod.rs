@@ -4,12 +4,14 @@ mod operands;
 mod oracle;
 
 use super::{
-    Access, AccessRole, Check, Footprint, OperandError, Operands, TableShard, TaskOp, index, interval, positive,
+    Access, AccessRole, Check, Footprint, OperandError, Operands, TableShard, TaskOp, index, interval, multiple,
+    positive,
 };
 use crate::oracle::{Context, Done};
 use crate::program::{BufferId, Region, Span};
 use tilewright_layout::DType;
 
+use operands::heads_of;
 pub use operands::{Linear, LinearInput, LinearOutput};
 pub(super) use operands::{activation_name, is_silu};
 pub(super) use oracle::{activations, product};
@@ -21,7 +23,7 @@ impl TaskOp for Linear {
 
     fn footprint(&self, ops: &Operands) -> Check<Footprint> {
         let [n, k] = ops.floats("weight", self.weight)?;
-        let (rows, mut reads) = self.input.footprint(ops, self.rows, k)?;
+        let (rows, mut reads) = self.input.footprint_of_heads(ops, self.rows, [n, k], self.cols)?;
         interval("rows", self.rows, rows)?;
         interval("cols", self.cols, n)?;
         let mut layer = |name, bias_name, weight, bias: Option<BufferId>| -> Check {
@@ -39,8 +41,20 @@ impl TaskOp for Linear {
         let mut updates = vec![];
         let mut sending = vec![];
         let out = self.output.out();
-        let mut result = tile(out);
+        let mut results = vec![tile(out)];
         match self.output {
+            LinearOutput::Heads { out } => {
+                let [_, heads, dim] = ops.floats("out", out)?;
+                ops.floats_of("out", out, [rows, heads, dim])?;
+                multiple("features", n, heads)?;
+                let each = n / heads;
+                interval("features of a head", Span::all(each), dim)?;
+                let of_head = |head: usize| {
+                    let [lo, hi] = [self.cols.lo, self.cols.hi].map(|col| col.clamp(head * each, (head + 1) * each));
+                    Region::new(out, &[self.rows, Span::one(head), Span::new(lo - head * each, hi - head * each)])
+                };
+                results = heads_of(self.cols, each).iter().map(of_head).collect();
+            }
             LinearOutput::Store { ref sent, .. } => {
                 for &sent in sent {
                     ops.floats_of("sent", sent, [rows, n])?;
@@ -65,21 +79,21 @@ impl TaskOp for Linear {
                 let TableShard { first, vocab } = shard.unwrap_or(TableShard { first: 0, vocab: n });
                 interval("shard", Span::new(first, first.saturating_add(n)), vocab)?;
                 ops.exactly("out", out, DType::F32, [rows, vocab])?;
-                result = Region::new(out, &[self.rows, Span::new(first + self.cols.lo, first + self.cols.hi)]);
+                results = vec![Region::new(out, &[self.rows, Span::new(first + self.cols.lo, first + self.cols.hi)])];
                 index("tile", tile, tiles)?;
                 sending.extend([out, best_value, best_index]);
                 writes
                     .extend([best_value, best_index].map(|buffer| Region::new(buffer, &[self.rows, Span::one(tile)])));
             }
         }
-        if !matches!(self.output, LinearOutput::Logits { .. }) {
+        if !matches!(self.output, LinearOutput::Logits { .. } | LinearOutput::Heads { .. }) {
             ops.floats_of("out", out, [rows, n])?;
         }
         if self.input.activations().contains(&out) {
             let expected = "another buffer than the input: the whole input row is read for every tile";
             return Err(OperandError::Aliased { operand: "out", buffer: out, expected });
         }
-        writes.push(result);
+        writes.extend(results);
         Ok(Footprint::new(reads, writes).updating(updates).sending(sending))
     }
 
@@ -92,7 +106,8 @@ impl TaskOp for Linear {
         let whole_strips = self.cols.is_in_steps_of(8);
         let (up, up_bias) = match self.output {
             LinearOutput::Gated { up, up_bias, .. } => (up, up_bias),
-            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => (None, None),
+            LinearOutput::Store { .. } | LinearOutput::Heads { .. } => (None, None),
+            LinearOutput::Add { .. } | LinearOutput::Logits { .. } => (None, None),
         };
         let mut all = self.input.accesses(self.rows, [self.weight].into_iter().chain(up));
         all.extend(Access::weights(self.bias.into_iter().chain(up_bias).chain(self.input.norm_weight())));
@@ -100,6 +115,8 @@ impl TaskOp for Linear {
             LinearOutput::Store { out, sent } => {
                 all.extend(sent.iter().chain([out]).map(|&out| Access::output(out).flagged_if(even)));
             }
+            // Tasks of attention read parts of it.
+            LinearOutput::Heads { out } => all.push(Access::output(*out).relaxed()),
             LinearOutput::Add { residual, out } => {
                 all.push(Access::new(*residual, AccessRole::Residual).flagged());
                 all.push(Access::output(*out).flagged_if(even).splitting_if(whole_strips));
@@ -117,7 +134,8 @@ impl TaskOp for Linear {
             LinearOutput::Logits { best_index, shard, .. } => {
                 Some((best_index, shard.map_or(0, |shard| shard.first) + self.cols.hi))
             }
-            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Gated { .. } => None,
+            LinearOutput::Store { .. } | LinearOutput::Heads { .. } => None,
+            LinearOutput::Add { .. } | LinearOutput::Gated { .. } => None,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The operands of a linear layer.
 
-use crate::ops::{Access, Check, OperandError, Operands, Partial, SplitAccess, SplitRead, TableShard, positive};
+use crate::ops::{
+    Access, Check, OperandError, Operands, Partial, SplitAccess, SplitRead, TableShard, interval, multiple, positive,
+};
 use crate::program::{BufferId, Region, Span};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::activation::Activation;
@@ -55,6 +57,24 @@ pub enum LinearInput {
         /// Maximum and sum of every part, f32 `[rows, heads, splits, 2]`.
         stats: BufferId,
     },
+    /// For each head `k` columns of its own from `first` on: as many features are of each head, and
+    /// feature `f` of head `f / (n / heads)`.
+    Heads {
+        /// Activations, `[rows, heads · width]`.
+        x: BufferId,
+        /// How many heads there are.
+        heads: usize,
+        /// The first column of a head.
+        first: usize,
+    },
+    /// For each head its merged attention of row `r`, as `combine` has it for all; `k = head_dim`. As
+    /// many features are of each head.
+    CombineHeads {
+        /// Unnormalised partial sums, f32 `[rows, heads, splits, head_dim]`.
+        acc: BufferId,
+        /// Maximum and sum of every part, f32 `[rows, heads, splits, 2]`.
+        stats: BufferId,
+    },
 }
 
 /// The epilogue of a linear layer on its result `y[r, n]`.
@@ -68,6 +88,12 @@ pub enum LinearOutput {
         /// Buffers that get the same, on whatever device they lie.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sent: Vec<BufferId>,
+    },
+    /// `out[r, h, i] = y[r, n]`, where as many features `n` are of each head, and feature `i` of head
+    /// `h` is the `n`-th.
+    Heads {
+        /// Output, `[rows, heads, dim]`, with as many dimensions of a head as it has features or more.
+        out: BufferId,
     },
     /// `out[r, n] = residual[r, n] + y[r, n]`.
     Add {
@@ -151,11 +177,17 @@ pub(in crate::ops) mod activation_name {
     }
 }
 
+/// The heads of these features, of which each head has `each`.
+pub(super) fn heads_of(cols: Span, each: usize) -> Span {
+    Span::new(cols.lo / each.max(1), cols.hi.div_ceil(each.max(1)))
+}
+
 impl LinearOutput {
     /// The buffer of the result.
     pub fn out(&self) -> BufferId {
         match *self {
             LinearOutput::Store { out, .. }
+            | LinearOutput::Heads { out }
             | LinearOutput::Add { out, .. }
             | LinearOutput::Gated { out, .. }
             | LinearOutput::Logits { out, .. } => out,
@@ -193,14 +225,62 @@ impl LinearInput {
                     |buffer, last| Region::new(buffer, &[rows, Span::all(heads), Span::all(splits), Span::all(last)]);
                 Ok((count, vec![part(acc, head_dim), part(stats, 2)]))
             }
+            LinearInput::Heads { .. } | LinearInput::CombineHeads { .. } => {
+                let problem = "heads are multiplied one by one by `linear` alone".to_owned();
+                Err(OperandError::Refused { operand: "input", problem })
+            }
+        }
+    }
+
+    /// Checks the input of features of heads, of which a task has `cols` of `n`, against the reduction
+    /// extent `k`; gives the batch's rows and the regions read.
+    pub(super) fn footprint_of_heads(
+        &self,
+        ops: &Operands,
+        rows: Span,
+        [n, k]: [usize; 2],
+        cols: Span,
+    ) -> Check<(usize, Vec<Region>)> {
+        match *self {
+            LinearInput::Heads { x, heads, first } => {
+                let [count, all] = ops.floats("x", x)?;
+                multiple("columns", all, heads)?;
+                multiple("features", n, heads)?;
+                let width = all / heads;
+                interval("columns of a head", Span::new(first, first.saturating_add(k)), width)?;
+                let start = |head: usize| head * width + first;
+                let region = |head| Region::new(x, &[rows, Span::new(start(head), start(head) + k)]);
+                Ok((count, heads_of(cols, n / heads).iter().map(region).collect()))
+            }
+            LinearInput::CombineHeads { acc, stats } => {
+                let [count, heads, splits, _] = ops.floats("acc", acc)?;
+                multiple("features", n, heads)?;
+                ops.exactly("acc", acc, DType::F32, [count, heads, splits, k])?;
+                ops.exactly("stats", stats, DType::F32, [count, heads, splits, 2])?;
+                let read = heads_of(cols, n / heads);
+                let part = |buffer, last| Region::new(buffer, &[rows, read, Span::all(splits), Span::all(last)]);
+                Ok((count, vec![part(acc, k), part(stats, 2)]))
+            }
+            LinearInput::Plain { .. } | LinearInput::RmsNorm { .. } | LinearInput::Combine { .. } => {
+                self.footprint(ops, rows, k)
+            }
+        }
+    }
+
+    /// The number of heads, where each has features of its own.
+    pub(crate) fn heads(&self, heads_of: impl Fn(BufferId) -> usize) -> Option<usize> {
+        match *self {
+            LinearInput::Heads { heads, .. } => Some(heads),
+            LinearInput::CombineHeads { acc, .. } => Some(heads_of(acc)),
+            LinearInput::Plain { .. } | LinearInput::RmsNorm { .. } | LinearInput::Combine { .. } => None,
         }
     }
 
     /// The buffers of activations that it reads.
     pub fn activations(&self) -> Vec<BufferId> {
         match *self {
-            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => vec![x],
-            LinearInput::Combine { acc, stats } => vec![acc, stats],
+            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } | LinearInput::Heads { x, .. } => vec![x],
+            LinearInput::Combine { acc, stats } | LinearInput::CombineHeads { acc, stats } => vec![acc, stats],
         }
     }
 }
@@ -211,6 +291,7 @@ impl LinearInput {
         match *self {
             LinearInput::RmsNorm { weight, .. } => Some(weight),
             LinearInput::Plain { .. } | LinearInput::Combine { .. } => None,
+            LinearInput::Heads { .. } | LinearInput::CombineHeads { .. } => None,
         }
     }
 
@@ -224,6 +305,12 @@ impl LinearInput {
             LinearInput::Combine { acc, stats } => {
                 let partial = Partial { acc, rows, written: None };
                 vec![Access::input(acc).of_partial(partial).split(split), Access::input(stats).of_partial(partial)]
+            }
+            // Parts of rows.
+            LinearInput::Heads { x, .. } => vec![Access::input(x).relaxed()],
+            LinearInput::CombineHeads { acc, stats } => {
+                let partial = Partial { acc, rows, written: None };
+                vec![Access::input(acc).of_partial(partial), Access::input(stats).of_partial(partial)]
             }
         }
     }

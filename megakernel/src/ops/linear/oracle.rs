@@ -2,21 +2,51 @@
 
 use tilewright_kernels::naive;
 
-use super::operands::{Linear, LinearInput, LinearOutput};
+use super::operands::{Linear, LinearInput, LinearOutput, heads_of};
 use crate::ops::TableShard;
 use crate::ops::merge::merge;
 use crate::ops::norm::normed_rows;
-use crate::oracle::{Context, Done};
+use crate::oracle::{Context, Done, TaskFault};
 use crate::program::{BufferId, Span};
 
 pub(super) fn linear(op: &Linear, on: &Context) -> Done {
     let [n, _] = on.shape(op.weight)?;
+    let of_acc = |acc| on.shape::<4>(acc).map_or(1, |[_, heads, _, _]| heads);
+    if let Some(heads) = op.input.heads(of_acc) {
+        return of_heads(op, on, n, n / heads.max(1));
+    }
     let x = activations(on, &op.input, op.rows)?;
-    let width = op.cols.len();
-    let mut y = product(on, &x, op.rows, op.weight, op.bias, op.cols)?;
+    finish(op, on, n, &x, op.cols)
+}
+
+/// The features of heads, each head by its own activations.
+fn of_heads(op: &Linear, on: &Context, n: usize, each: usize) -> Done {
+    for head in heads_of(op.cols, each).iter() {
+        let [lo, hi] = [op.cols.lo, op.cols.hi].map(|col| col.clamp(head * each, (head + 1) * each));
+        let mut x = Vec::new();
+        for row in op.rows.iter() {
+            match op.input {
+                LinearInput::Heads { x: from, heads, first } => {
+                    let [_, all] = on.shape(from)?;
+                    let [_, k] = on.shape(op.weight)?;
+                    x.extend(on.read(from, row * all + head * (all / heads.max(1)) + first, k)?);
+                }
+                LinearInput::CombineHeads { acc, stats } => merge(on, acc, stats, row, Span::one(head), &mut x)?,
+                LinearInput::Plain { .. } | LinearInput::RmsNorm { .. } | LinearInput::Combine { .. } => {}
+            }
+        }
+        finish(op, on, n, &x, Span::new(lo, hi))?;
+    }
+    Ok(())
+}
+
+/// The features `cols` of rows of activations.
+fn finish(op: &Linear, on: &Context, n: usize, x: &[f32], cols: Span) -> Done {
+    let width = cols.len();
+    let mut y = product(on, x, op.rows, op.weight, op.bias, cols)?;
     if let LinearOutput::Gated { activation, up, up_bias, .. } = op.output {
         y = match up {
-            Some(up) => naive::gated(activation, &y, &product(on, &x, op.rows, up, up_bias, op.cols)?),
+            Some(up) => naive::gated(activation, &y, &product(on, x, op.rows, up, up_bias, cols)?),
             None => y.into_iter().map(|y| naive::activate(activation, y)).collect(),
         };
     }
@@ -24,11 +54,18 @@ pub(super) fn linear(op: &Linear, on: &Context) -> Done {
         y.iter_mut().for_each(|y| *y = naive::soft_cap(*y, cap));
     }
     for (row, y) in op.rows.iter().zip(y.chunks_exact(width)) {
-        let at = row * n + op.cols.lo;
+        let at = row * n + cols.lo;
         match op.output {
             LinearOutput::Store { out, ref sent } => {
                 for &out in std::iter::once(&out).chain(sent) {
                     on.write(out, at, y)?;
+                }
+            }
+            LinearOutput::Heads { out } => {
+                let [_, heads, dim] = on.shape(out)?;
+                let each = n / heads.max(1);
+                for (col, y) in cols.iter().zip(y) {
+                    on.write(out, (row * heads + col / each) * dim + col % each, std::slice::from_ref(y))?;
                 }
             }
             LinearOutput::Gated { out, .. } => on.write(out, at, y)?,
@@ -37,7 +74,7 @@ pub(super) fn linear(op: &Linear, on: &Context) -> Done {
             }
             LinearOutput::Logits { out, shard, best_value, best_index, tile, .. } => {
                 let TableShard { first, vocab } = shard.unwrap_or(TableShard { first: 0, vocab: n });
-                let first = first + op.cols.lo;
+                let first = first + cols.lo;
                 on.write(out, row * vocab + first, y)?;
                 let [_, tiles] = on.shape(best_value)?;
                 let best = naive::argmax(y).unwrap_or(0);
@@ -65,6 +102,9 @@ pub(in crate::ops) fn activations(on: &Context, input: &LinearInput, rows: Span)
                 merge(on, acc, stats, row, Span::all(heads), &mut merged)?;
             }
             Ok(merged)
+        }
+        LinearInput::Heads { .. } | LinearInput::CombineHeads { .. } => {
+            Err(TaskFault::Refused("heads have activations of their own".to_owned()))
         }
     }
 }

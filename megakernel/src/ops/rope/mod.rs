@@ -7,7 +7,8 @@ use super::{Access, Check, Footprint, OperandError, Operands, TaskOp, interval, 
 use crate::oracle::{Context, Done};
 use crate::program::{Region, Span};
 
-pub use operands::{HeadOutput, Rope};
+pub(crate) use operands::HeadExtents;
+pub use operands::{HeadColumns, HeadOutput, Rope};
 
 impl TaskOp for Rope {
     fn name() -> &'static str {
@@ -15,27 +16,35 @@ impl TaskOp for Rope {
     }
 
     fn footprint(&self, ops: &Operands) -> Check<Footprint> {
-        let shape @ [count, heads, dim] = ops.floats("x", self.x)?;
+        let extents @ HeadExtents { rows: count, heads, width: head_width, from, dim, .. } = self.extents(ops)?;
         interval("rows", self.rows, count)?;
         interval("heads", self.heads, heads)?;
-        self.rope.check(ops, dim)?;
+        if let Some(rope) = &self.rope {
+            rope.check(ops, dim)?;
+        }
         let mut read = self.heads;
         let mut weights = None;
         if let Some(norm) = &self.norm {
             positive("eps", norm.eps)?;
             let [width] = ops.floats("norm weight", norm.weight)?;
             let mut columns = Span::all(dim);
-            if width != dim {
+            if width != dim && self.columns.is_none() {
                 ops.floats_of("norm weight", norm.weight, [heads.saturating_mul(dim)])?;
                 columns = Span::new(self.heads.lo * dim, self.heads.hi * dim);
                 read = Span::all(heads);
+            } else {
+                ops.floats_of("norm weight", norm.weight, [dim])?;
             }
             weights = Some(Region::new(norm.weight, &[columns]));
         }
-        let mut reads = vec![
-            Region::new(self.x, &[self.rows, read, Span::all(dim)]),
-            Region::new(self.rope.inv_freq, &[Span::all(dim / 2)]),
-        ];
+        let mut reads = match self.columns {
+            None => vec![Region::new(self.x, &[self.rows, read, Span::all(dim)])],
+            Some(_) => {
+                let first = self.heads.iter().map(|head| head * head_width + from);
+                first.map(|first| Region::new(self.x, &[self.rows, Span::new(first, first + dim)])).collect()
+            }
+        };
+        reads.extend(self.rope.as_ref().map(|rope| Region::new(rope.inv_freq, &[Span::all(dim / 2)])));
         reads.extend(weights);
         let [position, page_table] = self.at.footprint(ops, self.rows, count)?;
         reads.push(position);
@@ -51,7 +60,7 @@ impl TaskOp for Rope {
                 pools.push(pool);
             }
         }
-        let write = self.output.footprint(ops, shape, self.rows, self.heads)?;
+        let write = self.output.part(ops, extents, self.columns, [self.rows, self.heads])?;
         Ok(Footprint::new(reads, vec![write]).cells(self.at.cells(ops, &pools)?))
     }
 

@@ -166,7 +166,7 @@ impl Planner<'_> {
         let columns = |buffer: &Buffer| match &buffer.source {
             Some(Source::Part { tensor, index, .. }) => index.get(1).map(|&columns| (tensor.clone(), columns)),
             Some(Source::Experts { tensor, index, .. }) => index.get(1).map(|&columns| (tensor.clone(), columns)),
-            Some(Source::Tensor(_) | Source::Random(_) | Source::Values(_)) | None => None,
+            Some(Source::Tensor(_) | Source::Heads { .. } | Source::Random(_) | Source::Values(_)) | None => None,
         };
         if let (CodesError::Group(group), Some((weight, own))) = (source, columns(buffer)) {
             let others = self.placed.program().buffers.iter().filter_map(columns);

@@ -123,7 +123,14 @@ pub(in crate::vm) fn stored(buffer: &crate::program::Buffer, weights: &dyn Weigh
         let own = Quantised::of(whole);
         let columns = match &buffer.source {
             Some(Source::Part { index, .. }) => index.get(1).copied(),
-            Some(Source::Tensor(_) | Source::Experts { .. } | Source::Random(_) | Source::Values(_)) | None => None,
+            Some(
+                Source::Tensor(_)
+                | Source::Experts { .. }
+                | Source::Heads { .. }
+                | Source::Random(_)
+                | Source::Values(_),
+            )
+            | None => None,
         };
         // Of a part the form follows from the matrix's, so that all devices have one.
         form == columns.map_or(own, |columns| own.of_columns(whole.k(), columns))

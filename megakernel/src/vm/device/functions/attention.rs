@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::ScoreModifier;
-use tilewright_kernels::attention::split::{self, HeadCounts, Merged, SplitSignal, TokenSelection};
+use tilewright_kernels::attention::split::{self, HeadCounts, LatentForm, Merged, SplitSignal, TokenSelection};
 use tilewright_kernels::gemv::activations::ActivationOutput;
 use tilewright_kernels::kv::{PageTable, PagedPool, PoolType, SplitPages, StepScalars, TokenStage};
 use tilewright_kernels::tile::Float;
@@ -25,6 +25,9 @@ impl DeviceOp for Attention {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        if self.shares_pool() {
+            return self.plan_latent(plan);
+        }
         let heads = plan.extent(self.q, 1)?;
         let kv_heads = plan.extent(self.k_pool, 3)?;
         let heads = HeadCounts { heads, kv_heads, dim: plan.extent(self.q, 0)?, splits: plan.extent(self.acc, 1)? };
@@ -99,6 +102,132 @@ impl DeviceOp for Attention {
                 Ok(Planned::new(function, fields).keeping(bytes))
             }
         }
+    }
+}
+
+impl Attention {
+    /// The plan of heads that attend to one key, whose beginning is its value.
+    fn plan_latent(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let [value, splits] = [plan.extent(self.acc, 0)?, plan.extent(self.acc, 1)?];
+        let key = plan.extent(self.q, 0)?;
+        let heads =
+            HeadCounts { heads: plan.extent(self.q, 1)?, kv_heads: plan.extent(self.k_pool, 3)?, dim: value, splits };
+        for (what, extent) in [("the dimensions of a key", key), ("the dimensions of a value", value)] {
+            multiple(what, extent, 16, "a multiple of 16")?;
+        }
+        if heads.kv_heads != 1 || self.modifier() != ScoreModifier::NONE {
+            let problem = "several latent vectors of a token, or scores with a cap or a window".to_owned();
+            return Err(Unsupported::Refused { problem });
+        }
+        let pools = plan.pools(self.k_pool, &self.at)?;
+        if pools.of != PoolType::Float(Float::Bf16) {
+            let found = plan.buffer(self.k_pool)?.dtype;
+            let what = "the pool of latent vectors";
+            return Err(Unsupported::DType { what, buffer: self.k_pool, found, expected: "bf16" });
+        }
+        let rows = rows_of(self.rows)?;
+        let exact = Float::enough_for(rows) == Float::F32;
+        let tiles = if exact { 1 } else { heads.heads.div_ceil(16).min(2) };
+        let form = LatentForm { key, tiles, exact };
+        let q = Storage { float: plan.plain_float("q", self.q)?, period: 0 };
+        let out = plan.merge(self.acc)?;
+        let [merged, arrivals] = plan.merged(self.acc)?;
+        let has_sinks = self.sinks.is_some();
+        let merges = plan.merges_packets();
+        let function = LatentSplit { rows, heads, form, scale: self.scale, has_sinks, q, pools, out, merges };
+        let keys = plan.operand(self.k_pool)?;
+        let fields = AttentionFields {
+            first_row: self.rows.lo as u32,
+            kv_head: 0,
+            split: self.split as u32,
+            q: plan.operand(self.q)?,
+            keys,
+            values: keys,
+            acc: plan.operand(self.acc)?,
+            stats: plan.operand(self.stats)?,
+            merged,
+            arrivals,
+            current_token: [0; 2],
+        };
+        Ok(Planned::new(function, SinkFields { fields, sinks: plan.operand_of(self.sinks)? }))
+    }
+}
+
+/// The device function of heads that attend to one key.
+#[derive(Clone, Debug, PartialEq)]
+struct LatentSplit {
+    /// Rows of the task.
+    rows: u32,
+    /// Heads, dimensions of values, splits.
+    heads: HeadCounts,
+    /// Dimensions of keys, and how they are multiplied.
+    form: LatentForm,
+    /// Factor on the scores.
+    scale: f32,
+    /// Whether heads have sinks.
+    has_sinks: bool,
+    /// Storage of q.
+    q: Storage,
+    /// The pools.
+    pools: KvPools,
+    /// Storage of the merge.
+    out: Storage,
+    /// Whether the parts of splits are packets, for which the first split waits.
+    merges: bool,
+}
+
+impl DeviceFunction for LatentSplit {
+    fn shared(&self, warps: u32) -> SharedBytes {
+        SharedBytes { operand: self.form.scratch_bytes(warps), sums: 0 }
+    }
+
+    fn pools(&self) -> Option<KvPools> {
+        Some(self.pools)
+    }
+
+    fn signals_early(&self) -> bool {
+        self.out.period > 0
+    }
+
+    fn polls_peers(&self) -> bool {
+        self.merges
+    }
+
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
+        let LatentSplit { rows, heads, form, scale, has_sinks, q, pools, out, merges } = *self;
+        let keys = call.pages([offset_of!(AttentionFields, keys); 2], pools);
+        let arrivals = offset_of!(AttentionFields, arrivals);
+        let work = split::SplitAttention {
+            heads,
+            rows,
+            first_row: call.value(offset_of!(AttentionFields, first_row)),
+            kv_head: call.builder().lit(0),
+            split: call.value(offset_of!(AttentionFields, split)),
+            scale,
+            modifier: ScoreModifier::NONE,
+            custom: None,
+            sinks: has_sinks.then(|| call.plain_at(offset_of!(SinkFields, sinks)).cast()),
+            q: call.stored(offset_of!(AttentionFields, q), q, Generation::Input),
+            keys,
+            values: keys,
+            acc: call.state(offset_of!(AttentionFields, acc)).cast(),
+            stats: call.state(offset_of!(AttentionFields, stats)).cast(),
+            merged: Merged {
+                out: ActivationOutput::Rows(call.stored(offset_of!(AttentionFields, merged), out, Generation::Output)),
+                parts: match merges {
+                    false => SplitSignal::Counted(call.state(arrivals).cast()),
+                    true => {
+                        let packets = Storage { float: Float::F32, ..out };
+                        let parts = call.stored(arrivals, packets, Generation::Output);
+                        SplitSignal::Packets(parts.unless(call.left()))
+                    }
+                },
+            },
+            streamed: None,
+            newest: None,
+            selected: None,
+        };
+        split::latent_attention(call.consumers(), call.scratch(), work, form, || call.signal(out));
     }
 }
 

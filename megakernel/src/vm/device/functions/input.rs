@@ -69,6 +69,8 @@ impl InputCode {
                 InputCode::RmsNorm { x: plan.storage("x", x)?, weight: plan.float("norm weight", weight)?, eps }
             }
             LinearInput::Combine { acc, .. } => InputCode::Plain { x: plan.merge(acc)? },
+            LinearInput::Heads { x, .. } => InputCode::Plain { x: plan.storage("x", x)? },
+            LinearInput::CombineHeads { acc, .. } => InputCode::Plain { x: plan.merge(acc)? },
         })
     }
 
@@ -138,7 +140,8 @@ impl InputFields {
         }
         let x = match *input {
             LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => plan.operand(x)?,
-            LinearInput::Combine { acc, .. } => plan.merged(acc)?[0],
+            LinearInput::Combine { acc, .. } | LinearInput::CombineHeads { acc, .. } => plan.merged(acc)?[0],
+            LinearInput::Heads { x, .. } => plan.operand(x)?,
         };
         let norm = match plan.is_ordered(weights, strip)? {
             true => plan.order(weights, strip, input.norm_weight(), Reordering::of(a_operand))?,

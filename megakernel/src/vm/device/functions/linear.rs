@@ -12,7 +12,7 @@ use tilewright_kernels::weights::{PrefetchForm, Strip};
 
 use super::input::{InputCode, InputFields};
 use super::product::TileCode;
-use crate::ops::{Linear, LinearOutput};
+use crate::ops::{Linear, LinearInput, LinearOutput};
 use crate::program::Span;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Planned, Planner, ScaledCode, SharedBytes, Storage, Stretch,
@@ -32,7 +32,8 @@ impl DeviceOp for Linear {
         let weights = match self.output {
             LinearOutput::Gated { up: Some(up), .. } => vec![self.weight, up],
             LinearOutput::Gated { up: None, .. } => vec![self.weight],
-            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => vec![self.weight],
+            LinearOutput::Store { .. } | LinearOutput::Heads { .. } => vec![self.weight],
+            LinearOutput::Add { .. } | LinearOutput::Logits { .. } => vec![self.weight],
         };
         let strip = plan.strip(k, &weights)?;
         multiple("the first feature of a tile", self.cols.lo as u32, Strip::ROWS, "a multiple of 8")?;
@@ -44,13 +45,18 @@ impl DeviceOp for Linear {
         let first = self.cols.lo / 8 * turns;
         let strips = self.cols.len().div_ceil(8) * turns;
         let out = self.output.out();
-        let width = plan.extent(out, 0)?;
+        let heads = self.heads(plan, features, &output)?;
+        let width = match output {
+            OutputCode::Heads { .. } => plan.extent(out, 0)? * plan.extent(out, 1)?,
+            _ => plan.extent(out, 0)?,
+        };
         let rows = rows_of(self.rows)?;
         let waits = match self.output {
             LinearOutput::Logits { .. } => Waits::InLogits,
-            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Gated { .. } => {
-                Waits::InShared(strips as u32)
-            }
+            LinearOutput::Store { .. }
+            | LinearOutput::Heads { .. }
+            | LinearOutput::Add { .. }
+            | LinearOutput::Gated { .. } => Waits::InShared(strips as u32),
         };
         let tile = TileCode::new(plan, strip, rows, input, waits);
         let common = TileFields {
@@ -63,8 +69,9 @@ impl DeviceOp for Linear {
         };
         let weights = Stretch { stream, first, strips, taken: tile.taken() };
         let early = plan.options().early_signal().filter(|_| output.is_packets());
-        let function = LinearTile { tile, bias, output, width, early };
-        Ok(self.fields(plan, function, common)?.streaming(weights))
+        let pitch = heads.map(|heads| heads.pitch);
+        let function = LinearTile { tile, bias, output, width, early, pitch };
+        Ok(self.fields(plan, function, common, heads)?.streaming(weights))
     }
 }
 
@@ -138,6 +145,28 @@ pub struct LinearTile {
     width: u32,
     /// The point before the stores at which the task signals, if it signals early.
     early: Option<Early>,
+    /// Elements of a row of activations, where the tile is of a head, whose record has its columns.
+    pitch: Option<u32>,
+}
+
+/// Where a tile of a head has its activations and its results.
+#[derive(Clone, Copy)]
+struct HeadPlace {
+    /// Elements of a row of activations.
+    pitch: u32,
+    /// The head's first column.
+    along: u32,
+    /// What is added to features, where heads of the output are wider than they have features.
+    shift: u32,
+}
+
+/// The fields of a tile of a head.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct HeadFields {
+    tile: TileFields,
+    along: u32,
+    shift: u32,
 }
 
 /// The epilogue of a linear layer, specialised for a device function.
@@ -145,6 +174,8 @@ pub struct LinearTile {
 enum OutputCode {
     /// Stored.
     Store { out: Storage },
+    /// Stored into heads.
+    Heads { out: Float },
     /// Stored on several devices.
     Send { to: Vec<u32>, out: Storage },
     /// Added to a residual.
@@ -163,7 +194,8 @@ impl OutputCode {
             | OutputCode::Send { out, .. }
             | OutputCode::Add { out, scaled: None, .. }
             | OutputCode::Gated { out, scaled: None, .. } => out.period > 0,
-            OutputCode::Add { scaled: Some(_), .. }
+            OutputCode::Heads { .. }
+            | OutputCode::Add { scaled: Some(_), .. }
             | OutputCode::Gated { scaled: Some(_), .. }
             | OutputCode::Logits { .. } => false,
         }
@@ -177,6 +209,7 @@ impl OutputCode {
                 let (to, out) = plan.destinations("out", sent.iter().copied().chain([out]))?;
                 (matrix, OutputCode::Send { to: to.devices, out })
             }
+            LinearOutput::Heads { out } => (matrix, OutputCode::Heads { out: plan.plain_float("out", out)? }),
             LinearOutput::Store { out, .. } => (matrix, OutputCode::Store { out: plan.storage("out", out)? }),
             LinearOutput::Add { residual, out } => {
                 let scaled = plan.scaled_output()?.map(|(code, _)| code);
@@ -205,15 +238,58 @@ impl OutputCode {
 }
 
 impl Linear {
+    /// The place of the head whose features a tile has; `None` where features are of no head.
+    fn heads(&self, plan: &Planner, features: u32, output: &OutputCode) -> Result<Option<HeadPlace>, Unsupported> {
+        let refused = |problem: &str| Err(Unsupported::Refused { problem: problem.to_owned() });
+        let (heads, pitch, first) = match self.input {
+            LinearInput::Heads { x, heads, first } => (heads as u32, plan.extent(x, 0)?, first as u32),
+            LinearInput::CombineHeads { acc, .. } => {
+                let heads = plan.extent(acc, 2)?;
+                (heads, heads * plan.extent(acc, 0)?, 0)
+            }
+            _ if matches!(output, OutputCode::Heads { .. }) => {
+                return refused("features of heads of activations that heads share");
+            }
+            _ => return Ok(None),
+        };
+        if !matches!(self.output, LinearOutput::Heads { .. } | LinearOutput::Store { .. }) {
+            return refused("features of heads that are not stored as they are");
+        }
+        let each = features / heads.max(1);
+        let [lo, hi] = [self.cols.lo, self.cols.hi].map(|col| col as u32);
+        let head = lo / each.max(1);
+        if hi > (head + 1) * each {
+            return refused("a tile of features of several heads");
+        }
+        let along = head * (pitch / heads.max(1)) + first;
+        if along > 0 {
+            multiple("the first column of a head", along, 32, "a multiple of 32")?;
+        }
+        let shift = match self.output {
+            LinearOutput::Heads { out } => head * (plan.extent(out, 0)? - each),
+            _ => 0,
+        };
+        Ok(Some(HeadPlace { pitch, along, shift }))
+    }
+
     /// A planned tile, with the fields of its output in addition to those of all tiles.
-    fn fields(&self, plan: &mut Planner, function: LinearTile, tile: TileFields) -> Result<Planned, Unsupported> {
+    fn fields(
+        &self,
+        plan: &mut Planner,
+        function: LinearTile,
+        tile: TileFields,
+        heads: Option<HeadPlace>,
+    ) -> Result<Planned, Unsupported> {
         Ok(match self.output {
             LinearOutput::Store { out, ref sent } if !sent.is_empty() => {
                 let (to, _) = plan.destinations("out", sent.iter().copied().chain([out]))?;
                 let bytes = offset_of!(SendFields, outs) + size_of_val(&to.operands[..]);
                 Planned::new(function, SendFields { tile, outs: to.fields() }).keeping(bytes)
             }
-            LinearOutput::Store { .. } => Planned::new(function, tile),
+            LinearOutput::Store { .. } | LinearOutput::Heads { .. } => match heads {
+                None => Planned::new(function, tile),
+                Some(HeadPlace { along, shift, .. }) => Planned::new(function, HeadFields { tile, along, shift }),
+            },
             LinearOutput::Add { residual, .. } => {
                 let scaled = plan.scaled_output()?.map(|(_, operands)| operands);
                 let fields = AddFields { tile, residual: plan.operand(residual)?, scaled: scaled.unwrap_or_default() };
@@ -245,6 +321,10 @@ impl LinearTile {
         let to = |out: Copies<'k>| LinearEpilogue::to(Some(out), self.width);
         match self.output {
             OutputCode::Store { out } => to(stored(out).into()),
+            OutputCode::Heads { out } => {
+                let out = call.array(offset_of!(TileFields, out), out);
+                to(out.from(call.value(offset_of!(HeadFields, shift))).into())
+            }
             OutputCode::Send { to: ref devices, out } => to(call.copies(offset_of!(SendFields, outs), devices, out)),
             OutputCode::Add { residual, out, scaled } => {
                 let residual = Some(call.stored(offset_of!(AddFields, residual), residual, Generation::Residual));
@@ -305,7 +385,11 @@ impl DeviceFunction for LinearTile {
         let TileCode { input, product: ProductPlan { strip, packing, a_operand, .. } } = self.tile;
         let rows = packing.rows();
         let input = input.of(call, offset_of!(TileFields, input), strip.k());
-        let pitch = strip.k();
+        let pitch = self.pitch.unwrap_or(strip.k());
+        let input = match self.pitch {
+            Some(_) => input.from(call.value(offset_of!(HeadFields, along))),
+            None => input,
+        };
         let tile = task::LinearTask {
             strip,
             pitch,

@@ -3,15 +3,16 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
+use tilewright_graph::op::RopePairs;
 use tilewright_kernels::kv::PoolType;
-use tilewright_kernels::rope;
+use tilewright_kernels::rope::{self, HeadPart};
 use tilewright_kernels::tile::Float;
 
-use crate::ops::{HeadOutput, Rope};
+use crate::ops::{HeadColumns, HeadOutput, Rope};
 use crate::program::Span;
-use crate::vm::Unsupported;
 use crate::vm::device::{Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RotationRows, WeightStages};
 use crate::vm::rows_of;
+use crate::vm::{Unsupported, multiple};
 
 impl DeviceOp for Rope {
     fn rows(&self) -> Span {
@@ -19,7 +20,10 @@ impl DeviceOp for Rope {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        let heads = plan.extent(self.x, 1)?;
+        let heads = match self.columns {
+            Some(columns) => columns.heads as u32,
+            None => plan.extent(self.x, 1)?,
+        };
         let count = self.heads.len() as u32;
         // Without an append there is no pool to learn the pages from: any pool of the program has
         // the same.
@@ -27,12 +31,29 @@ impl DeviceOp for Rope {
             HeadOutput::Append { pool } => pool,
             HeadOutput::Store { .. } => plan.any_pool()?,
         };
-        let rotation = plan.rotation(&self.rope, &self.at, pool)?;
+        let rotation = self.rope.as_ref().map(|rope| plan.rotation(rope, &self.at, pool)).transpose()?;
+        let interleaved = self.pairs == RopePairs::Interleaved && self.rope.is_some();
+        let part = match self.columns {
+            None if interleaved => {
+                let problem = "neighbours rotate in whole heads".to_owned();
+                return Err(Unsupported::Refused { problem });
+            }
+            None => None,
+            Some(HeadColumns { heads, from, dim, to }) => {
+                let width = plan.extent(self.x, 0)? / (heads as u32).max(1);
+                let [from, dim, to] = [from, dim, to].map(|extent| extent as u32);
+                multiple("the dimensions of a part of a head", dim, 2, "a multiple of 2")?;
+                Some(HeadPart { width, from, dim, to, interleaved })
+            }
+        };
         let (out, target) = match self.output {
             HeadOutput::Store { out } => (Some(plan.plain_float("out", out)?), out),
             HeadOutput::Append { pool } => (None, pool),
         };
-        let dim = plan.extent(self.x, 0)?;
+        let dim = match part {
+            Some(part) => part.dim,
+            None => plan.extent(self.x, 0)?,
+        };
         let norm = match &self.norm {
             Some(norm) => Some(NormCode {
                 weight: plan.float("norm weight", norm.weight)?,
@@ -43,7 +64,11 @@ impl DeviceOp for Rope {
         };
         let x = plan.plain_float("x", self.x)?;
         let pools = plan.pools(pool, &self.at)?;
-        let function = RotatedHeads { rows: rows_of(self.rows)?, heads, count, x, norm, rotation, out, pools };
+        if part.is_some() && plan.extent(target, 0)? != pools.dim {
+            let problem = "parts of heads that are not as wide as keys".to_owned();
+            return Err(Unsupported::Refused { problem });
+        }
+        let function = RotatedHeads { rows: rows_of(self.rows)?, heads, count, x, part, norm, rotation, out, pools };
         let fields = RopeFields {
             first_row: self.rows.lo as u32,
             first_head: self.heads.lo as u32,
@@ -104,10 +129,12 @@ struct RotatedHeads {
     count: u32,
     /// Storage of the input.
     x: Float,
+    /// The part of heads that is taken.
+    part: Option<HeadPart>,
     /// The norm.
     norm: Option<NormCode>,
     /// The rotation.
-    rotation: RotationRows,
+    rotation: Option<RotationRows>,
     /// Storage of the output; `None`: the pool.
     out: Option<Float>,
     /// The pools.
@@ -120,7 +147,7 @@ impl DeviceFunction for RotatedHeads {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn WeightStages<'k>) {
-        let RotatedHeads { rows, heads, count, x, norm, rotation, out, pools } = *self;
+        let RotatedHeads { rows, heads, count, x, part, norm, rotation, out, pools } = *self;
         let first_row = call.value(offset_of!(RopeFields, first_row));
         let pages = match out {
             Some(_) => call.pages_of(call.array(offset_of!(RopeFields, x), x), pools),
@@ -133,11 +160,23 @@ impl DeviceFunction for RotatedHeads {
         });
         let x = call.array(offset_of!(RopeFields, x), x);
         let out = out.map(|out| call.array(offset_of!(RopeFields, out), out));
-        let rotation = Some(call.rotation(rotation));
+        let rotation = rotation.map(|rotation| call.rotation(rotation));
         let first_head = call.value(offset_of!(RopeFields, first_head));
         let out_heads = heads;
-        let work =
-            rope::HeadRotation { x, norm, rotation, heads, out_heads, first_head, count, rows, first_row, pages, out };
+        let work = rope::HeadRotation {
+            x,
+            part,
+            norm,
+            rotation,
+            heads,
+            out_heads,
+            first_head,
+            count,
+            rows,
+            first_row,
+            pages,
+            out,
+        };
         rope::rope(call.consumers(), work);
     }
 }

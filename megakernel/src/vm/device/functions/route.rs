@@ -24,9 +24,11 @@ impl DeviceOp for Route {
         let shape = RouteShape { rows: rows_of(self.rows)?, experts: plan.extent(self.logits, 0)?, chosen };
         let logits = plan.storage("logits", self.logits)?;
         let routes = plan.storage("routes", self.routes)?;
-        let function = Routes { shape, routing: self.kind.into(), logits, routes };
-        let fields = RouteFields { logits: plan.operand(self.logits)?, routes: plan.operand(self.routes)? };
-        Ok(Planned::new(function, fields))
+        let function = Routes { shape, routing: self.router(), logits, routes };
+        let correction = plan.operand_of(self.correction)?;
+        let fields = RouteFields { logits: plan.operand(self.logits)?, routes: plan.operand(self.routes)?, correction };
+        let bytes = if self.correction.is_some() { size_of_val(&fields) } else { offset_of!(RouteFields, correction) };
+        Ok(Planned::new(function, fields).keeping(bytes))
     }
 }
 
@@ -36,6 +38,8 @@ impl DeviceOp for Route {
 struct RouteFields {
     logits: u32,
     routes: u32,
+    /// What corrects the choice, if something does.
+    correction: u32,
 }
 
 /// The device function.
@@ -60,7 +64,9 @@ impl DeviceFunction for Routes {
         let logits = call.stored(offset_of!(RouteFields, logits), self.logits, Generation::Input);
         let at = call.stored(offset_of!(RouteFields, routes), self.routes, Generation::Output);
         let table = RouteTable { at, shape: self.shape };
-        let task = experts::RouteTask { logits, table, routing: self.routing };
+        let corrected = matches!(self.routing, RouterKind::Grouped(router) if router.corrected);
+        let correction = corrected.then(|| call.plain_at(offset_of!(RouteFields, correction)).cast());
+        let task = experts::RouteTask { logits, table, routing: self.routing, correction };
         experts::route(call.consumers(), call.scratch().operand.cast(), task, &|| call.signal(self.routes));
     }
 }

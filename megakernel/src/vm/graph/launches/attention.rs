@@ -25,6 +25,9 @@ impl LaunchOp for Attention {
         if self.selection.is_some() {
             return Err(Unsupported::Launch { what: "attention to selected blocks" });
         }
+        if self.shares_pool() {
+            return Err(Unsupported::Launch { what: "heads that attend to latent vectors" });
+        }
         let [rows, heads, depth] = plan.extents(self.q)?;
         let [kv_heads, pages, page_tokens, _] = plan.pool(self.k_pool)?;
         plan.pool(self.v_pool)?;

@@ -8,7 +8,10 @@ use crate::vm::graph::{ExpertProduct, ExpertSums, GraphPlanner, LaunchOp};
 
 impl LaunchOp for Route {
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
-        plan.choose_experts(self.logits, self.chosen as u32, self.kind.into())
+        if self.correction.is_some() {
+            return Err(Unsupported::Launch { what: "a choice of experts that is corrected" });
+        }
+        plan.choose_experts(self.logits, self.chosen as u32, self.router())
     }
 }
 

@@ -16,6 +16,7 @@ impl LaunchOp for Linear {
         let [features, _] = plan.extents(self.weight)?;
         let layer = (self.weight, self.bias);
         match self.output {
+            LinearOutput::Heads { .. } => Err(Unsupported::Launch { what: "heads that attend to latent vectors" }),
             // A part of a sum, of the sum of which a norm is taken where it is the only one.
             LinearOutput::Store { out, .. } if !plan.is_router(out) => plan.part_product(a, layer, out),
             LinearOutput::Store { out, .. } => match a {
@@ -59,5 +60,8 @@ pub(super) fn activations(plan: &GraphPlanner, input: &LinearInput) -> Result<No
             None => whole(x, Scratch::Gated),
         },
         LinearInput::Combine { acc, .. } => whole(acc, Scratch::Attended),
+        LinearInput::Heads { .. } | LinearInput::CombineHeads { .. } => {
+            Err(Unsupported::Launch { what: "heads that attend to latent vectors" })
+        }
     }
 }
