@@ -118,6 +118,9 @@ pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 2]]) -> Vec<Prepare
     all.into_iter().map(prepare).collect()
 }
 
+/// Bytes of keys and values that no cache of a GPU holds.
+const BEYOND_CACHES: u64 = 200 << 20;
+
 /// Sequences of as many tokens.
 #[derive(Clone, Copy)]
 struct DecodeShape {
@@ -189,7 +192,11 @@ impl Tunable for Decoding<'_> {
         let q = stream.buffer(&host[0])?;
         let mut caches = vec![[stream.buffer(&host[1])?, stream.buffer(&host[2])?]];
         let seen = u64::from(lines * shape.seen() * depth);
-        for _ in 1..bench.rotations(4 * elements as u64).min(16) {
+        let bytes = 4 * elements as u64;
+        let sets = bench.rotations(bytes);
+        // Those of few tokens are as many as leave the caches before they are read again.
+        let sets = if sets > 1 { sets.min(16).max((BEYOND_CACHES / bytes) as usize) } else { sets };
+        for _ in 1..sets {
             let copy = |which: usize| {
                 let to = device.buffer::<bf16>(elements)?;
                 stream.copy(&caches[0][which], &to).map(|()| to)
