@@ -43,7 +43,7 @@ pub fn wide(dir: &Path) {
         (shape, bytes)
     };
     let layer = |name: &str| format!("model.layers.0.{name}.weight");
-    let tensors: Vec<(String, (Vec<usize>, Vec<u8>))> = [
+    let tensors = [
         ("model.embed_tokens.weight".to_owned(), vec![vocab, hidden]),
         ("model.norm.weight".to_owned(), vec![hidden]),
         (layer("input_layernorm"), vec![hidden]),
@@ -56,9 +56,7 @@ pub fn wide(dir: &Path) {
         (layer("mlp.up_proj"), vec![inner, hidden]),
         (layer("mlp.down_proj"), vec![hidden, inner]),
     ]
-    .into_iter()
-    .map(|(name, shape)| (name, random(shape)))
-    .collect();
+    .map(|(name, shape)| (name, random(shape)));
     let views = tensors.iter().map(|(name, (shape, bytes))| {
         (name, TensorView::new(Dtype::BF16, shape.clone(), bytes).expect("as many bytes"))
     });

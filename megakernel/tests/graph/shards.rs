@@ -120,14 +120,14 @@ fn shards_of_random_models_have_the_bits_of_devices_of_one_process() {
     }
 }
 
-/// `TILEWRIGHT_LONG` in the environment: three mixtures instead of one.
+/// `TILEWRIGHT_LONG` in the environment: three mixtures besides.
 #[test]
 fn shards_of_gemma_2_and_of_mixtures_have_the_bits_of_devices_of_one_process() {
     let mut rows = Rows::default();
     rows.add(&prompt(12, 5), 0, &PAGES_OF[0]);
     let steps = [rows];
     agrees(&gemma2(64), [17, 2], &steps, 3);
-    let mixtures = if std::env::var_os("TILEWRIGHT_LONG").is_some() { 3 } else { 1 };
+    let mixtures = if std::env::var_os("TILEWRIGHT_LONG").is_some() { 3 } else { 0 };
     for (seed, spec) in (57..).zip(small_mixtures(64)).take(mixtures) {
         agrees(&spec, [17, 2], &steps, seed);
     }

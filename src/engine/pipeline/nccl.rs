@@ -163,7 +163,7 @@ fn of_sum(error: LinkError) -> EngineError {
         LinkError::Aborted => EngineError::Aborted,
         LinkError::Silent { seconds } => PipelineError::Late { seconds }.into(),
         LinkError::Device(source) => PipelineError::Sum(source).into(),
-        _ => PipelineError::Ended.into(),
+        LinkError::Ended | LinkError::Closed | LinkError::Io(_) | LinkError::Message(_) => PipelineError::Ended.into(),
     }
 }
 

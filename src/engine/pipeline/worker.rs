@@ -121,7 +121,8 @@ impl Stage {
         let deadline = Instant::now() + VERDICT;
         loop {
             match received.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Received { what: Ok(Message::Failed { rank, why }), .. }) if rank != self.rank() => {
+                // A rank that others name while it waits for them says so, too.
+                Ok(Received { what: Ok(Message::Failed { rank, why }), .. }) if rank != self.rank() || !is_own => {
                     return Err(PipelineError::failed(rank, &why).into());
                 }
                 // The work is done: a neighbour ended first.

@@ -115,10 +115,7 @@ impl GraphPlan {
 
     /// The KV pools that launches read or write: those of the plan's device.
     pub(super) fn pools(&self) -> HashSet<BufferId> {
-        let of = |arg: &LaunchArg| match arg.memory()? {
-            LaunchMemory::Pool(pool) => Some(pool),
-            _ => None,
-        };
+        let of = |arg: &LaunchArg| if let LaunchMemory::Pool(pool) = arg.memory()? { Some(pool) } else { None };
         self.all().flat_map(|launch| launch.args.iter().filter_map(of)).collect()
     }
 
