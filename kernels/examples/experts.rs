@@ -258,7 +258,7 @@ fn time_tiles(device: &Device, problem: GroupedProblem) -> Result<(), Box<dyn Er
     (1..problem.rows).rev().for_each(|i| order.swap(i as usize, draw.between(0..=i) as usize));
     let order = stream.buffer(&order)?;
     let operations = 2.0 * f64::from(problem.rows) * f64::from(problem.b_rows()) * f64::from(problem.k);
-    println!("{problem:?}\n  chosen: {:?}", choose::<bf16>(&problem, Arch::Sm90a));
+    println!("{problem:?}\n  chosen: {:?}", choose::<bf16>(&problem, Arch::Sm90a, 132));
     for &shape in GroupedShape::ALL {
         for (cluster, band) in [(1, 8), (1, 16), (2, 4), (2, 8)] {
             let choice = GroupedChoice::Hopper { shape, stages: 8, cluster, band };

@@ -21,7 +21,7 @@ use crate::results::ResultRow;
 use crate::tuning::{SearchSpace, Settings};
 
 /// Rows of decode: 32 query heads, 8 key/value heads.
-const DECODE: [DecodeShape; 11] = [
+const DECODE: [DecodeShape; 12] = [
     DecodeShape::of(1, 1024),
     DecodeShape::of(1, 8192),
     DecodeShape::of(1, 65536),
@@ -33,6 +33,7 @@ const DECODE: [DecodeShape; 11] = [
     DecodeShape { depth: 256, ..DecodeShape::of(8, 8192) },
     // The time of a window is that of its tokens.
     DecodeShape::of(1, 128),
+    DecodeShape { capacity: 131_072, ..DecodeShape::of(1, 128) },
     DecodeShape { window: Some(128), ..DecodeShape::of(1, 131_072) },
 ];
 const KV_HEADS: u32 = 8;
@@ -118,15 +119,14 @@ pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 2]]) -> Vec<Prepare
     all.into_iter().map(prepare).collect()
 }
 
-/// Bytes of keys and values that no cache of a GPU holds.
-const BEYOND_CACHES: u64 = 200 << 20;
-
 /// Sequences of as many tokens.
 #[derive(Clone, Copy)]
 struct DecodeShape {
     batch: u32,
     tokens: u32,
     depth: u32,
+    /// Tokens that a sequence has room for.
+    capacity: u32,
     /// Tokens that the query sees, where these are a window.
     window: Option<u32>,
 }
@@ -134,13 +134,14 @@ struct DecodeShape {
 impl DecodeShape {
     /// Heads of [`DEPTH`] that see all tokens.
     const fn of(batch: u32, tokens: u32) -> DecodeShape {
-        DecodeShape { batch, tokens, depth: DEPTH, window: None }
+        DecodeShape { batch, tokens, depth: DEPTH, capacity: tokens, window: None }
     }
 
     fn extents(self) -> Vec<(&'static str, u64)> {
         let all = [("batch", self.batch), ("tokens", self.tokens), ("depth", self.depth)];
         let window = self.window.map(|window| ("window", window));
-        all.into_iter().chain(window).map(|(name, extent)| (name, extent.into())).collect()
+        let capacity = (self.capacity != self.tokens).then_some(("capacity", self.capacity));
+        all.into_iter().chain(window).chain(capacity).map(|(name, extent)| (name, extent.into())).collect()
     }
 
     /// Tokens that the query sees.
@@ -173,7 +174,7 @@ impl Tunable for Decoding<'_> {
 
     fn measure(&self, settings: &Settings) -> Result<ResultRow, Failure> {
         let Decoding { bench, shape } = *self;
-        let DecodeShape { batch, tokens, depth, window } = shape;
+        let DecodeShape { batch, tokens, depth, capacity, window } = shape;
         let cut = Cut {
             tile: settings.choice("tile", &[("16", 16), ("32", 32)], "16 or 32 tokens")?,
             stages: settings.choice("stages", &[("2", 2), ("3", 3)], "2 or 3")?,
@@ -186,17 +187,13 @@ impl Tunable for Decoding<'_> {
         let kernel = device.load(&verify(cut.record(&plan))?)?;
         let lines = batch * KV_HEADS;
         let splits = plan.splits(lines, shape.seen(), device.properties().sms * cut.blocks);
-        let elements = (lines * tokens * depth) as usize;
+        let elements = (lines * capacity * depth) as usize;
         let results = (lines * GROUP * depth) as usize;
         let host = [numbers(results, 3)?, numbers(elements, 1)?, numbers(elements, 2)?];
         let q = stream.buffer(&host[0])?;
         let mut caches = vec![[stream.buffer(&host[1])?, stream.buffer(&host[2])?]];
         let seen = u64::from(lines * shape.seen() * depth);
-        let bytes = 4 * elements as u64;
-        let sets = bench.rotations(bytes);
-        // Those of few tokens are as many as leave the caches before they are read again.
-        let sets = if sets > 1 { sets.min(16).max((BEYOND_CACHES / bytes) as usize) } else { sets };
-        for _ in 1..sets {
+        for _ in 1..bench.rotations(4 * elements as u64).min(16) {
             let copy = |which: usize| {
                 let to = device.buffer::<bf16>(elements)?;
                 stream.copy(&caches[0][which], &to).map(|()| to)
@@ -212,11 +209,11 @@ impl Tunable for Decoding<'_> {
         let mut work = Vec::new();
         for cache in &caches {
             let [keys, values] =
-                [0, 1].map(|which: usize| map(device, &cache[which], [lines, tokens, depth], plan.tokens()));
+                [0, 1].map(|which: usize| map(device, &cache[which], [lines, capacity, depth], plan.tokens()));
             let keys = keys?;
             let values = values?;
             let mut args: Vec<Arg<'_>> = vec![(&q).into(), Arg::Map(&keys), Arg::Map(&values)];
-            args.extend([(&lengths).into(), (&lengths).into(), 1u32.into(), (tokens * depth).into()]);
+            args.extend([(&lengths).into(), (&lengths).into(), 1u32.into(), (capacity * depth).into()]);
             args.push(scale(depth).into());
             args.extend(window.map(Arg::from));
             args.extend([(&acc).into(), (&stats).into(), (&done).into(), (&out).into()]);
@@ -227,7 +224,7 @@ impl Tunable for Decoding<'_> {
         let heads = [0, (lines * GROUP - 1) as usize];
         let first = (tokens - shape.seen()) as usize;
         let looks = heads.map(|head| Look { query: head, plane: head / GROUP as usize, first, end: tokens as usize });
-        let error = error(&host, &out, &looks, [tokens as usize, depth as usize]);
+        let error = error(&host, &out, &looks, [capacity as usize, depth as usize]);
         row(&self.shape(), "decode", times, [4 * seen, 4 * u64::from(GROUP) * seen], error)
     }
 }

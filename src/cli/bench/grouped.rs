@@ -134,7 +134,9 @@ impl<F: Drawn<Sum = f32>> Tunable for GroupedProduct<'_, F> {
     }
 
     fn space(&self) -> SearchSpace {
-        let GroupedChoice::Hopper { shape, stages, cluster, band } = choose::<F>(&self.problem, Arch::Sm90a) else {
+        let GroupedChoice::Hopper { shape, stages, cluster, band } =
+            choose::<F>(&self.problem, Arch::Sm90a, self.bench.device.properties().sms)
+        else {
             return SearchSpace::new(Settings::default());
         };
         let shipped = Settings::default().with("tile", format!("{shape:?}")).with("stages", stages);

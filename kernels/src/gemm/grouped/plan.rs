@@ -72,17 +72,20 @@ const MANY_ROWS: u32 = 96;
 /// Rows of a group from which on clusters share weights.
 const CLUSTER_ROWS: u32 = 1024;
 
-/// Chooses tiles by the rows that a group has if all have as many.
+/// Chooses tiles by the rows that a group has if all have as many. Where rows are few, tiles have
+/// fewer columns until there is one for each multiprocessor.
 ///
 /// ```
 /// use half::bf16;
 /// use tilewright_codegen::ir::Arch;
 /// use tilewright_kernels::gemm::grouped::{GroupedChoice, GroupedProblem, GroupedShape, choose};
 /// // 64 tokens, 8 of 128 experts each: four rows an expert.
-/// let few = choose::<bf16>(&GroupedProblem::new(128, 64 * 8, 1536, 2048), Arch::Sm90a);
+/// let few = choose::<bf16>(&GroupedProblem::new(128, 64 * 8, 1536, 2048), Arch::Sm90a, 132);
 /// assert!(matches!(few, GroupedChoice::Hopper { shape: GroupedShape::M64N256, cluster: 1, .. }));
+/// let one = choose::<bf16>(&GroupedProblem::new(1, 64, 7168, 16384), Arch::Sm90a, 132);
+/// assert!(matches!(one, GroupedChoice::Hopper { shape: GroupedShape::M64N64, .. }));
 /// ```
-pub fn choose<F: InputType>(problem: &GroupedProblem, arch: Arch) -> GroupedChoice {
+pub fn choose<F: InputType>(problem: &GroupedProblem, arch: Arch, multiprocessors: u32) -> GroupedChoice {
     let average = problem.rows / problem.groups.max(1);
     if arch != Arch::Sm90a {
         let many = average >= MANY_ROWS && problem.b_rows() >= 128;
@@ -90,11 +93,15 @@ pub fn choose<F: InputType>(problem: &GroupedProblem, arch: Arch) -> GroupedChoi
         return GroupedChoice::Warps { shape, stages: 3, arch };
     }
     let wide = problem.b_rows() > 128;
+    let few = [GroupedShape::M64N256, GroupedShape::M64N128];
+    let fills = |shape: &GroupedShape| {
+        let [_, columns] = shape.tile();
+        problem.b_rows().div_ceil(columns).saturating_mul(problem.groups) >= multiprocessors
+    };
     let shape = match (average >= MANY_ROWS, wide) {
         (true, true) if F::BITS > 8 => GroupedShape::M128N256,
         (true, _) => GroupedShape::M128N128,
-        (false, true) => GroupedShape::M64N256,
-        (false, false) => GroupedShape::M64N128,
+        (false, _) => few.into_iter().find(fills).unwrap_or(GroupedShape::M64N64),
     };
     let cluster = if average >= CLUSTER_ROWS { 2 } else { 1 };
     GroupedChoice::Hopper { shape, stages: 8, cluster, band: 8 }
@@ -128,7 +135,11 @@ pub fn plan<'f, F: InputType<Stored: TrialElement, Sum = f32>, D: GemmOutput + T
     target: GemmDevice,
 ) -> Result<PlannedLaunch<GroupedBuffer>, GemmRefusal> {
     let problem = problem.into();
-    grouped_step::<F, D>(problem, choose::<F>(&problem.problem, target.arch), target.multiprocessors)
+    grouped_step::<F, D>(
+        problem,
+        choose::<F>(&problem.problem, target.arch, target.multiprocessors),
+        target.multiprocessors,
+    )
 }
 
 /// The launch of a grouped product with those tiles.

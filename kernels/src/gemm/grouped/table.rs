@@ -49,6 +49,8 @@ pub enum GroupedShape {
     M64N256,
     /// 64×128, for groups of few rows and few columns.
     M64N128,
+    /// 64×64, for groups of few rows whose columns are few for the device.
+    M64N64,
 }
 
 /// Records a kernel.
@@ -69,11 +71,16 @@ pub(super) struct ShapeEntry {
 
 impl GroupedShape {
     /// Every shape.
-    pub const ALL: &'static [GroupedShape] =
-        &[GroupedShape::M128N256, GroupedShape::M128N128, GroupedShape::M64N256, GroupedShape::M64N128];
+    pub const ALL: &'static [GroupedShape] = &[
+        GroupedShape::M128N256,
+        GroupedShape::M128N128,
+        GroupedShape::M64N256,
+        GroupedShape::M64N128,
+        GroupedShape::M64N64,
+    ];
 
-    /// Whether it multiplies operands of 8 bits: each warpgroup has the columns of one block, whose
-    /// sums a thread holds twice.
+    /// Whether it multiplies operands of 8 bits: each warpgroup has columns of one block, whose sums
+    /// a thread holds twice.
     pub const fn has_blocks(self) -> bool {
         !matches!(self, GroupedShape::M128N256)
     }
@@ -85,6 +92,7 @@ impl GroupedShape {
             GroupedShape::M128N128 => [128, 128],
             GroupedShape::M64N256 => [64, 256],
             GroupedShape::M64N128 => [64, 128],
+            GroupedShape::M64N64 => [64, 64],
         }
     }
 
@@ -94,6 +102,7 @@ impl GroupedShape {
             GroupedShape::M128N128 => entry::<F, D, Rows<F, 128, 128, 2, 64, 64>>(),
             GroupedShape::M64N256 => entry::<F, D, Beside<F::Width, 256>>(),
             GroupedShape::M64N128 => entry::<F, D, Rows<F, 64, 128, 1, 64, 64>>(),
+            GroupedShape::M64N64 => entry::<F, D, Rows<F, 64, 64, 1, 64, 64>>(),
         }
     }
 }
