@@ -53,8 +53,8 @@ pub struct ModelSizes {
     pub experts: Option<ExpertSizes>,
     /// The inside of an expert that every row takes besides; 0: there is none.
     pub shared: usize,
-    /// Latent vectors, where all heads attend to one key of a token, which is the latent vector and a
-    /// part that rotates: `kv_heads` is 1, and `head_dim` the dimensions of that key.
+    /// Latent vectors, where all heads attend to one key of a token, which is the latent vector and
+    /// a part that rotates: `kv_heads` is 1, and `head_dim` the dimensions of that key.
     pub latent: Option<LatentSizes>,
 }
 
