@@ -53,8 +53,8 @@ pub struct ModelSizes {
     pub experts: Option<ExpertSizes>,
     /// The inside of an expert that every row takes besides; 0: there is none.
     pub shared: usize,
-    /// Latent vectors, where all heads attend to one key of a token, which is the latent vector and a
-    /// part that rotates: `kv_heads` is 1, and `head_dim` the dimensions of that key.
+    /// Latent vectors, where all heads attend to one key of a token, which is the latent vector and
+    /// a part that rotates: `kv_heads` is 1, and `head_dim` the dimensions of that key.
     pub latent: Option<LatentSizes>,
 }
 
@@ -75,14 +75,12 @@ impl LatentSizes {
     /// The sizes of a graph whose latent vectors were absorbed, and the dimensions of its key.
     fn of(graph: &Graph) -> Option<(LatentSizes, u64)> {
         let last = |id: ValueId| graph.steps().find(|step| step.first == id)?.results.first()?.shape.0.last()?.size();
-        let key = graph.steps().find_map(|step| match step.op {
-            Op::CacheAppend { v: None, .. } => last(step.first),
-            _ => None,
-        })?;
+        let mut appends = graph.steps().filter(|step| matches!(step.op, Op::CacheAppend { v: None, .. }));
+        let key = last(appends.next()?.first)?;
         let part = |of_values: bool| {
-            graph.steps().find_map(|step| match *step.op {
-                Op::HeadLinear { x, size, transposed, .. } if transposed != of_values => Some((size, last(x)?)),
-                _ => None,
+            graph.steps().find_map(|step| {
+                let &Op::HeadLinear { x, size, transposed, .. } = step.op else { return None };
+                if transposed == of_values { None } else { Some((size, last(x)?)) }
             })
         };
         let (plain, _) = part(false)?;

@@ -157,11 +157,12 @@ fn a_rotation_of_a_part_reorders_queries_and_keys() {
             Source::Tensor(tensor) | Source::Part { tensor, .. } | Source::Experts { tensor, .. } => {
                 tensor.ends_with(projection)
             }
-            Source::Random(_) | Source::Values(_) => false,
+            Source::Heads { .. } | Source::Random(_) | Source::Values(_) => false,
         };
         match program.buffers.iter().filter_map(|buffer| buffer.source.as_ref()).find(is_it).expect("a weight") {
             Source::Part { order, .. } => *order,
-            Source::Tensor(_) | Source::Experts { .. } | Source::Random(_) | Source::Values(_) => None,
+            Source::Tensor(_) | Source::Experts { .. } | Source::Heads { .. } => None,
+            Source::Random(_) | Source::Values(_) => None,
         }
     };
     let expected = HeadOrder { head_dim: 64, rotated: 32, pairs: RopePairs::Halves };
@@ -169,7 +170,8 @@ fn a_rotation_of_a_part_reorders_queries_and_keys() {
     assert_eq!([q, k, v], [Some(expected), Some(expected), None]);
     let values = |buffer: &Buffer| match &buffer.source {
         Some(Source::Values(values)) => Some(values.clone()),
-        Some(Source::Tensor(_) | Source::Part { .. } | Source::Experts { .. } | Source::Random(_)) | None => None,
+        Some(Source::Tensor(_) | Source::Part { .. } | Source::Experts { .. } | Source::Heads { .. }) => None,
+        Some(Source::Random(_)) | None => None,
     };
     let frequencies = program.buffers.iter().find_map(values).expect("a table");
     assert_eq!(frequencies[..16], part.decoder.rope.frequencies);

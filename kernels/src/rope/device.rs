@@ -111,7 +111,8 @@ pub fn rope<'k>(consumers: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
     let HeadPart { width, from, dim, to, interleaved } =
         rope.part.unwrap_or(HeadPart { width: out_dim, from: 0, dim: out_dim, to: 0, interleaved: false });
     let half = dim / 2;
-    let places = |pair: Val<'k, u32>| if interleaved { [pair * 2, pair * 2 + 1] } else { [pair, pair + half] };
+    let first = |pair: Val<'k, u32>| if interleaved { pair * 2 } else { pair };
+    let second = |pair: Val<'k, u32>| if interleaved { pair * 2 + 1 } else { pair + half };
     let shifted = |at: Val<'k, u32>| if to == 0 { at } else { at + to };
     k.for_step(k.warp(), rope.rows * rope.count, consumers.warps, |item| {
         let row = rope.first_row + item / rope.count;
@@ -128,7 +129,8 @@ pub fn rope<'k>(consumers: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
             None => {
                 for pair in pairs() {
                     k.when(pair.lt(half), || {
-                        let [a, b] = places(pair).map(|at| x.load(at));
+                        let a = x.load(first(pair));
+                        let b = x.load(second(pair));
                         sum.set(b.fma(b, a.fma(a, sum.get())));
                     });
                 }
@@ -155,7 +157,8 @@ pub fn rope<'k>(consumers: ConsumerWarps<'k>, rope: HeadRotation<'k>) {
                     (Some(weight), Some(scale)) => x.load(at) * scale * weight.load(at),
                     _ => x.load(at),
                 };
-                let [a, b] = places(pair).map(element);
+                let a = element(first(pair));
+                let b = element(second(pair));
                 let elements = [(pair, k.lit(false), a, b), (pair + half, k.lit(true), b, a)];
                 for (at, second, x, partner) in elements {
                     let y = rope.rotation.map_or(x, |rotation| {

@@ -44,6 +44,7 @@ use super::emit::Emitter;
 use super::ends::{Embedding, OutputChoice, choose, embed};
 use super::experts::{self, ExpertSum};
 use super::indexer::{Indexer, LayerTasks, Selected};
+use super::latent_nodes::LatentHeads;
 use super::latents;
 use super::level::{HeadTasks, LevelDone};
 use super::linear::{LinearLevel, linear};
@@ -169,7 +170,7 @@ pub(super) fn lower(
                 choose(e, &inputs, OutputChoice { choice, logits, next_token })?;
             }
             LoweredNode::Heads(LayerHeads { cache, input, .. })
-            | LoweredNode::Latents(latents::LatentHeads { cache, input, .. }) => {
+            | LoweredNode::Latents(LatentHeads { cache, input, .. }) => {
                 layer = *cache;
                 // The input of a stage other than the first.
                 if e.stage.takes(layer) {

@@ -17,6 +17,7 @@ mod emit;
 mod ends;
 mod experts;
 mod indexer;
+mod latent_nodes;
 mod latents;
 mod layer;
 mod level;
@@ -29,6 +30,7 @@ mod residual;
 mod share;
 mod stage;
 mod state;
+mod tensors;
 mod tiling;
 mod weights;
 

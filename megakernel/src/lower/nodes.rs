@@ -22,8 +22,9 @@ use tilewright_graph::op::{self, ActivationKind, BinaryKind, NormKind, Op, RopeP
 use tilewright_kernels::activation::{Activation, ClampedSwiglu};
 use tilewright_kernels::attention::ScoreModifier;
 
-use super::latents::{LatentHeads, LatentLayers, LatentValues};
+use super::latent_nodes::{LatentHeads, LatentLayers, LatentValues};
 use super::options::LowerError;
+pub(super) use super::tensors::{LayerTensor, NormTensor, ProductRole, StreamInput, WeightProduct};
 use crate::ops::RouteKind;
 
 /// A node of a graph, as the lowering runs it.
@@ -69,6 +70,16 @@ impl<'g> LoweredNode<'g> {
     /// Whether a layer, or the choice after the last one, begins with it.
     pub fn begins_layer(&self) -> bool {
         matches!(self, LoweredNode::Heads(_) | LoweredNode::Latents(_) | LoweredNode::Choice(_))
+    }
+
+    /// The cache of its layer, if keys are appended.
+    pub fn cache(&self) -> Option<usize> {
+        match self {
+            LoweredNode::Heads(heads) => Some(heads.cache),
+            LoweredNode::Latents(heads) => Some(heads.cache),
+            LoweredNode::Embed { .. } | LoweredNode::Attention(_) | LoweredNode::Added(_) => None,
+            LoweredNode::Gated(_) | LoweredNode::Routed(_) | LoweredNode::Choice(_) => None,
+        }
     }
 
     /// The width of the MLP that it is the first half of; none of experts.
@@ -175,78 +186,6 @@ impl Gated<'_> {
     }
 }
 
-/// The residual stream as a product takes it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct StreamInput<'g> {
-    pub x: ValueId,
-    /// The norm of it; `None`: it is taken as it is.
-    pub norm: Option<NormTensor<'g>>,
-}
-
-impl<'g> StreamInput<'g> {
-    /// The layer norm, with the value that it is of.
-    pub fn layer_norm(&self) -> Option<(ValueId, &NormTensor<'g>)> {
-        Some((self.x, self.norm.as_ref().filter(|norm| norm.layer.is_some())?))
-    }
-}
-
-/// The weight of a norm, and its epsilon.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct NormTensor<'g> {
-    pub weight: &'g Weight,
-    pub eps: f32,
-    /// What makes it a layer norm.
-    pub layer: Option<LayerTensor<'g>>,
-}
-
-/// What a layer norm has besides an RMS norm.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct LayerTensor<'g> {
-    pub bias: Option<&'g Weight>,
-}
-
-/// A product with a weight of the checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct WeightProduct<'g> {
-    pub role: ProductRole,
-    pub weight: &'g Weight,
-    pub bias: Option<&'g Weight>,
-    /// The ids of the experts whose weights are multiplied, where these are chosen.
-    pub experts: Option<ValueId>,
-}
-
-/// The product of a block that a weight is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProductRole {
-    Query,
-    Key,
-    Value,
-    /// The output projection of attention.
-    Output,
-    Gate,
-    Up,
-    /// The second product of the MLP.
-    Down,
-    /// The logits of experts.
-    Router,
-}
-
-impl ProductRole {
-    /// Its name in those of levels.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ProductRole::Query => "q",
-            ProductRole::Key => "k",
-            ProductRole::Value => "v",
-            ProductRole::Output => "o",
-            ProductRole::Gate => "gate",
-            ProductRole::Up => "up",
-            ProductRole::Down => "down",
-            ProductRole::Router => "router",
-        }
-    }
-}
-
 /// The nodes of a fused graph in order, but for its inputs.
 ///
 /// # Errors
@@ -259,15 +198,17 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<LoweredNode<'_>>, LowerError> {
     let latents = LatentLayers::of(graph);
     attended.extend(latents.layers.iter().map(|layer| layer.values.out));
     for step in graph.steps() {
-        match *step.op {
-            Op::Attention { .. } => _ = attended.insert(step.first),
-            Op::Route { .. } => _ = routes.insert(step.first.index() + 1, step.first),
-            // The weights are there with their factor alone.
-            Op::Scale { x, .. } => {
-                let scaled = routes.remove(&x.index()).map(|ids| (step.first.index(), ids));
-                routes.extend(scaled);
-            }
-            _ => {}
+        if let Op::Attention { .. } = step.op {
+            attended.insert(step.first);
+        }
+        if let Op::Route { .. } = step.op {
+            routes.insert(step.first.index() + 1, step.first);
+        }
+        // The weights are there with their factor alone.
+        if let Op::Scale { x, .. } = step.op
+            && let Some(ids) = routes.remove(&x.index())
+        {
+            routes.insert(step.first.index(), ids);
         }
         if let Op::CacheAppend { cache, .. } = step.op {
             caches.insert(step.first, cache.index());
@@ -286,16 +227,13 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<LoweredNode<'_>>, LowerError> {
         let reader = NodeReader { graph, steps, caches: &caches, attended: &attended, routes: &routes };
         let is_latent = |step: &Step<'_>| latents.taken.contains(&step.first);
         if steps.iter().all(is_latent) {
-            nodes.extend(latents.layers.iter().find_map(|layer| match single(place)? {
-                step if step.first == layer.keys => Some(LoweredNode::Latents(layer.heads.clone())),
-                step if step.first == layer.attended => match reader.single(&step)? {
-                    LoweredNode::Attention(attended) => {
-                        let latent = Some(layer.values);
-                        Some(LoweredNode::Attention(LayerAttention { latent, ..attended }))
-                    }
-                    _ => None,
-                },
-                _ => None,
+            nodes.extend(latents.layers.iter().find_map(|layer| {
+                let step = single(place)?;
+                if step.first == layer.keys {
+                    return Some(LoweredNode::Latents(layer.heads.clone()));
+                }
+                let attended = reader.attention(&step).filter(|_| step.first == layer.attended)?;
+                Some(LoweredNode::Attention(LayerAttention { latent: Some(layer.values), ..attended }))
             }));
             continue;
         }
@@ -366,6 +304,10 @@ impl<'g> NodeReader<'_, 'g> {
         if let &Op::Embed { table, scale, .. } = step.op {
             return Some(LoweredNode::Embed { table: self.weight(table)?, scale, out });
         }
+        self.attention(step).map(LoweredNode::Attention)
+    }
+
+    fn attention(&self, step: &Step<'g>) -> Option<LayerAttention<'g>> {
         let &Op::Attention { q, k, scale, soft_cap, window, sinks, causal: true, .. } = step.op else {
             return None;
         };
@@ -376,7 +318,8 @@ impl<'g> NodeReader<'_, 'g> {
             None => None,
         };
         let cache = *self.caches.get(&k)?;
-        Some(LoweredNode::Attention(LayerAttention { cache, q, scale, modifier, sinks, out, latent: None }))
+        let out = step.first;
+        Some(LayerAttention { cache, q, scale, modifier, sinks, out, latent: None })
     }
 
     /// A product whose result is normalised before it is added.
@@ -433,10 +376,10 @@ impl<'g> NodeReader<'_, 'g> {
                 let &Op::Route { logits, kind, correction, .. } = choice.op else { return None };
                 let scale = match factor {
                     [] => 1.0,
-                    [factor] => match *factor.op {
-                        Op::Scale { x, by } if x.index() == choice.first.index() + 1 => by,
-                        _ => return None,
-                    },
+                    [factor] => {
+                        let &Op::Scale { x, by } = factor.op else { return None };
+                        (x.index() == choice.first.index() + 1).then_some(by)?
+                    }
                     _ => return None,
                 };
                 let correction = match correction {

@@ -70,7 +70,7 @@ pub(super) enum WeightRole {
     Sinks,
     /// What corrects the choice of experts.
     Correction,
-    /// The expansion of latent vectors, heads of so many rows for keys, and for values.
+    /// The expansion of latent vectors, with the rows of a head for keys and for values.
     Expansion {
         plain: usize,
         value: usize,

@@ -48,11 +48,7 @@ impl Stage {
         };
         let layer = self.layers.lo;
         let refused = LowerError::NoHalf { half, layer };
-        let is_first = |node: &LoweredNode<'_>| match node {
-            LoweredNode::Heads(heads) => heads.cache == layer,
-            LoweredNode::Latents(heads) => heads.cache == layer,
-            _ => false,
-        };
+        let is_first = |node: &LoweredNode<'_>| node.cache() == Some(layer);
         let Some(first) = nodes.iter().position(is_first) else { return Err(refused) };
         let nodes = &nodes[first..];
         let end = nodes[1..].iter().position(LoweredNode::begins_layer).map_or(nodes.len(), |end| end + 1);

@@ -190,8 +190,8 @@ impl WeightBuffers {
         self.by_name.get(&weight.label()).copied()
     }
 
-    /// The rows of an expansion of latent vectors that results are multiplied by, or those that queries
-    /// are, transposed.
+    /// The rows of an expansion of latent vectors that results are multiplied by, or those that
+    /// queries are, transposed.
     pub fn expansion(&self, weight: &Weight, of_values: bool) -> Result<BufferId, LowerError> {
         let name = expansion_name(&weight.label(), of_values);
         self.by_name.get(&name).copied().ok_or(LowerError::Changed { name })

@@ -60,9 +60,9 @@ pub fn small_mixtures(head_dim: usize) -> Vec<ModelSpec> {
 }
 
 /// Two layers of each family whose heads attend to latent vectors, a dense one and one of experts:
-/// queries of the residual stream, and the best two of four groups by softmax with a factor; queries of a
-/// latent vector, and the best of two groups by sigmoid with a correction, beside a shared expert of
-/// another width, with rotations stretched by yarn; more heads than a tile of 16 has.
+/// queries of the residual stream, and the best two of four groups by softmax with a factor; queries
+/// of a latent vector, and the best of two groups by sigmoid with a correction, beside a shared
+/// expert of another width, with rotations stretched by yarn; more heads than a tile of 16 has.
 ///
 /// # Panics
 /// For dimensions that a family refuses.

@@ -29,8 +29,8 @@ pub struct Route {
     pub chosen: usize,
     /// From logits to weights.
     pub kind: RouteKind,
-    /// A number for each expert that is added to its score for the choice, f32 `[experts]`; of groups
-    /// alone.
+    /// A number for each expert that is added to its score for the choice, f32 `[experts]`; of
+    /// groups alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correction: Option<BufferId>,
     /// Rows of the batch: all.
@@ -69,7 +69,8 @@ impl Route {
     /// use tilewright_kernels::route::RouterKind;
     /// use tilewright_megakernel::{ops::{Route, RouteKind}, program::{BufferId, Span}};
     /// let [logits, routes] = [0, 1].map(BufferId);
-    /// let route = Route { logits, routes, chosen: 8, kind: RouteKind::Chosen, correction: None, rows: Span::all(2) };
+    /// let (kind, rows) = (RouteKind::Chosen, Span::all(2));
+    /// let route = Route { logits, routes, chosen: 8, kind, correction: None, rows };
     /// assert_eq!(route.router(), RouterKind::TopKThenSoftmax);
     /// ```
     pub fn router(&self) -> RouterKind {

@@ -67,8 +67,8 @@ pub enum LinearInput {
         /// The first column of a head.
         first: usize,
     },
-    /// For each head its merged attention of row `r`, as `combine` has it for all; `k = head_dim`. As
-    /// many features are of each head.
+    /// For each head its merged attention of row `r`, as `combine` has it for all; `k = head_dim`.
+    /// As many features are of each head.
     CombineHeads {
         /// Unnormalised partial sums, f32 `[rows, heads, splits, head_dim]`.
         acc: BufferId,
@@ -89,10 +89,10 @@ pub enum LinearOutput {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sent: Vec<BufferId>,
     },
-    /// `out[r, h, i] = y[r, n]`, where as many features `n` are of each head, and feature `i` of head
-    /// `h` is the `n`-th.
+    /// `out[r, h, i] = y[r, n]`, where as many features `n` are of each head, and feature `i` of
+    /// head `h` is the `n`-th.
     Heads {
-        /// Output, `[rows, heads, dim]`, with as many dimensions of a head as it has features or more.
+        /// Output, `[rows, heads, dim]`; `dim` is at least the features of a head.
         out: BufferId,
     },
     /// `out[r, n] = residual[r, n] + y[r, n]`.
@@ -232,8 +232,8 @@ impl LinearInput {
         }
     }
 
-    /// Checks the input of features of heads, of which a task has `cols` of `n`, against the reduction
-    /// extent `k`; gives the batch's rows and the regions read.
+    /// Checks the input of features of heads, of which a task has `cols` of `n`, against the
+    /// reduction extent `k`; gives the batch's rows and the regions read.
     pub(super) fn footprint_of_heads(
         &self,
         ops: &Operands,

@@ -120,8 +120,8 @@ impl HeadOutput {
         self.part(ops, whole, None, [rows, span])
     }
 
-    /// The region of these rows and heads; of a part of heads, where it is `columns`, the result's may
-    /// have more dimensions.
+    /// The region of these rows and heads; of a part of heads, where it is `columns`, the result's
+    /// may have more dimensions.
     pub(super) fn part(
         &self,
         ops: &Operands,

@@ -64,6 +64,11 @@ impl GraphPlanner<'_> {
         self.router_logits.contains(&out)
     }
 
+    /// Whether a level adds up what a buffer has.
+    pub(crate) fn is_summed(&self, out: BufferId) -> bool {
+        self.summed.contains(&out)
+    }
+
     /// The router's logits, f32, of a norm that the experts read too.
     pub(crate) fn router(
         &mut self,

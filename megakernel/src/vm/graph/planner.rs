@@ -60,6 +60,8 @@ pub struct GraphPlanner<'p> {
     pub(super) last_norm: Option<NormOf>,
     /// The logits that experts are chosen by.
     pub(super) router_logits: HashSet<BufferId>,
+    /// What levels add up.
+    pub(super) summed: HashSet<BufferId>,
     /// The norms that buffers stand for, which their readers compute.
     pub(super) norms: HashMap<BufferId, NormOf>,
     /// The norm that [`Scratch::Normed`] holds, until what it is the norm of is stored anew.
@@ -116,6 +118,7 @@ impl<'p> GraphPlanner<'p> {
             shared_rows: false,
             last_norm: None,
             router_logits: router_logits(step),
+            summed: summed(step),
             norms: HashMap::new(),
             normed: None,
             head: None,
@@ -248,6 +251,12 @@ impl<'p> GraphPlanner<'p> {
             _ => Err(Unsupported::Launch { what: "activations that no level before left as this one reads them" }),
         }
     }
+}
+
+/// The buffers that levels add up: parts of sums.
+fn summed(step: &StepPlan) -> HashSet<BufferId> {
+    let accesses = step.levels().iter().flat_map(|level| level.op.accesses());
+    accesses.filter(|access| access.role == AccessRole::Part).map(|access| access.buffer).collect()
 }
 
 /// The logits that experts are chosen by: what the ops read that write a table of choices.

@@ -46,10 +46,8 @@ impl DeviceOp for Linear {
         let strips = self.cols.len().div_ceil(8) * turns;
         let out = self.output.out();
         let heads = self.heads(plan, features, &output)?;
-        let width = match output {
-            OutputCode::Heads { .. } => plan.extent(out, 0)? * plan.extent(out, 1)?,
-            _ => plan.extent(out, 0)?,
-        };
+        let of_heads = matches!(output, OutputCode::Heads { .. });
+        let width = plan.extent(out, 0)? * if of_heads { plan.extent(out, 1)? } else { 1 };
         let rows = rows_of(self.rows)?;
         let waits = match self.output {
             LinearOutput::Logits { .. } => Waits::InLogits,
@@ -247,10 +245,13 @@ impl Linear {
                 let heads = plan.extent(acc, 2)?;
                 (heads, heads * plan.extent(acc, 0)?, 0)
             }
-            _ if matches!(output, OutputCode::Heads { .. }) => {
-                return refused("features of heads of activations that heads share");
+            LinearInput::Plain { .. } | LinearInput::RmsNorm { .. } | LinearInput::Combine { .. } => {
+                return match output {
+                    OutputCode::Heads { .. } => refused("features of heads of activations that heads share"),
+                    OutputCode::Store { .. } | OutputCode::Send { .. } | OutputCode::Add { .. } => Ok(None),
+                    OutputCode::Gated { .. } | OutputCode::Logits { .. } => Ok(None),
+                };
             }
-            _ => return Ok(None),
         };
         if !matches!(self.output, LinearOutput::Heads { .. } | LinearOutput::Store { .. }) {
             return refused("features of heads that are not stored as they are");
@@ -265,10 +266,10 @@ impl Linear {
         if along > 0 {
             multiple("the first column of a head", along, 32, "a multiple of 32")?;
         }
-        let shift = match self.output {
-            LinearOutput::Heads { out } => head * (plan.extent(out, 0)? - each),
-            _ => 0,
-        };
+        let mut shift = 0;
+        if let LinearOutput::Heads { out } = self.output {
+            shift = head * (plan.extent(out, 0)? - each);
+        }
         Ok(Some(HeadPlace { pitch, along, shift }))
     }
 

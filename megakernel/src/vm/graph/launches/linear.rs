@@ -18,7 +18,10 @@ impl LaunchOp for Linear {
         match self.output {
             LinearOutput::Heads { .. } => Err(Unsupported::Launch { what: "heads that attend to latent vectors" }),
             // A part of a sum, of the sum of which a norm is taken where it is the only one.
-            LinearOutput::Store { out, .. } if !plan.is_router(out) => plan.part_product(a, layer, out),
+            LinearOutput::Store { out, .. } if plan.is_summed(out) => plan.part_product(a, layer, out),
+            LinearOutput::Store { out, .. } if !plan.is_router(out) => {
+                Err(Unsupported::Launch { what: "heads that attend to latent vectors" })
+            }
             LinearOutput::Store { out, .. } => match a {
                 NormActivations::Norm(norm) => plan.router(norm, layer, out),
                 NormActivations::Scratch(_) | NormActivations::Stream(_) => {
