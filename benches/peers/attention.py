@@ -2,7 +2,8 @@
 
 Usage: python3 attention.py [decode] [prefill]
 
-Decode rotates over as many caches as our suite, so that L2 does not hold them, all in one CUDA graph.
+Decode rotates over as many caches as our suite, so that L2 does not hold them, all in one CUDA graph. A window is the slice of
+the cache that the query sees: the least that a kernel can read.
 Times are medians by CUDA events. Inputs are random from -1 to 1. Causal rows count half of the operations.
 """
 
@@ -14,7 +15,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as attention
 
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash2": SDPBackend.FLASH_ATTENTION}
-DECODE = [(1, 1024), (1, 8192), (1, 65536), (8, 8192), (32, 4096)]
+# Batch, tokens, depth of keys, depth of values, window.
+DECODE = [(1, 1024, 128, 128, None), (1, 8192, 128, 128, None), (1, 65536, 128, 128, None), (8, 8192, 128, 128, None),
+          (32, 4096, 128, 128, None), (1, 65536, 80, 80, None), (8, 8192, 80, 80, None), (1, 65536, 256, 256, None),
+          (8, 8192, 256, 256, None), (1, 65536, 192, 128, None), (8, 8192, 192, 128, None), (1, 128, 128, 128, None),
+          (1, 131072, 128, 128, 128)]
 PREFILL = [(depth, tokens, causal) for depth in (128, 64) for tokens in (2048, 8192, 16384) for causal in (False, True)]
 
 
@@ -42,26 +47,36 @@ def report(peer, times, bytes, flops, **shape):
     print(json.dumps(row), flush=True)
 
 
-def decode(heads=32, kv_heads=8, depth=128):
-    for batch, tokens in DECODE:
-        size = 2 * batch * kv_heads * tokens * depth * 2
-        count = max(3, min(16, int(2.5e9 // size)))
+def decode(heads=32, kv_heads=8):
+    for batch, tokens, depth, value_depth, window in DECODE:
+        seen = min(tokens, window or tokens)
+        size = 2 * batch * kv_heads * seen * (depth + value_depth)
+        count = max(3, min(16, int(2.5e9 // (size * tokens // seen))))
         query = random(batch, heads, 1, depth)
-        caches = [[random(batch, kv_heads, tokens, depth) for _ in "kv"] for _ in range(count)]
+        caches = [[random(batch, kv_heads, tokens, of)[:, :, tokens - seen:] for of in (depth, value_depth)] for _ in range(count)]
         for peer, backend in PEERS.items():
-            with sdpa_kernel(backend):
-                def each():
-                    for keys, values in caches:
-                        attention(query, keys, values, enable_gqa=True)
+            try:
+                with sdpa_kernel(backend):
+                    def each():
+                        for keys, values in caches:
+                            attention(query, keys, values, enable_gqa=True)
 
-                each()
-                torch.cuda.synchronize()
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
                     each()
+                    torch.cuda.synchronize()
+                    graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(graph):
+                        each()
+            except RuntimeError as failure:
+                print(f"{peer}, depths {depth} and {value_depth}: {str(failure)[:200]}", file=sys.stderr, flush=True)
+                continue
             times = [t / count for t in microseconds(graph.replay, 20)]
-            flops = 4 * batch * heads * tokens * depth
-            report(peer, times, size, flops, batch=batch, tokens=tokens, depth=depth)
+            flops = 2 * batch * heads * seen * (depth + value_depth)
+            shape = dict(batch=batch, tokens=tokens, depth=depth)
+            if value_depth != depth:
+                shape["value_depth"] = value_depth
+            if window:
+                shape["window"] = window
+            report(peer, times, size, flops, **shape)
 
 
 def prefill(heads=32):

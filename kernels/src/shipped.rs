@@ -3,7 +3,9 @@
 use tilewright_codegen::trial::Shipped;
 
 use crate::gemm::{ShippedGemm, grouped};
-use crate::{attention, elementwise, embed, exchange, experts, gallery, gemv, norm, quant, rope, route, sample};
+use crate::{
+    attention, collective, elementwise, embed, exchange, experts, gallery, gemv, norm, quant, rope, route, sample,
+};
 
 /// Every kernel of this library.
 ///
@@ -21,6 +23,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         grouped::shipped,
         gemv::shipped,
         attention::trial::shipped,
+        collective::shipped,
         norm::shipped,
         rope::shipped,
         route::shipped,

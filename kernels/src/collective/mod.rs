@@ -10,6 +10,8 @@
 //! | `sort`, `sort_valid` | yes | yes | |
 //! | `histogram`, `histogram_by` | | yes | |
 //!
+//! [`DeviceWide`] makes kernels of them that reduce and scan all of a buffer.
+//!
 //! The operator is a closure. The type is any [`Item`]: a number, or a pair, a triple or an array
 //! of items. Every thread of the group calls a collective, with one item each.
 //!
@@ -31,13 +33,17 @@
 
 mod block;
 mod cluster;
+mod device_wide;
 mod item;
 mod network;
 mod rank;
+mod trials;
 mod warp;
 
 pub use block::{Block, Count};
 pub use cluster::Cluster;
+pub use device_wide::DeviceWide;
 pub use item::{Item, LaneSource, Shuffled};
 pub use rank::{Ranked, ranked_key, unranked};
+pub use trials::shipped;
 pub use warp::Warp;

@@ -1,7 +1,7 @@
 //! The attention suite, `bf16`: decode of one token over long contexts, and prefill of a sequence.
 
 use half::bf16;
-use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Promotion, TensorMap, TensorShape, TileSwizzle};
+use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, TensorMap};
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
@@ -10,7 +10,6 @@ use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
 use tilewright_kernels::kv::Tma;
 use tilewright_kernels::naive;
-use tilewright_layout::DType;
 
 use super::finding;
 use super::timing::{Bench, Only, Times};
@@ -21,8 +20,21 @@ use crate::cli::bench::tunable::{Prepare, ShapeExtents, Tunable};
 use crate::results::ResultRow;
 use crate::tuning::{SearchSpace, Settings};
 
-/// Sequences and their tokens: 32 query heads, 8 key/value heads, head dimension 128.
-const DECODE: [(u32, u32); 5] = [(1, 1024), (1, 8192), (1, 65536), (8, 8192), (32, 4096)];
+/// Rows of decode: 32 query heads, 8 key/value heads.
+const DECODE: [DecodeShape; 11] = [
+    DecodeShape::of(1, 1024),
+    DecodeShape::of(1, 8192),
+    DecodeShape::of(1, 65536),
+    DecodeShape::of(8, 8192),
+    DecodeShape::of(32, 4096),
+    DecodeShape { depth: 80, ..DecodeShape::of(1, 65536) },
+    DecodeShape { depth: 80, ..DecodeShape::of(8, 8192) },
+    DecodeShape { depth: 256, ..DecodeShape::of(1, 65536) },
+    DecodeShape { depth: 256, ..DecodeShape::of(8, 8192) },
+    // The time of a window is that of its tokens.
+    DecodeShape::of(1, 128),
+    DecodeShape { window: Some(128), ..DecodeShape::of(1, 131_072) },
+];
 const KV_HEADS: u32 = 8;
 const GROUP: u32 = 4;
 const DEPTH: u32 = 128;
@@ -36,8 +48,8 @@ const LIMIT: f64 = 1e-2;
 
 /// Runs the suite.
 pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
-    for (batch, tokens) in DECODE {
-        let kernel = Decoding { bench, batch, tokens };
+    for shape in DECODE {
+        let kernel = Decoding { bench, shape };
         if bench.begins(kernel.suite(), &kernel.shape()) {
             bench.keep_row_of(&kernel)?;
         }
@@ -54,7 +66,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 
 /// The number of rows that [`run`] keeps or skips.
 pub(super) fn rows_of(only: &Only) -> usize {
-    let decode = DECODE.map(|(batch, tokens)| decode_shape(batch, tokens));
+    let decode = DECODE.map(DecodeShape::extents);
     let prefill = PREFILL.into_iter();
     let prefill = prefill.flat_map(|(depth, tokens)| [false, true].map(|causal| prefill_shape(depth, tokens, causal)));
     only.count(decode) + only.count(prefill)
@@ -71,23 +83,14 @@ fn numbers(count: usize, seed: u64) -> Result<Vec<bf16>, BenchError> {
     Ok(all)
 }
 
-/// Tensor map of `[planes, tokens, depth]` in boxes of 64 columns by `rows` tokens.
+/// Tensor map of `[planes, tokens, depth]` in boxes of a panel by `rows` tokens.
 fn map(
     device: &Device,
     buffer: &Buffer<bf16>,
     [planes, tokens, depth]: [u32; 3],
     rows: u32,
 ) -> Result<TensorMap, DeviceError> {
-    let row = u64::from(depth) * 2;
-    let shape = TensorShape {
-        dims: vec![depth.into(), tokens.into(), planes.into()],
-        strides: vec![row, row * u64::from(tokens)],
-        tile: vec![64, rows, 1],
-        // At 256 bytes L2 fetches boxes in pairs, which costs decode 6 % on an H200.
-        promotion: Promotion::Bytes128,
-        ..TensorShape::row_major(DType::BF16, [1, 64], [1, 64]).swizzle(TileSwizzle::Bytes128)
-    };
-    device.tensor_map(buffer, shape)
+    device.tensor_map(buffer, Tma::map(depth, [tokens, planes], [depth, tokens * depth], rows, false))
 }
 
 fn scale(depth: u32) -> f32 {
@@ -107,23 +110,46 @@ pub(super) fn parse_shape(text: &str) -> Result<[u32; 2], BenchError> {
 
 /// Kernels to tune: decode for the given batches and numbers of tokens, or for those of the suite.
 pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 2]]) -> Vec<Prepare<'b>> {
-    let suite = || DECODE.map(|(batch, tokens)| [batch, tokens]).to_vec();
-    let all = if shapes.is_empty() { suite() } else { shapes.to_vec() };
-    let prepare = |[batch, tokens]: [u32; 2]| -> Prepare<'b> {
-        Box::new(move || Ok(Box::new(Decoding { bench, batch, tokens })))
+    let all: Vec<DecodeShape> = match shapes {
+        [] => DECODE.to_vec(),
+        shapes => shapes.iter().map(|&[batch, tokens]| DecodeShape::of(batch, tokens)).collect(),
     };
+    let prepare = |shape: DecodeShape| -> Prepare<'b> { Box::new(move || Ok(Box::new(Decoding { bench, shape }))) };
     all.into_iter().map(prepare).collect()
+}
+
+/// Sequences of as many tokens.
+#[derive(Clone, Copy)]
+struct DecodeShape {
+    batch: u32,
+    tokens: u32,
+    depth: u32,
+    /// Tokens that the query sees, where these are a window.
+    window: Option<u32>,
+}
+
+impl DecodeShape {
+    /// Heads of [`DEPTH`] that see all tokens.
+    const fn of(batch: u32, tokens: u32) -> DecodeShape {
+        DecodeShape { batch, tokens, depth: DEPTH, window: None }
+    }
+
+    fn extents(self) -> Vec<(&'static str, u64)> {
+        let all = [("batch", self.batch), ("tokens", self.tokens), ("depth", self.depth)];
+        let window = self.window.map(|window| ("window", window));
+        all.into_iter().chain(window).map(|(name, extent)| (name, extent.into())).collect()
+    }
+
+    /// Tokens that the query sees.
+    fn seen(self) -> u32 {
+        self.window.map_or(self.tokens, |window| window.min(self.tokens))
+    }
 }
 
 /// Decode of one token of each sequence of a batch.
 struct Decoding<'b> {
     bench: &'b Bench,
-    batch: u32,
-    tokens: u32,
-}
-
-fn decode_shape(batch: u32, tokens: u32) -> Vec<(&'static str, u64)> {
-    vec![("batch", batch.into()), ("tokens", tokens.into()), ("depth", DEPTH.into())]
+    shape: DecodeShape,
 }
 
 impl Tunable for Decoding<'_> {
@@ -132,7 +158,7 @@ impl Tunable for Decoding<'_> {
     }
 
     fn shape(&self) -> Vec<(&'static str, u64)> {
-        decode_shape(self.batch, self.tokens)
+        self.shape.extents()
     }
 
     fn space(&self) -> SearchSpace {
@@ -143,7 +169,8 @@ impl Tunable for Decoding<'_> {
     }
 
     fn measure(&self, settings: &Settings) -> Result<ResultRow, Failure> {
-        let Decoding { bench, batch, tokens } = *self;
+        let Decoding { bench, shape } = *self;
+        let DecodeShape { batch, tokens, depth, window } = shape;
         let cut = Cut {
             tile: settings.choice("tile", &[("16", 16), ("32", 32)], "16 or 32 tokens")?,
             stages: settings.choice("stages", &[("2", 2), ("3", 3)], "2 or 3")?,
@@ -151,19 +178,18 @@ impl Tunable for Decoding<'_> {
         };
         let device = &bench.device;
         let stream = &bench.stream;
-        let scores = ScoreVariant::NONE;
-        let plan = Decode { depth: DEPTH, group: GROUP, layout: Layout::Dense, tile: cut.tile, scores, lse: false };
+        let scores = ScoreVariant { window: window.is_some(), ..ScoreVariant::NONE };
+        let plan = Decode { depth, group: GROUP, layout: Layout::Dense, tile: cut.tile, scores, lse: false };
         let kernel = device.load(&verify(cut.record(&plan))?)?;
         let lines = batch * KV_HEADS;
-        let depth = plan.depth;
-        let splits = plan.splits(lines, tokens, device.properties().sms * cut.blocks);
+        let splits = plan.splits(lines, shape.seen(), device.properties().sms * cut.blocks);
         let elements = (lines * tokens * depth) as usize;
         let results = (lines * GROUP * depth) as usize;
         let host = [numbers(results, 3)?, numbers(elements, 1)?, numbers(elements, 2)?];
         let q = stream.buffer(&host[0])?;
         let mut caches = vec![[stream.buffer(&host[1])?, stream.buffer(&host[2])?]];
-        let bytes = 4 * elements as u64;
-        for _ in 1..bench.rotations(bytes).min(16) {
+        let seen = u64::from(lines * shape.seen() * depth);
+        for _ in 1..bench.rotations(4 * elements as u64).min(16) {
             let copy = |which: usize| {
                 let to = device.buffer::<bf16>(elements)?;
                 stream.copy(&caches[0][which], &to).map(|()| to)
@@ -182,28 +208,20 @@ impl Tunable for Decoding<'_> {
                 [0, 1].map(|which: usize| map(device, &cache[which], [lines, tokens, depth], plan.tokens()));
             let keys = keys?;
             let values = values?;
-            let args: [Arg<'_>; 12] = [
-                (&q).into(),
-                Arg::Map(&keys),
-                Arg::Map(&values),
-                (&lengths).into(),
-                (&lengths).into(),
-                1u32.into(),
-                (tokens * depth).into(),
-                scale(depth).into(),
-                (&acc).into(),
-                (&stats).into(),
-                (&done).into(),
-                (&out).into(),
-            ];
+            let mut args: Vec<Arg<'_>> = vec![(&q).into(), Arg::Map(&keys), Arg::Map(&values)];
+            args.extend([(&lengths).into(), (&lengths).into(), 1u32.into(), (tokens * depth).into()]);
+            args.push(scale(depth).into());
+            args.extend(window.map(Arg::from));
+            args.extend([(&acc).into(), (&stats).into(), (&done).into(), (&out).into()]);
             work.push(kernel.work([splits, KV_HEADS, batch], &args)?);
         }
         let times = bench.time(&work)?;
         let out = stream.read(&out)?;
         let heads = [0, (lines * GROUP - 1) as usize];
-        let looks = heads.map(|head| Look { query: head, plane: head / GROUP as usize, seen: tokens as usize });
+        let first = (tokens - shape.seen()) as usize;
+        let looks = heads.map(|head| Look { query: head, plane: head / GROUP as usize, first, end: tokens as usize });
         let error = error(&host, &out, &looks, [tokens as usize, depth as usize]);
-        row(&self.shape(), "decode", times, [bytes, 4 * u64::from(GROUP) * elements as u64], error)
+        row(&self.shape(), "decode", times, [4 * seen, 4 * u64::from(GROUP) * seen], error)
     }
 }
 
@@ -271,7 +289,8 @@ fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Resul
     let looks = [(0, 0), (0, 77), (3, n / 2 + 13), (HEADS as usize - 1, n - 1)].map(|(plane, query)| Look {
         query: plane * n + query,
         plane,
-        seen: if causal { query + 1 } else { n },
+        first: 0,
+        end: if causal { query + 1 } else { n },
     });
     let error = error(&host, &out, &looks, [n, depth as usize]);
     let flops = 4 * u64::from(tokens) * elements as u64 / if causal { 2 } else { 1 };
@@ -284,8 +303,10 @@ struct Look {
     query: usize,
     /// Its head of keys and values.
     plane: usize,
-    /// Tokens that it attends to.
-    seen: usize,
+    /// The first token that it attends to.
+    first: usize,
+    /// The end of those tokens.
+    end: usize,
 }
 
 /// The relative error of some queries; `host` is queries, keys, values.
@@ -293,9 +314,9 @@ fn error(host: &[Vec<bf16>; 3], out: &[bf16], looks: &[Look], [tokens, depth]: [
     let wide = |x: &[bf16]| x.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
     let mut difference = 0.0;
     let mut norm = 0.0;
-    for &Look { query, plane, seen } in looks {
-        let start = plane * tokens * depth;
-        let [keys, values] = [1, 2].map(|which: usize| wide(&host[which][start..start + seen * depth]));
+    for &Look { query, plane, first, end } in looks {
+        let tokens = plane * tokens + first..plane * tokens + end;
+        let [keys, values] = [1, 2].map(|which: usize| wide(&host[which][tokens.start * depth..tokens.end * depth]));
         let at = query * depth..(query + 1) * depth;
         let part = naive::attention(&wide(&host[0][at.clone()]), &keys, &values, 1.0 / (depth as f64).sqrt(), None);
         for (found, exact) in out[at].iter().zip(naive::combine(&[part], depth)) {

@@ -55,15 +55,17 @@ const LIMIT_FAST: f64 = 2e-2;
 const SCALES: [f32; 2] = [0.25, 0.125];
 
 /// Operands that rotate: parts of one buffer of random numbers.
-struct RotatingOperands<F: Drawn> {
-    host: Vec<F::Stored>,
-    device: Buffer<F::Stored>,
+pub(super) struct RotatingOperands<F: Drawn> {
+    /// The numbers.
+    pub host: Vec<F::Stored>,
+    /// The numbers on the device.
+    pub device: Buffer<F::Stored>,
 }
 
 impl<F: Drawn> RotatingOperands<F> {
     /// Draws about normal numbers as sums of four uniform ones, of variance 1 (16 bits) or of a
     /// sixteenth of the range (8 bits). A short run of them is repeated.
-    fn new(bench: &Bench, len: usize) -> Result<RotatingOperands<F>, Failure> {
+    pub fn new(bench: &Bench, len: usize) -> Result<RotatingOperands<F>, Failure> {
         const RUN: usize = (1 << 22) - 3;
         let mut draw = Draw::new(1);
         let size = if F::BITS == 8 { F::RANGE / 16.0 } else { 1.0 };
@@ -77,7 +79,7 @@ impl<F: Drawn> RotatingOperands<F> {
 }
 
 /// The places of the operands of a set.
-fn parts(set: usize, [a, b, _]: [usize; 3]) -> [std::ops::Range<usize>; 2] {
+pub(super) fn parts(set: usize, [a, b, _]: [usize; 3]) -> [std::ops::Range<usize>; 2] {
     let start = set * (a + b);
     [start..start + a, start + a..start + a + b]
 }
@@ -298,20 +300,26 @@ pub(super) fn work_of<'b>(
     Ok(with_arguments(&step.arguments, map, pointer, |args| kernel.work(step.grid, args))?)
 }
 
-/// The relative error of elements at random places, against f64.
+/// The relative error of elements of a product at random places, against f64.
 fn error<F: Drawn>(problem: &GemmProblem, [a, b]: [&[F::Stored]; 2], c: &[bf16]) -> f64 {
-    let n = problem.n as usize;
     let k = problem.k as usize;
     let scale = if problem.epilogue.scale.is_some() { f64::from(SCALES[0] * SCALES[1]) } else { 1.0 };
+    sampled_error([problem.m, problem.n].map(|extent| extent as usize), c, |row, column| {
+        let pairs = a[row * k..][..k].iter().zip(&b[column * k..][..k]);
+        scale * pairs.map(|(a, b)| (F::VALUE)(*a) * (F::VALUE)(*b)).sum::<f64>()
+    })
+}
+
+/// The relative error of elements at random places, against what `exact` gives for a row and a
+/// column.
+pub(super) fn sampled_error([rows, columns]: [usize; 2], c: &[bf16], exact: impl Fn(usize, usize) -> f64) -> f64 {
     let mut draw = Draw::new(9);
     let mut difference = 0.0;
     let mut norm = 0.0;
     for _ in 0..CHECKED {
-        let row = draw.between(0..=problem.m - 1) as usize;
-        let column = draw.between(0..=problem.n - 1) as usize;
-        let pairs = a[row * k..][..k].iter().zip(&b[column * k..][..k]);
-        let exact = scale * pairs.map(|(a, b)| (F::VALUE)(*a) * (F::VALUE)(*b)).sum::<f64>();
-        difference += (c[row * n + column].to_f64() - exact).powi(2);
+        let [row, column] = [rows, columns].map(|extent| draw.between(0..=extent as u32 - 1) as usize);
+        let exact = exact(row, column);
+        difference += (c[row * columns + column].to_f64() - exact).powi(2);
         norm += exact * exact;
     }
     (difference / norm).sqrt()

@@ -8,7 +8,7 @@
 //! | `peaks` | the device's read bandwidth and matrix throughput, measured in the call |
 //! | `timing` | how kernels are timed: a graph of launches is replayed, its time divided by the launches |
 //! | `finding` | a row of a kernel, and the check of its error |
-//! | `gemm` | matrix products |
+//! | `gemm`, `grouped` | matrix products; of groups of rows |
 //! | `gemv` | a matrix times few vectors |
 //! | `codes` | matrix products with quantised weights |
 //! | `attention` | decode over long contexts, prefill |
@@ -36,6 +36,7 @@ mod extent;
 mod finding;
 mod gemm;
 mod gemv;
+mod grouped;
 mod journal;
 mod launches;
 mod many;
@@ -288,7 +289,13 @@ struct KernelSuite {
     run: fn(&Bench) -> Result<(), Failure>,
 }
 
-const GEMM: KernelSuite = KernelSuite { rows: gemm::rows_of, run: gemm::run };
+const GEMM: KernelSuite = KernelSuite {
+    rows: |only| gemm::rows_of(only) + grouped::rows_of(only),
+    run: |bench| {
+        gemm::run(bench)?;
+        grouped::run(bench)
+    },
+};
 const GEMV: KernelSuite = KernelSuite { rows: gemv::rows_of, run: gemv::run };
 const CODES: KernelSuite = KernelSuite { rows: codes::rows_of, run: codes::run };
 const ATTENTION: KernelSuite = KernelSuite { rows: attention::rows_of, run: attention::run };

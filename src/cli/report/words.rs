@@ -38,6 +38,8 @@ pub fn suite_title(suite: &str) -> (String, &'static str) {
         ("gemm", "GEMM, bf16", "Products of m × n × k, f32 accumulation, bf16 result."),
         ("gemm e4m3", "GEMM, e4m3", "Products of m × n × k, e4m3 factors, sums promoted to f32 every 128 of k."),
         ("gemm e4m3 fast", "GEMM, e4m3 with fast accumulation", "Products of m × n × k, e4m3 factors."),
+        ("gemm e4m3 blocks", "GEMM, e4m3 by blocks", "Products of m × n × k, scales of 1 × 128 and 128 × 128 factors."),
+        ("gemm grouped", "Grouped GEMM, bf16", "Products of m × n × k for each group of rows."),
         ("gemm s8", "GEMM, s8", "Products of m × n × k, 8-bit integer factors."),
         ("gemm w4a16", "GEMM, 4-bit weights", "Products of m × n × k, weights dequantised in the kernel."),
         ("gemm w8a16", "GEMM, 8-bit weights", "Products of m × n × k, weights dequantised in the kernel."),
