@@ -10,7 +10,8 @@
 //! | [`naive`] | the oracles: each op as a plain loop |
 //! | [`trial`] | a kernel, what it is given and what must come out, on the simulator or a GPU |
 //!
-//! `tests/outside` is a crate that depends on this one alone and uses them.
+//! `tests/outside` depends on this crate alone and uses them, and so do the crates of
+//! `examples/templates`.
 
 pub use tilewright_codegen::trial;
 pub use tilewright_kernels::naive;

@@ -1,5 +1,7 @@
-//! Prefill and decode attention three times: plain, with the shipped soft cap and window, and with
-//! a closure that does the same. The last two agree; on a GPU the times are compared.
+//! Prefill and decode attention: plain; with the shipped soft cap and window; with one closure that
+//! does the same for each score; with a function of products and a mask that is asked per tile; and
+//! with the window alone, as shipped and as a mask. Those that do the same agree; on a GPU the times
+//! are compared.
 //!
 //! ```sh
 //! cargo run --release -p tilewright-kernels --features testing --example scores -- cuda:0
@@ -17,7 +19,9 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::activation::tanh;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
-use tilewright_kernels::attention::{CustomScores, ScoreVariant, WithScores};
+use tilewright_kernels::attention::{
+    AttentionMask, CustomMask, CustomProducts, CustomScores, ScaledProducts, ScoreVariant, TileVisibility, WithScores,
+};
 use tilewright_kernels::kv::Tma;
 
 type Failure = Box<dyn std::error::Error>;
@@ -28,7 +32,7 @@ const CAP: f32 = 50.0;
 const TURNS: usize = 15;
 const LAUNCHES: usize = 10;
 
-/// A soft cap and a window.
+/// A soft cap and a window, asked for each score.
 const CUSTOM: CustomScores<'static> = CustomScores(&|k| {
     let cap = k.param::<f32>("cap");
     let window = k.param::<u32>("width");
@@ -39,34 +43,80 @@ const CUSTOM: CustomScores<'static> = CustomScores(&|k| {
     })
 });
 
+/// A soft cap.
+const CAPPED: CustomProducts<'static> = CustomProducts(&|k, scale| {
+    let cap = k.param::<f32>("cap");
+    let rate = scale / cap;
+    ScaledProducts { factor: cap, function: Box::new(move |_, product| tanh(product * rate)) }
+});
+
+/// A window, asked for tiles first.
+const WINDOW: CustomMask<'static> = CustomMask(&|k| {
+    let width = k.param::<u32>("width");
+    AttentionMask {
+        tile: Box::new(move |at| TileVisibility {
+            any: (at.last_token + width).gt(at.first_query),
+            all: (at.first_token + width).gt(at.last_query),
+        }),
+        sees: Box::new(move |at| (at.token + width).gt(at.query)),
+    }
+});
+
 /// How scores are modified.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Scores {
     Plain,
+    /// The kernel's cap and window.
     Shipped,
+    /// [`CUSTOM`].
     Closure,
+    /// [`CAPPED`] and [`WINDOW`].
+    Hooks,
+    /// The kernel's window.
+    ShippedWindow,
+    /// [`WINDOW`].
+    MaskWindow,
 }
 
 impl Scores {
-    const ALL: [Scores; 3] = [Scores::Plain, Scores::Shipped, Scores::Closure];
+    const ALL: [Scores; 6] =
+        [Scores::Plain, Scores::Shipped, Scores::Closure, Scores::Hooks, Scores::ShippedWindow, Scores::MaskWindow];
+
+    /// The one with the same result, if there is one.
+    fn like(self) -> Option<usize> {
+        match self {
+            Scores::Closure | Scores::Hooks => Some(1),
+            Scores::MaskWindow => Some(4),
+            Scores::Plain | Scores::Shipped | Scores::ShippedWindow => None,
+        }
+    }
 
     fn variant(self) -> ScoreVariant {
         let is_shipped = self == Scores::Shipped;
-        ScoreVariant { soft_cap: is_shipped, window: is_shipped, ..ScoreVariant::NONE }
+        ScoreVariant { soft_cap: is_shipped, window: is_shipped || self == Scores::ShippedWindow, sinks: false }
     }
 
     fn with<K>(self, kernel: K) -> WithScores<'static, K> {
-        WithScores { kernel, custom: (self == Scores::Closure).then_some(CUSTOM) }
+        let with = WithScores::from(kernel);
+        match self {
+            Scores::Closure => with.custom(CUSTOM),
+            Scores::Hooks => with.products(CAPPED).mask(WINDOW),
+            Scores::MaskWindow => with.mask(WINDOW),
+            Scores::Plain | Scores::Shipped | Scores::ShippedWindow => with,
+        }
     }
 
     /// Adds the cap and the window where the kernel takes them.
     fn pass<'a>(self, before: Vec<Arg<'a>>, after: Vec<Arg<'a>>, window: u32) -> Vec<Arg<'a>> {
-        let values = [CAP.into(), window.into()];
-        match self {
-            Scores::Plain => [before, after].concat(),
-            Scores::Shipped => [before, values.to_vec(), after].concat(),
-            Scores::Closure => [before, after, values.to_vec()].concat(),
-        }
+        let both = vec![CAP.into(), window.into()];
+        let (shipped, own) = match self {
+            Scores::Plain => (vec![], vec![]),
+            Scores::Shipped => (both, vec![]),
+            Scores::Closure | Scores::Hooks => (vec![], both),
+            Scores::ShippedWindow => (vec![window.into()], vec![]),
+            Scores::MaskWindow => (vec![], vec![window.into()]),
+        };
+        [before, shipped, after, own].concat()
     }
 }
 
@@ -95,17 +145,17 @@ impl Problem {
     }
 }
 
-/// The median times of the three kernels, launched in turns; the last two have the same result.
+/// The median times of the kernels, launched in turns; those that do the same have the same result.
 fn compare(
     stream: &Stream,
     problem: &Problem,
     turns: usize,
     launch: impl Fn(usize) -> Result<(), Failure>,
-) -> Result<[Duration; 3], Failure> {
-    let mut times = [Vec::new(), Vec::new(), Vec::new()];
-    let mut results = [Vec::new(), Vec::new(), Vec::new()];
+) -> Result<[Duration; Scores::ALL.len()], Failure> {
+    let mut times = Scores::ALL.map(|_| Vec::new());
+    let mut results = Scores::ALL.map(|_| Vec::new());
     for _ in 0..turns {
-        for kernel in 0..3 {
+        for kernel in 0..Scores::ALL.len() {
             let begin: Event = stream.record()?;
             (0..LAUNCHES).try_for_each(|_| launch(kernel))?;
             let end = stream.record()?;
@@ -116,27 +166,32 @@ fn compare(
     }
     let far =
         |a: &[bf16], b: &[bf16]| a.iter().zip(b).map(|(a, b)| (a.to_f32() - b.to_f32()).abs()).fold(0.0, f32::max);
-    let difference = far(&results[1], &results[2]);
-    assert!(difference < 0.01, "the closure is off by {difference}");
-    assert!(results[2].iter().all(|x| x.is_finite()), "all results are stored");
+    for (kernel, scores) in Scores::ALL.into_iter().enumerate() {
+        let difference = scores.like().map_or(0.0, |like| far(&results[like], &results[kernel]));
+        assert!(difference < 0.01, "{scores:?} is off by {difference}");
+        assert!(results[kernel].iter().all(|x| x.is_finite()), "all results of {scores:?} are stored");
+    }
     Ok(times.map(|mut times| {
         times.sort_unstable();
         times[times.len() / 2]
     }))
 }
 
-fn print(name: &str, [plain, shipped, closure]: [Duration; 3]) {
-    let [of_shipped, of_plain] = [shipped, plain].map(|time| time.as_secs_f64() / closure.as_secs_f64());
-    println!(
-        "{name}: plain {plain:?}, shipped {shipped:?}, closure {closure:?}: {of_shipped:.3} of the shipped, {of_plain:.3} of the plain"
-    );
+fn print(name: &str, times: [Duration; Scores::ALL.len()]) {
+    println!("{name}");
+    for (scores, time) in Scores::ALL.into_iter().zip(times) {
+        let speed = |of: usize| times[of].as_secs_f64() / time.as_secs_f64();
+        let like =
+            scores.like().map_or(String::new(), |like| format!(", {:.3} of {:?}", speed(like), Scores::ALL[like]));
+        println!("  {scores:?}: {time:?}, {:.3} of the plain kernel{like}", speed(0));
+    }
 }
 
 fn load(device: &Device, kernel: ir::Kernel) -> Result<Kernel, Failure> {
     Ok(device.load(&verify(kernel)?)?)
 }
 
-fn prefill(device: &Device, heads: u32, tokens: u32, turns: usize) -> Result<(), Failure> {
+fn prefill(device: &Device, heads: u32, tokens: u32, window: u32, turns: usize) -> Result<(), Failure> {
     let stream = device.stream()?;
     let problem = Problem::new(&stream, [heads; 2], [tokens; 2])?;
     let (queries, kv) = (QueryLayout::HeadMajor, Kv::HeadMajor);
@@ -160,14 +215,14 @@ fn prefill(device: &Device, heads: u32, tokens: u32, turns: usize) -> Result<(),
         let numbers = [0, tokens * DEPTH, tiles, heads, 4u32];
         before.extend(numbers.map(Arg::from));
         before.push(scale().into());
-        let args = Scores::ALL[kernel].pass(before, vec![(&problem.out).into()], tokens);
+        let args = Scores::ALL[kernel].pass(before, vec![(&problem.out).into()], window);
         Ok(kernels[kernel].launch(&stream, [tiles * heads, 1], &args)?)
     })?;
-    print(&format!("prefill, {heads} heads of {tokens} tokens"), times);
+    print(&format!("prefill, {heads} heads of {tokens} tokens, a window of {window}"), times);
     Ok(())
 }
 
-fn decode(device: &Device, kv_heads: u32, tokens: u32, turns: usize) -> Result<(), Failure> {
+fn decode(device: &Device, kv_heads: u32, tokens: u32, window: u32, turns: usize) -> Result<(), Failure> {
     let stream = device.stream()?;
     let group = 4;
     let problem = Problem::new(&stream, [kv_heads * group, kv_heads], [1, tokens])?;
@@ -198,10 +253,10 @@ fn decode(device: &Device, kv_heads: u32, tokens: u32, turns: usize) -> Result<(
         let mut before = vec![Arg::from(&problem.q), Arg::Map(&maps[0]), Arg::Map(&maps[1])];
         before.extend([(&lengths).into(), (&lengths).into(), 1u32.into(), (tokens * DEPTH).into(), scale().into()]);
         let after = vec![(&acc).into(), (&stats).into(), (&done).into(), (&problem.out).into()];
-        let args = Scores::ALL[kernel].pass(before, after, tokens);
+        let args = Scores::ALL[kernel].pass(before, after, window);
         Ok(kernels[kernel].launch(&stream, [splits, kv_heads, 1], &args)?)
     })?;
-    print(&format!("decode, {kv_heads} key/value heads of {tokens} tokens"), times);
+    print(&format!("decode, {kv_heads} key/value heads of {tokens} tokens, a window of {window}"), times);
     Ok(())
 }
 
@@ -219,14 +274,17 @@ fn main() -> Result<(), Failure> {
     println!("{}", device.properties().name);
     match name {
         Some(_) => {
-            prefill(&device, 32, 4096, TURNS)?;
-            prefill(&device, 32, 16384, TURNS)?;
-            decode(&device, 8, 32768, TURNS)?;
-            decode(&device, 8, 131_072, TURNS)
+            prefill(&device, 32, 4096, 4096, TURNS)?;
+            prefill(&device, 32, 16384, 16384, TURNS)?;
+            prefill(&device, 32, 16384, 2048, TURNS)?;
+            decode(&device, 8, 32768, 32768, TURNS)?;
+            decode(&device, 8, 131_072, 131_072, TURNS)?;
+            decode(&device, 8, 131_072, 128, TURNS)
         }
         None => {
-            prefill(&device, 1, 150, 1)?;
-            decode(&device, 1, 150, 1)
+            prefill(&device, 1, 150, 150, 1)?;
+            prefill(&device, 1, 300, 40, 1)?;
+            decode(&device, 1, 150, 60, 1)
         }
     }
 }

@@ -5,9 +5,12 @@ use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::sample::Sample;
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::activation::tanh;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
-use tilewright_kernels::attention::{MergeRows, ScoreVariant};
+use tilewright_kernels::attention::{
+    AttentionMask, CustomMask, CustomProducts, MergeRows, ScaledProducts, ScoreVariant, TileVisibility,
+};
 use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 
 /// Neither a soft cap nor a window.
@@ -64,6 +67,7 @@ fn kernels() -> Vec<Kernel> {
             }
         }
     }
+    all.extend(of_ones_own(dense, Prefill { group: 1, ..ragged }));
     all.extend([Arch::Sm80, Arch::Sm90a].map(|arch| MergeRows { depth: 128, lse: true }.record(arch)));
     all
 }
@@ -83,6 +87,35 @@ fn modified(decode: Decode, prefill: Prefill) -> Vec<Kernel> {
         if depth < 256 {
             all.push(decode.record::<CpAsync<2>>(Arch::Sm80));
             all.push(Prefill { depth, group: 2, scores, ..prefill }.record::<CpAsync<2>>(Arch::Sm80));
+        }
+    }
+    all
+}
+
+/// A soft cap as a score function, and a window as a mask.
+fn of_ones_own(decode: Decode, prefill: Prefill) -> Vec<Kernel> {
+    let cap = CustomProducts(&|k, scale| {
+        let cap = k.param::<f32>("cap");
+        let rate = scale / cap;
+        ScaledProducts { factor: cap, function: Box::new(move |_, product| tanh(product * rate)) }
+    });
+    let window = CustomMask(&|k| {
+        let width = k.param::<u32>("width");
+        AttentionMask {
+            tile: Box::new(move |at| TileVisibility {
+                any: (at.last_token + width).gt(at.first_query),
+                all: (at.first_token + width).gt(at.last_query),
+            }),
+            sees: Box::new(move |at| (at.token + width).gt(at.query)),
+        }
+    });
+    let mut all = vec![decode.mask(window).record::<Tma<3>>(Arch::Sm90a)];
+    for depth in [64, 128, 256] {
+        let prefill = Prefill { depth, ..prefill };
+        all.push(prefill.mask(window).record_hopper());
+        all.push(prefill.products(cap).mask(window).record_hopper());
+        if depth < 256 {
+            all.push(prefill.products(cap).mask(window).record::<CpAsync<2>>(Arch::Sm80));
         }
     }
     all

@@ -1,5 +1,6 @@
 //! Control.
 
+use super::print::{emit_assert, emit_print};
 use super::writer::Writer;
 use crate::ir::ControlOp;
 
@@ -8,6 +9,8 @@ pub(super) fn emit_control(w: &mut Writer<'_>, op: &ControlOp) {
     match op {
         ControlOp::Exit {} => w.line("exit"),
         ControlOp::Trap {} => w.line("trap"),
+        ControlOp::Print { values, text } => emit_print(w, &text.0, values),
+        ControlOp::Assert { cond, text } => emit_assert(w, *cond, &text.0, w.src),
         ControlOp::NanoSleep { ns } => {
             let ns = w.op(*ns);
             w.line(format!("nanosleep.u32 {ns}"));

@@ -14,7 +14,10 @@ pub(super) fn emit_block(w: &mut Writer<'_>, block: &Block, exit: Option<&str>) 
 fn emit_statement(w: &mut Writer<'_>, stmt: &Stmt, exit: Option<&str>) {
     let id = stmt.id.0;
     match &stmt.op {
-        StmtKind::Inst(inst) => emit_instruction(w, inst),
+        StmtKind::Inst(inst) => {
+            w.src = Some(stmt.src);
+            emit_instruction(w, inst);
+        }
         StmtKind::If { cond, then, otherwise } => {
             let cond = w.reg(*cond);
             if let ([Stmt { op: StmtKind::Break, .. }], true, Some(exit)) =

@@ -20,6 +20,7 @@ mod flow;
 mod instruction;
 mod mem;
 mod mma;
+mod print;
 mod read;
 mod sync;
 mod value;
@@ -44,13 +45,13 @@ pub fn emit(kernel: &Verified) -> String {
     let kernel = kernel.kernel();
     let mut writer = Writer::new(kernel);
     flow::emit_block(&mut writer, &kernel.body, None);
-    let mut out = header(kernel);
+    let mut out = header(kernel, &writer.scope.emit(&kernel.name));
     writer.finish(&mut out);
     out
 }
 
-/// Directives, parameters and shared memory.
-fn header(kernel: &Kernel) -> String {
+/// Directives, what stands before the entry point, parameters and shared memory.
+fn header(kernel: &Kernel, before_entry: &str) -> String {
     let mut out = String::new();
     let version = kernel.arch.ptx_version();
     let target = kernel.arch;
@@ -59,6 +60,7 @@ fn header(kernel: &Kernel) -> String {
     if kernel.shared_is_dynamic() {
         let _ = writeln!(out, ".extern .shared .align 1024 .b8 {name}_shared[];\n");
     }
+    out.push_str(before_entry);
     let params: Vec<String> = (0..).zip(&kernel.params).map(|(i, p)| parameter(name, i, p.kind)).collect();
     let _ = writeln!(out, ".visible .entry {name}({})", params.join(","));
     let [x, y, z] = kernel.launch.threads;

@@ -2,8 +2,9 @@
 //! immediate.
 
 use super::copies::{CopySources, MinusZeros};
+use super::print::ModuleScope;
 use super::read::{Anchored, LastingReads};
-use crate::ir::{Addr, Const, Inst, Kernel, Operand, ParamId, Regs, Space, StmtKind, Ty, ValueId, ValueOp};
+use crate::ir::{Addr, Const, Inst, Kernel, Operand, ParamId, Regs, Space, Src, StmtKind, Ty, ValueId, ValueOp};
 use core::cell::OnceCell;
 use core::fmt::Write as _;
 use std::collections::HashMap;
@@ -11,6 +12,10 @@ use std::collections::HashMap;
 /// Writes the body of a kernel.
 pub(super) struct Writer<'a> {
     pub kernel: &'a Kernel,
+    /// The line of Rust that recorded the statement that is written.
+    pub src: Option<Src>,
+    /// What stands before the entry point.
+    pub scope: ModuleScope,
     body: String,
     /// Temporary registers handed out, by class.
     temps: [u32; 4],
@@ -85,6 +90,8 @@ impl<'a> Writer<'a> {
         });
         Writer {
             kernel,
+            src: None,
+            scope: ModuleScope::default(),
             body: String::new(),
             temps: [0; 4],
             params,
@@ -118,6 +125,34 @@ impl<'a> Writer<'a> {
     /// Appends an instruction, without its semicolon.
     pub fn line(&mut self, text: impl AsRef<str>) {
         let _ = writeln!(self.body, "    {};", text.as_ref());
+    }
+
+    /// Declares a function before the entry point.
+    pub fn declare(&mut self, function: &'static str) {
+        self.scope.declare(function);
+    }
+
+    /// The name of a text in global memory, which ends with a zero.
+    pub fn text(&mut self, text: &str) -> String {
+        format!("{}_text{}", self.kernel.name, self.scope.text(text))
+    }
+
+    /// The generic address of a variable of a space, in a register.
+    pub fn generic(&mut self, space: &str, name: &str) -> String {
+        let [address, generic] = [0; 2].map(|_| self.temp(Ty::U64));
+        self.line(format!("mov.u64 {address}, {name}"));
+        self.line(format!("cvta.{space}.u64 {generic}, {address}"));
+        generic
+    }
+
+    /// Opens a scope of declarations.
+    pub fn open(&mut self) {
+        self.body.push_str("    {\n");
+    }
+
+    /// Closes it.
+    pub fn close(&mut self) {
+        self.body.push_str("    }\n");
     }
 
     /// Appends a label.

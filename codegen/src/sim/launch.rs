@@ -1,6 +1,7 @@
 //! A launch: grid, arguments, checks; its outcome.
 
 use super::host::HostOrder;
+use super::print::PrintedLines;
 use super::step::TensorMapDescriptor;
 use crate::ir::Const;
 use std::sync::Arc;
@@ -101,6 +102,8 @@ pub struct Launch {
     /// The handle that ends the launch early, as
     /// [`SimError::Interrupted`](crate::sim::SimError::Interrupted).
     pub interrupt: Interrupt,
+    /// The lines that the kernel prints.
+    pub printed: PrintedLines,
 }
 
 /// A device that is lost: after `steps` steps of the machine none of its threads runs any more, and
@@ -140,6 +143,7 @@ impl Launch {
             host: None,
             loss: None,
             interrupt: Interrupt::default(),
+            printed: PrintedLines::default(),
         }
     }
 

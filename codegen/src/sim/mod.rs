@@ -30,6 +30,7 @@ mod memory;
 pub mod mutate;
 mod number;
 mod order;
+mod print;
 #[warn(clippy::wildcard_enum_match_arm)]
 mod program;
 mod run;
@@ -44,6 +45,7 @@ pub use host::{Answers, HostOrder, OnLoss, Opens};
 pub(crate) use launch::PATIENCE;
 pub use launch::{Arg, Checks, Interrupt, Launch, Left, Loss};
 pub use memory::{Memory, MemoryElement, MemoryError, Why};
+pub use print::PrintedLines;
 pub use program::DecodeError;
 pub use run::{Outcome, SimError, run};
 pub use step::{OutOfBoundsFill, TensorElem, TensorMapDescriptor, TensorMapError, TensorSwizzle};

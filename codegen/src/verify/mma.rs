@@ -2,8 +2,8 @@
 
 use super::arith::{illegal, needs};
 use super::{ErrorKind, Faults};
-use crate::ir::attr::{Major, RegCount, Sign};
-use crate::ir::{ControlOp, Elem, Knowledge, KnownBits, Limit, MmaOp, Operand, Regs, Stmt, WgmmaAtom};
+use crate::ir::attr::{Major, RegCount, Remark, Sign};
+use crate::ir::{ControlOp, Elem, Knowledge, KnownBits, Limit, MmaOp, Operand, Regs, Stmt, Ty, WgmmaAtom};
 
 /// Operands have the registers of the atom; descriptors that are known begin where their swizzle
 /// does.
@@ -107,10 +107,28 @@ pub(super) fn verify_control(faults: &mut Faults<'_>, stmt: &Stmt, op: &ControlO
             faults.require(stated, stmt, || ErrorKind::RegistersNotStated);
         }
         ControlOp::Comment { text } => {
-            if text.0.contains('\n') {
-                illegal(faults, stmt, "a remark is one line");
-            }
+            one_line(faults, stmt, text);
         }
+        ControlOp::Print { values, text } => {
+            if text.0.matches("{}").count() != values.len() {
+                illegal(faults, stmt, "a line that is printed has as many `{}` as values");
+            }
+            let is_printed = |&value: &Operand| {
+                let ty = faults.kernel.type_of(value);
+                ty.is_none_or(|ty| matches!(ty, Ty::U32 | Ty::S32 | Ty::U64 | Ty::S64 | Ty::F32 | Ty::F64))
+            };
+            if !values.iter().all(is_printed) {
+                illegal(faults, stmt, "a value that is printed is a number of 32 or 64 bits");
+            }
+            one_line(faults, stmt, text);
+        }
+        ControlOp::Assert { text, .. } => one_line(faults, stmt, text),
         ControlOp::Exit {} | ControlOp::Trap {} | ControlOp::NanoSleep { .. } => {}
+    }
+}
+
+fn one_line(faults: &mut Faults<'_>, stmt: &Stmt, text: &Remark) {
+    if text.0.contains('\n') {
+        illegal(faults, stmt, "a remark is one line");
     }
 }

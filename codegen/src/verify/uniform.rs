@@ -3,15 +3,18 @@
 //!
 //! A conservative analysis. Each value has a [`UniformLevel`]: the largest group of threads in
 //! which it is known to be the same; each place in the text has one too, from the conditions around
-//! it. Levels only sink, so the walk is repeated until nothing changes. Known levels of single
-//! values:
+//! it. A second level is that of the largest group in which threads of the same lane agree: what
+//! lanes vote on is then the same in all warps of that group ([`Agreement`]). Levels only sink, so
+//! the walk is repeated until nothing changes. Known levels of single values:
 //!
 //! | value | level |
 //! |---|---|
 //! | constants, parameters, block and cluster indexes | block |
 //! | a quotient of the thread index by 32, by 128 | warp, warpgroup |
 //! | thread index, or such a quotient, compared (`<`, `≥`) with a bound that is a multiple of 32, of 128 threads | warp, warpgroup |
-//! | votes and reductions of a full warp, a shuffle from one lane | warp |
+//! | the lane | lane; by lane: block |
+//! | votes and reductions of a full warp | the operand's by lane |
+//! | a shuffle from one lane | warp |
 //! | weak loads | as the address: races are the simulator's to find |
 //! | ordered loads, atomics, clocks, elections, looks at mbarriers | lane |
 //! | registers | the least of what was set, and of where |
@@ -57,16 +60,48 @@ impl UniformLevel {
     }
 }
 
+/// The groups of threads in which something is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Agreement {
+    /// In all threads.
+    all: UniformLevel,
+    /// In threads of the same lane: a warp at least, and no smaller group than `all`.
+    by_lane: UniformLevel,
+}
+
+impl Agreement {
+    const BLOCK: Agreement = Agreement::of(UniformLevel::Block);
+    const NONE: Agreement = Agreement::of(UniformLevel::Lane);
+    /// Of a value that the lane alone determines.
+    const LANE: Agreement = Agreement { all: UniformLevel::Lane, by_lane: UniformLevel::Block };
+
+    const fn of(all: UniformLevel) -> Agreement {
+        Agreement { all, by_lane: if matches!(all, UniformLevel::Lane) { UniformLevel::Warp } else { all } }
+    }
+
+    /// What holds of both.
+    fn min(self, other: Agreement) -> Agreement {
+        Agreement { all: self.all.min(other.all), by_lane: self.by_lane.min(other.by_lane) }
+    }
+
+    /// What either shows.
+    fn max(self, other: Agreement) -> Agreement {
+        Agreement { all: self.all.max(other.all), by_lane: self.by_lane.max(other.by_lane) }
+    }
+}
+
 /// Why threads may part.
 #[derive(Clone, Debug)]
 struct Divergence {
-    level: UniformLevel,
+    level: Agreement,
     reason: String,
 }
 
 impl Divergence {
-    fn under(&self, level: UniformLevel, reason: impl FnOnce() -> String) -> Divergence {
-        if level < self.level { Divergence { level, reason: reason() } } else { self.clone() }
+    fn under(&self, level: Agreement, reason: impl FnOnce() -> String) -> Divergence {
+        let level = self.level.min(level);
+        let reason = if level.all < self.level.all { reason() } else { self.reason.clone() };
+        Divergence { level, reason }
     }
 }
 
@@ -74,7 +109,7 @@ impl Divergence {
 pub(super) fn verify_uniform(faults: &mut Faults<'_>) {
     let kernel = faults.kernel;
     let mut levels = Levels::new(kernel);
-    let start = Divergence { level: UniformLevel::Block, reason: String::new() };
+    let start = Divergence { level: Agreement::BLOCK, reason: String::new() };
     loop {
         levels.changed = false;
         levels.exited = start.clone();
@@ -97,14 +132,21 @@ pub(super) fn verify_uniform(faults: &mut Faults<'_>) {
     }
 }
 
+/// Lowers a level to what also holds.
+fn sink(old: &mut Agreement, level: Agreement, changed: &mut bool) {
+    let lower = old.min(level);
+    *changed |= lower != *old;
+    *old = lower;
+}
+
 struct Levels<'a> {
     kernel: &'a Kernel,
-    values: Vec<UniformLevel>,
-    vars: Vec<UniformLevel>,
+    values: Vec<Agreement>,
+    vars: Vec<Agreement>,
     /// Values that are the thread index shifted right by a number of bits.
     shifted: HashMap<ValueId, u32>,
     /// The level at which a loop is left.
-    loops: HashMap<StmtId, UniformLevel>,
+    loops: HashMap<StmtId, Agreement>,
     inside: Vec<StmtId>,
     /// The level of the rest of the block after exits.
     exited: Divergence,
@@ -117,33 +159,28 @@ impl<'a> Levels<'a> {
     fn new(kernel: &'a Kernel) -> Levels<'a> {
         Levels {
             kernel,
-            values: vec![UniformLevel::Block; kernel.values.len()],
-            vars: vec![UniformLevel::Block; kernel.vars.len()],
+            values: vec![Agreement::BLOCK; kernel.values.len()],
+            vars: vec![Agreement::BLOCK; kernel.vars.len()],
             shifted: HashMap::new(),
             loops: HashMap::new(),
             inside: Vec::new(),
-            exited: Divergence { level: UniformLevel::Block, reason: String::new() },
+            exited: Divergence { level: Agreement::BLOCK, reason: String::new() },
             changed: false,
         }
     }
 
-    fn of(&self, operand: Operand) -> UniformLevel {
-        operand.as_value().and_then(|v| self.values.get(v.index()).copied()).unwrap_or(UniformLevel::Block)
+    fn of(&self, operand: Operand) -> Agreement {
+        operand.as_value().and_then(|v| self.values.get(v.index()).copied()).unwrap_or(Agreement::BLOCK)
     }
 
-    fn sink_value(&mut self, value: ValueId, level: UniformLevel) {
-        if let Some(old) = self.values.get_mut(value.index()).filter(|old| level < **old) {
-            *old = level;
-            self.changed = true;
+    fn sink_value(&mut self, value: ValueId, level: Agreement) {
+        if let Some(old) = self.values.get_mut(value.index()) {
+            sink(old, level, &mut self.changed);
         }
     }
 
-    fn sink_loop(&mut self, id: StmtId, level: UniformLevel) {
-        let old = self.loops.entry(id).or_insert(UniformLevel::Block);
-        if level < *old {
-            *old = level;
-            self.changed = true;
-        }
+    fn sink_loop(&mut self, id: StmtId, level: Agreement) {
+        sink(self.loops.entry(id).or_insert(Agreement::BLOCK), level, &mut self.changed);
     }
 
     fn block(&mut self, stmts: &'a Block, place: &Divergence, see: &mut See<'_, 'a>) {
@@ -166,7 +203,7 @@ impl<'a> Levels<'a> {
             }
             StmtKind::For { var, start, end, step, body } => {
                 let bounds = [*start, *end, *step].map(|bound| self.of(bound));
-                let level = bounds.into_iter().fold(UniformLevel::Block, UniformLevel::min);
+                let level = bounds.into_iter().fold(Agreement::BLOCK, Agreement::min);
                 self.sink_loop(stmt.id, level);
                 let inner = self.inside_loop(stmt, here);
                 self.sink_value(*var, inner.level);
@@ -186,7 +223,7 @@ impl<'a> Levels<'a> {
 
     /// Inside a loop, threads that left it are missing.
     fn inside_loop(&self, stmt: &Stmt, here: &Divergence) -> Divergence {
-        let level = self.loops.get(&stmt.id).copied().unwrap_or(UniformLevel::Block);
+        let level = self.loops.get(&stmt.id).copied().unwrap_or(Agreement::BLOCK);
         here.under(level, || format!("loop {} may be left by some threads of it before others", stmt.id))
     }
 
@@ -205,9 +242,8 @@ impl<'a> Levels<'a> {
             }
         } else if let Inst::Value(ValueOp::Set { r, a, .. }) = inst {
             let level = self.of(*a).min(here.level);
-            if let Some(old) = self.vars.get_mut(r.var.index()).filter(|old| level < **old) {
-                *old = level;
-                self.changed = true;
+            if let Some(old) = self.vars.get_mut(r.var.index()) {
+                sink(old, level, &mut self.changed);
             }
         } else {
             let level = self.result(inst);
@@ -217,13 +253,13 @@ impl<'a> Levels<'a> {
     }
 
     /// The level of what an instruction writes.
-    fn result(&self, inst: &Inst) -> UniformLevel {
-        let least =
-            inst.uses().into_iter().map(|operand| self.of(operand)).fold(UniformLevel::Block, UniformLevel::min);
+    fn result(&self, inst: &Inst) -> Agreement {
+        let least = inst.uses().into_iter().map(|operand| self.of(operand)).fold(Agreement::BLOCK, Agreement::min);
         match inst {
             Inst::Value(op) => match op {
                 ValueOp::Special { reg, .. } => match reg {
-                    SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ | SpecialReg::Laneid => UniformLevel::Lane,
+                    SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ => Agreement::NONE,
+                    SpecialReg::Laneid => Agreement::LANE,
                     SpecialReg::CtaidX
                     | SpecialReg::CtaidY
                     | SpecialReg::CtaidZ
@@ -234,10 +270,10 @@ impl<'a> Levels<'a> {
                     | SpecialReg::ClusterNctarank
                     | SpecialReg::ClusteridX
                     | SpecialReg::NclusteridX
-                    | SpecialReg::Smid => UniformLevel::Block,
+                    | SpecialReg::Smid => Agreement::BLOCK,
                 },
-                ValueOp::Get { r, .. } => self.vars.get(r.var.index()).copied().unwrap_or(UniformLevel::Lane),
-                ValueOp::Clock { .. } => UniformLevel::Lane,
+                ValueOp::Get { r, .. } => self.vars.get(r.var.index()).copied().unwrap_or(Agreement::NONE),
+                ValueOp::Clock { .. } => Agreement::NONE,
                 ValueOp::Param { .. }
                 | ValueOp::ParamPtr { .. }
                 | ValueOp::Shared { .. }
@@ -248,15 +284,15 @@ impl<'a> Levels<'a> {
                 | ValueOp::Set { .. } => least,
             },
             Inst::Mem(MemOp::Ld { order: LdOrder::Weak, .. }) => least,
-            Inst::Mem(MemOp::Ld { .. } | MemOp::Atom { .. } | MemOp::Cas { .. }) => UniformLevel::Lane,
+            Inst::Mem(MemOp::Ld { .. } | MemOp::Atom { .. } | MemOp::Cas { .. }) => Agreement::NONE,
             Inst::Warp(op) => self.warp(op, least),
-            Inst::Sync(_) => UniformLevel::Lane,
-            Inst::Mma(MmaOp::LdMatrix { .. }) => UniformLevel::Lane,
-            Inst::Bits(BitsOp::Shr { a, n, .. }) => least.max(self.quotient(*a, n.as_const())),
-            Inst::Arith(ArithOp::Div { a, b, .. }) => least.max(self.quotient(*a, log2(*b))),
+            Inst::Sync(_) => Agreement::NONE,
+            Inst::Mma(MmaOp::LdMatrix { .. }) => Agreement::NONE,
+            Inst::Bits(BitsOp::Shr { a, n, .. }) => least.max(Agreement::of(self.quotient(*a, n.as_const()))),
+            Inst::Arith(ArithOp::Div { a, b, .. }) => least.max(Agreement::of(self.quotient(*a, log2(*b)))),
             Inst::Arith(ArithOp::Setp { a, b, cmp: Cmp::Lt | Cmp::Ge, .. }) => match (self.shift(*a), b.as_const()) {
                 (Some(shift), Some(bound)) if bound.bits < 1 << 20 => {
-                    least.max(UniformLevel::of_multiple(bound.bits << shift))
+                    least.max(Agreement::of(UniformLevel::of_multiple(bound.bits << shift)))
                 }
                 _ => least,
             },
@@ -270,25 +306,27 @@ impl<'a> Levels<'a> {
         }
     }
 
-    fn warp(&self, op: &WarpOp, least: UniformLevel) -> UniformLevel {
+    fn warp(&self, op: &WarpOp, least: Agreement) -> Agreement {
         let threads = self.kernel.launch.threads_per_block();
         let all = if threads < 32 { (1 << threads) - 1 } else { u32::MAX };
         let full = |mask: &Operand| mask.as_const().is_some_and(|m| m.bits & u64::from(all) == u64::from(all));
-        let agreed = |mask: &Operand| if full(mask) { UniformLevel::Warp } else { UniformLevel::Lane };
+        // Lanes of a warp vote alike where those of another one do.
+        let agreed = |mask: &Operand| if full(mask) { Agreement::of(least.by_lane) } else { Agreement::NONE };
         match op {
             WarpOp::Shfl { a, b, width, mask, mode, .. } => {
                 let one = *mode == ShflMode::Idx
-                    && self.of(*b) >= UniformLevel::Warp
+                    && self.of(*b).all >= UniformLevel::Warp
                     && width.as_const().is_some_and(|w| w.bits == 32)
                     && full(mask);
-                self.of(*a).max(if one { UniformLevel::Warp } else { UniformLevel::Lane })
+                let one = Agreement::of(if one { UniformLevel::Warp } else { UniformLevel::Lane });
+                Agreement { all: self.of(*a).all, by_lane: UniformLevel::Warp.max(self.of(*a).all) }.max(one)
             }
             WarpOp::Vote { mask, .. }
             | WarpOp::Ballot { mask, .. }
             | WarpOp::MatchAll { mask, .. }
             | WarpOp::Redux { mask, .. } => least.max(agreed(mask)),
             WarpOp::MatchAny { .. } | WarpOp::ActiveMask { .. } | WarpOp::Elect { .. } | WarpOp::SyncWarp { .. } => {
-                UniformLevel::Lane
+                Agreement::NONE
             }
         }
     }
@@ -342,8 +380,8 @@ impl<'a> Levels<'a> {
         };
         // A barrier of the whole block asks for its warps to be whole first: the smaller group is
         // the clearer report.
-        if place.level < needed {
-            let group = if place.level < UniformLevel::Warp { needed.min(UniformLevel::Warp) } else { needed };
+        if place.level.all < needed {
+            let group = if place.level.all < UniformLevel::Warp { needed.min(UniformLevel::Warp) } else { needed };
             return Some((group, place.reason.clone()));
         }
         self.differing(inst).map(|name| (needed, format!("operand `{name}` may differ within it")))
@@ -355,7 +393,7 @@ impl<'a> Levels<'a> {
         if inst.is(Flag::Warpgroup) {
             inst.visit(&mut |spec, slot| {
                 if let OperandSlot::Use(operand) = slot
-                    && self.of(operand) < UniformLevel::Warpgroup
+                    && self.of(operand).all < UniformLevel::Warpgroup
                 {
                     differs = differs.or(Some(spec.name));
                 }

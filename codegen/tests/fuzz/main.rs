@@ -23,6 +23,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("activemask", "a fact about the machine"),
     ("exit", "a thread that is missing makes what follows undefined"),
     ("trap", "the context is lost"),
+    ("print", "no effect on values"),
+    ("assert", "the context is lost"),
     ("setmaxnreg", "no effect on values"),
     ("mbarrier.inval", "no effect on values"),
     ("barrier.cluster.arrive", "clusters: the gallery"),

@@ -21,6 +21,12 @@ pub fn cases() -> Vec<Case> {
         .launch(block(256).min_blocks(1))
         .since(Arch::Sm90a)
         .until(Arch::Sm100a),
+        Case::new("print", |k| {
+            let x = mine::<f32>(k, "x");
+            k.print("x is {} % of {}, {}, {}", (x, k.tid(), (x.cast::<i64>(), x.gt(0.0))));
+            k.print("nothing", ());
+        }),
+        Case::new("assert", |k| k.assert(mine::<u32>(k, "x").lt(7), "x is below 7")),
         Case::new("comment", |k| k.comment("nothing happens here")),
         Case::new("branches", |k| {
             let x = mine::<u32>(k, "x");

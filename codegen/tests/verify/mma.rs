@@ -3,7 +3,7 @@
 use crate::{edited, fresh_name, twins};
 use half::bf16;
 use insta::assert_snapshot;
-use tilewright_codegen::build::{Builder, Descriptor, SwizzleMode, Val, WgmmaOperands, block};
+use tilewright_codegen::build::{Builder, Descriptor, Scalar, SwizzleMode, Val, WgmmaOperands, block};
 use tilewright_codegen::ir::attr::{Major, RegCount, Sign, Trans};
 use tilewright_codegen::ir::{Arch, ControlOp, Inst, MmaAtom, StmtKind, WgmmaAtom, WgmmaKind};
 
@@ -154,4 +154,29 @@ fn a_matrix_instruction_needs_whole_warps() {
         said.contains("mma.sync needs whole warps, and the block has 40 threads: launch a multiple of 32"),
         "{said}"
     );
+}
+
+#[test]
+fn a_line_that_is_printed_has_as_many_braces_as_values() {
+    let said = twins(Arch::Sm80, block(32), |k, fault| {
+        k.print(if fault { "{}" } else { "{} {}" }, (k.tid(), k.lane()));
+    });
+    assert_snapshot!(said, @"`print {} {v0, v1}`: a line that is printed has as many `{}` as values");
+}
+
+#[test]
+fn what_is_printed_has_32_or_64_bits() {
+    let said = edited(
+        Arch::Sm80,
+        block(32),
+        |k| k.print("{}", k.tid()),
+        |kernel| {
+            for stmt in &mut kernel.body {
+                if let StmtKind::Inst(Inst::Control(ControlOp::Print { values, .. })) = &mut stmt.op {
+                    *values = vec![true.constant().into()];
+                }
+            }
+        },
+    );
+    assert_snapshot!(said, @"`print {} {true}`: a value that is printed is a number of 32 or 64 bits");
 }

@@ -111,3 +111,26 @@ fn what_a_warp_agrees_on_lets_it_meet() {
     });
     assert!(verify(kernel).is_ok());
 }
+
+/// Every warp asks its lanes about the same things: the block may meet where they vote.
+#[test]
+fn lanes_that_vote_alike_in_every_warp_let_the_block_meet() {
+    let said = twins(Arch::Sm80, block(64), |k, fault| {
+        let x = k.global::<u32>("x");
+        let any = k.var(0u32);
+        let at = if fault { k.tid() } else { k.lane() };
+        k.when(at.lt(k.param::<u32>("n")), || any.set(x.at(at).load()));
+        k.when(any.get().ne(0).ballot().gt(3), || k.barrier());
+    });
+    assert_snapshot!(said, @"`bar.sync 0 64`: bar.sync stands where threads of one block may part: condition v10 of #14 may differ within it; move it out of the branch or make the condition the same for the block");
+}
+
+/// A shuffle mixes what lanes have: the warp alone agrees on a vote about it.
+#[test]
+fn votes_on_what_was_shuffled_let_the_warp_alone_meet() {
+    let said = twins(Arch::Sm80, block(256), |k, fault| {
+        let mixed = if fault { (k.tid() + k.lane()).shfl_idx(k.lane()) } else { k.lane() };
+        k.when(mixed.gt(7).ballot().gt(3), || k.barrier());
+    });
+    assert_snapshot!(said, @"`bar.sync 0 256`: bar.sync stands where threads of one block may part: condition v6 of #7 may differ within it; move it out of the branch or make the condition the same for the block");
+}

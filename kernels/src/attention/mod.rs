@@ -10,7 +10,7 @@
 //! The kernels are generic over the way in which keys and values travel, [`kv`](crate::kv).
 //!
 //! All of them take the score modifiers of [`scores`]: a soft cap, a sliding window, sinks, a
-//! function of one's own.
+//! function and a mask of one's own.
 //!
 //! They share [`softmax`], the online-softmax update of rows of scores a tile at a time, and
 //! `merge`, the merge of partial results of warps and of splits. `warp` is the attention of a warp
@@ -19,8 +19,10 @@
 
 pub mod decode;
 mod error;
+mod mask;
 mod merge;
 mod merge_rows;
+mod place;
 pub mod prefill;
 pub mod scores;
 pub mod softmax;
@@ -29,5 +31,10 @@ pub mod trial;
 pub mod warp;
 
 pub use error::AttentionError;
+pub use mask::{AttentionMask, CustomMask, ScoreMask, TileMask, TileVisibility};
 pub use merge_rows::MergeRows;
-pub use scores::{CustomScore, CustomScores, ScoreFunction, ScoreModifier, ScorePlace, ScoreVariant, WithScores};
+pub use place::{ScorePlace, TilePlace};
+pub use scores::{
+    CustomProducts, CustomScore, CustomScores, OwnScores, ScaledProducts, ScoreFunction, ScoreModifier, ScoreVariant,
+    WithScores,
+};

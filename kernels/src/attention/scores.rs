@@ -6,6 +6,7 @@
 //! | sliding window | −∞ where `t ≤ p − window`: the query sees tokens `p − window + 1 ..= p` | Gemma 2, Mistral, gpt-oss, Phi-3 |
 //!
 //! | [`CustomScores`] | `x → f(place, x)`, a function of one's own; −∞ where the query does not see the token | ALiBi, prefix masks, documents |
+//! | [`CustomMask`] | −∞ where the mask does not show the token; tiles are asked first | prefix masks, documents, blocks |
 //! | sink | a logit of each head that takes part in the softmax, without a token: `exp(sink)` is added to the denominator | gpt-oss |
 //!
 //! They apply in the order cap, function, window, so that a token outside the window weighs nothing
@@ -28,7 +29,9 @@ use core::ops::Range;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::AttentionError;
+use super::mask::{AttentionMask, CustomMask};
 use super::merge::PartialAttention;
+use super::place::ScorePlace;
 use crate::activation::{SoftCap, tanh};
 use crate::mma::Accumulator;
 use crate::tile::Index;
@@ -101,41 +104,17 @@ impl ScoreVariant {
     pub const NONE: ScoreVariant = ScoreVariant { soft_cap: false, window: false, sinks: false };
 
     /// The suffix of a kernel's name for its modifiers; empty for none.
-    pub(super) fn suffix(self, custom: Option<CustomScores>) -> String {
+    pub(super) fn suffix(self, own: OwnScores<'_>) -> String {
         let ScoreVariant { soft_cap, window, sinks } = self;
-        let parts = [(soft_cap, "_cap"), (window, "_window"), (sinks, "_sinks"), (custom.is_some(), "_custom")];
+        let OwnScores { products, scores, mask } = own;
+        let parts = [
+            (soft_cap, "_cap"),
+            (window, "_window"),
+            (sinks, "_sinks"),
+            (products.is_some() || scores.is_some(), "_custom"),
+            (mask.is_some(), "_mask"),
+        ];
         parts.into_iter().filter_map(|(is_set, suffix)| is_set.then_some(suffix)).collect()
-    }
-}
-
-/// The place of a score: which query and which token it is of.
-#[derive(Clone, Copy)]
-pub struct ScorePlace<'k> {
-    /// The sequence; in the persistent kernel the row of the batch.
-    pub sequence: Val<'k, u32>,
-    /// The query head.
-    pub head: Val<'k, u32>,
-    /// The position of the query in its sequence.
-    pub query: Val<'k, u32>,
-    /// The position of the token in the sequence.
-    pub token: Val<'k, u32>,
-    /// Tokens of the sequence.
-    pub tokens: Val<'k, u32>,
-}
-
-impl<'k> ScorePlace<'k> {
-    /// The position of the token, or of the sequence's last one for a token past its end: an index
-    /// that can be loaded from.
-    #[track_caller]
-    pub fn token_index(self) -> Val<'k, u32> {
-        self.token.min(self.tokens - 1)
-    }
-
-    /// The position of the query, or of the sequence's last token for a query past its end: an
-    /// index that can be loaded from.
-    #[track_caller]
-    pub fn query_index(self) -> Val<'k, u32> {
-        self.query.min(self.tokens - 1)
     }
 }
 
@@ -175,18 +154,111 @@ impl fmt::Debug for CustomScores<'_> {
     }
 }
 
-/// An attention kernel with a score modifier of one's own.
+/// The function of a [`CustomProducts`], and the factor of its results.
+pub struct ScaledProducts<'k> {
+    /// The factor of results, above 0 and the same in all threads: the softmax multiplies with it,
+    /// which costs nothing.
+    pub factor: Val<'k, f32>,
+    /// The function, from a product to its score over the factor.
+    pub function: CustomScore<'k>,
+}
+
+/// A [`CustomScores`] without its multiplications: the closure takes the scale, and the function
+/// products that are not multiplied with it.
+///
+/// ```
+/// use tilewright_codegen::ir::Arch;
+/// use tilewright_kernels::activation::tanh;
+/// use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
+/// use tilewright_kernels::attention::{CustomProducts, ScaledProducts, ScoreVariant};
+///
+/// // A soft cap: cap·tanh(scale·product / cap), with one multiplication for each product.
+/// let capped = CustomProducts(&|k, scale| {
+///     let cap = k.param::<f32>("cap");
+///     let rate = scale / cap;
+///     ScaledProducts { factor: cap, function: Box::new(move |_, product| tanh(product * rate)) }
+/// });
+/// let prefill = Prefill {
+///     depth: 128, group: 1, causal: true, queries: QueryLayout::Ragged, kv: Kv::Ragged, scores: ScoreVariant::NONE, lse: false,
+/// };
+/// tilewright_codegen::verify::verify(prefill.products(capped).record_hopper())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct CustomProducts<'f>(pub &'f dyn for<'k> Fn(&'k Builder, Val<'k, f32>) -> ScaledProducts<'k>);
+
+impl fmt::Debug for CustomProducts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CustomProducts")
+    }
+}
+
+/// What an author adds to an attention kernel. Its parameters come last: those of `products`, of
+/// `scores`, then of `mask`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnScores<'f> {
+    /// The function of products.
+    pub products: Option<CustomProducts<'f>>,
+    /// The score modifier; after `products` there is none.
+    pub scores: Option<CustomScores<'f>>,
+    /// The mask.
+    pub mask: Option<CustomMask<'f>>,
+}
+
+impl OwnScores<'_> {
+    /// Declares the parameters.
+    pub(super) fn declare<'k>(self, k: &'k Builder, scores: ScoreFunction<'_, 'k>) -> OwnFunctions<'k> {
+        let scale = || scores.softmax_scale.map_or_else(|| k.lit(LN_2), |scale| scale * LN_2);
+        if self.products.is_some() && self.scores.is_some() {
+            k.refuse(&"attention with a function of products and one of scores: take one of them");
+        }
+        OwnFunctions {
+            products: self.products.map(|products| products.0(k, scale())),
+            scores: self.scores.map(|scores| scores.0(k)),
+            mask: self.mask.map(|mask| mask.0(k)),
+        }
+    }
+}
+
+/// The functions of an [`OwnScores`].
+pub(super) struct OwnFunctions<'k> {
+    products: Option<ScaledProducts<'k>>,
+    scores: Option<CustomScore<'k>>,
+    mask: Option<AttentionMask<'k>>,
+}
+
+/// An attention kernel with a score modifier or a mask of one's own.
 #[derive(Clone, Copy, Debug)]
 pub struct WithScores<'f, K> {
     /// The kernel.
     pub kernel: K,
-    /// The modifier.
-    pub custom: Option<CustomScores<'f>>,
+    /// The modifier and the mask.
+    pub own: OwnScores<'f>,
 }
 
 impl<K> From<K> for WithScores<'_, K> {
     fn from(kernel: K) -> Self {
-        WithScores { kernel, custom: None }
+        WithScores { kernel, own: OwnScores::default() }
+    }
+}
+
+impl<'f, K> WithScores<'f, K> {
+    /// Adds a function of products.
+    #[must_use]
+    pub fn products(self, products: CustomProducts<'f>) -> WithScores<'f, K> {
+        WithScores { own: OwnScores { products: Some(products), ..self.own }, ..self }
+    }
+
+    /// Adds a score modifier.
+    #[must_use]
+    pub fn custom(self, scores: CustomScores<'f>) -> WithScores<'f, K> {
+        WithScores { own: OwnScores { scores: Some(scores), ..self.own }, ..self }
+    }
+
+    /// Adds a mask.
+    #[must_use]
+    pub fn mask(self, mask: CustomMask<'f>) -> WithScores<'f, K> {
+        WithScores { own: OwnScores { mask: Some(mask), ..self.own }, ..self }
     }
 }
 
@@ -198,6 +270,7 @@ pub struct ScoreFunction<'f, 'k> {
     softmax_scale: Option<Val<'k, f32>>,
     cap: Option<ScoreCap<'k>>,
     custom: Option<CustomFunction<'f, 'k>>,
+    mask: Option<&'f AttentionMask<'k>>,
     /// Tokens that a query sees, where these are a window.
     window: Option<Val<'k, u32>>,
     /// A logit of each query head.
@@ -216,7 +289,8 @@ struct ScoreCap<'k> {
 /// to what the softmax takes.
 #[derive(Clone, Copy)]
 struct CustomFunction<'f, 'k> {
-    before: Val<'k, f32>,
+    /// `None`: it takes products.
+    before: Option<Val<'k, f32>>,
     function: &'f dyn Fn(ScorePlace<'k>, Val<'k, f32>) -> Val<'k, f32>,
     /// `None`: the softmax multiplies with it.
     after: Option<f32>,
@@ -235,6 +309,31 @@ pub(super) struct ScoreTile<'t, 'k> {
     pub tokens: Val<'k, u32>,
 }
 
+impl<'k> ScoreTile<'_, 'k> {
+    /// Replaces the scores of the first `rows` rows of each lane.
+    #[track_caller]
+    fn each(
+        &self,
+        scores: Accumulator<'k, f32>,
+        rows: u32,
+        function: impl Fn(&dyn Fn() -> ScorePlace<'k>, Val<'k, f32>) -> Val<'k, f32>,
+    ) {
+        let ScoreTile { sequence, row, first, tokens } = *self;
+        let k = first.builder();
+        let columns = scores.columns(Index::lane(k));
+        for (half, registers) in (0..rows).zip(scores.rows()) {
+            let [head, query] = row(half);
+            for at in registers {
+                let place = || {
+                    let token = first + columns[at as usize].get(k);
+                    ScorePlace { sequence, head, query, token, tokens }
+                };
+                scores.registers().set(at, function(&place, scores.get(at)));
+            }
+        }
+    }
+}
+
 impl<'f, 'k> ScoreFunction<'f, 'k> {
     /// Declares the parameters of the launch: `scale` (f32, the scale times log₂e), and as far as
     /// the variant has them `soft_cap` (f32), `window` (u32) and `sinks` (pointer to f32).
@@ -247,6 +346,7 @@ impl<'f, 'k> ScoreFunction<'f, 'k> {
             softmax_scale: Some(soft_cap.map_or(scale, |cap| cap * LOG2_E)),
             cap: soft_cap.map(|cap| ScoreCap { rate: scale * LN_2 / cap, gain: None }),
             custom: None,
+            mask: None,
             window,
             sinks,
         }
@@ -274,7 +374,7 @@ impl<'f, 'k> ScoreFunction<'f, 'k> {
             ScoreCap { rate: k.lit(1.0 / cap), gain: Some(k.lit(cap)) }
         });
         let window = modifier.window.map(|window| k.lit(window));
-        ScoreFunction { softmax_scale: None, cap, custom: None, window, sinks: None }
+        ScoreFunction { softmax_scale: None, cap, custom: None, mask: None, window, sinks: None }
     }
 
     /// Adds a function of one's own, if there is one: the recorded function of a [`CustomScores`].
@@ -287,10 +387,26 @@ impl<'f, 'k> ScoreFunction<'f, 'k> {
         let Some(function) = function else { return self };
         // Scores before the function are natural ones times log₂e, or what the softmax would
         // multiply.
-        let before = self.softmax_scale.map_or_else(|| k.lit(LN_2), |scale| scale * LN_2);
+        let before = Some(self.softmax_scale.map_or_else(|| k.lit(LN_2), |scale| scale * LN_2));
         let after = self.softmax_scale.is_none().then_some(LOG2_E);
         let softmax_scale = self.softmax_scale.map(|_| k.lit(LOG2_E));
         ScoreFunction { softmax_scale, custom: Some(CustomFunction { before, function, after }), ..self }
+    }
+
+    /// Adds the functions of one's own.
+    #[must_use]
+    pub(super) fn with_own(self, k: &'k Builder, own: &'f OwnFunctions<'k>) -> ScoreFunction<'f, 'k> {
+        let mut scores = self.with(k, own.scores.as_deref().map(|function| function as _));
+        if let Some(ScaledProducts { factor, function }) = &own.products {
+            let custom = CustomFunction { before: None, function: &**function, after: None };
+            scores = ScoreFunction { softmax_scale: Some(*factor * LOG2_E), custom: Some(custom), ..scores };
+        }
+        ScoreFunction { mask: own.mask.as_ref(), ..scores }
+    }
+
+    /// The mask of one's own, if there is one.
+    pub(super) fn mask(self) -> Option<&'f AttentionMask<'k>> {
+        self.mask
     }
 
     /// The factor by which the softmax multiplies the results of [`apply`](ScoreFunction::apply):
@@ -314,7 +430,7 @@ impl<'f, 'k> ScoreFunction<'f, 'k> {
     pub(super) fn apply_at(self, place: impl FnOnce() -> ScorePlace<'k>, product: Val<'k, f32>) -> Val<'k, f32> {
         let score = self.apply(product);
         let Some(CustomFunction { before, function, after }) = self.custom else { return score };
-        let score = function(place(), score * before);
+        let score = function(place(), before.map_or(score, |before| score * before));
         after.map_or(score, |after| score * after)
     }
 
@@ -332,17 +448,27 @@ impl<'f, 'k> ScoreFunction<'f, 'k> {
             }
             return;
         }
-        let ScoreTile { sequence, row, first, tokens } = tile();
-        let k = first.builder();
-        let columns = scores.columns(Index::lane(k));
-        for (half, registers) in (0..rows).zip(scores.rows()) {
-            let [head, query] = row(half);
-            for at in registers {
-                let token = first + columns[at as usize].get(k);
-                let place = || ScorePlace { sequence, head, query, token, tokens };
-                scores.registers().set(at, self.apply_at(place, scores.get(at)));
-            }
-        }
+        tile().each(scores, rows, |place, product| self.apply_at(place, product));
+    }
+
+    /// Hides the scores of tokens that a mask of one's own does not show, unless the tile is seen
+    /// `whole`.
+    #[track_caller]
+    pub(super) fn mask_to<'t>(
+        self,
+        scores: Accumulator<'k, f32>,
+        rows: u32,
+        whole: impl FnOnce(&AttentionMask<'k>) -> Val<'k, bool>,
+        tile: impl FnOnce() -> ScoreTile<'t, 'k>,
+    ) where
+        'k: 't,
+    {
+        let Some(mask) = self.mask else { return };
+        let tile = tile();
+        let k = tile.first.builder();
+        k.moving().when(!whole(mask), || {
+            tile.each(scores, rows, |place, score| (mask.sees)(place()).select(score, f32::NEG_INFINITY));
+        });
     }
 
     /// The sink of a query head times log₂e, as scores of the softmax are; `None` where there are

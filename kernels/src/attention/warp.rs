@@ -5,8 +5,9 @@ use core::slice::from_ref;
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
+use super::mask::{MaskedTiles, TileVisibility, VisibleTiles};
 use super::softmax::{Rescaling, Softmax, a_fragment};
-use crate::kv::{Arrived, KvBuffer, KvBufferConfig, KvRings, OwnRing, TileSpan, stream};
+use crate::kv::{Arrived, KvBuffer, KvBufferConfig, KvRings, OwnRing, TileSpan, stream, stream_found};
 use crate::mma::{Accumulator, InputType};
 use crate::tile::RegisterTensor;
 
@@ -55,18 +56,38 @@ pub(super) struct WarpQueries<'q, 'k> {
     pub softmax_scale: Option<Val<'k, f32>>,
 }
 
-/// The attention of a warp's queries over the tiles of a span: online softmax and sums that are not
-/// normalised. `modify` makes scores of the products of a tile, −∞ for tokens that a query does not
-/// see.
+/// The tiles that a warp visits: those of a span, or those of them that a mask shows.
+pub(super) struct WarpTiles<'a, 'k> {
+    /// The tiles.
+    pub span: TileSpan<'k>,
+    /// What a mask shows of a tile, if there is one.
+    pub ask: Option<&'a dyn Fn(Val<'k, u32>) -> TileVisibility<'k>>,
+}
+
+/// The attention of a warp's queries over tiles: online softmax and sums that are not normalised.
+/// `modify` makes scores of the products of a tile, −∞ for tokens that a query does not see; it is
+/// told whether a mask shows the whole tile, if there is one.
 pub(super) fn attend<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     rings: KvRings<'_, K, V>,
-    span: TileSpan<'k>,
+    WarpTiles { span, ask }: WarpTiles<'_, 'k>,
     queries: WarpQueries<'_, 'k>,
-    modify: &dyn Fn(Val<'k, u32>, Accumulator<'k, f32>),
+    modify: &dyn Fn(Val<'k, u32>, Option<Val<'k, bool>>, Accumulator<'k, f32>),
 ) -> (Softmax<'k>, Accumulator<'k, f32>) {
-    attend_by(k, rings, queries, modify, |scores, outputs| {
-        stream(k, rings, span, scores, outputs);
+    let Some(ask) = ask else {
+        let modify = |tile, scores| modify(tile, None, scores);
+        return attend_by(k, rings, queries, &modify, |scores, outputs| {
+            stream(k, rings, span, scores, outputs);
+        });
+    };
+    let TileSpan { first, end, step } = span;
+    let count = (end.max(first) - first + (step - 1)) / step;
+    let number = |place| first + place * step;
+    let tiles = MaskedTiles { count, number: &number, ask };
+    let [issued, used] = [VisibleTiles::new(k, tiles), VisibleTiles::new(k, tiles)];
+    let modify = |tile, scores| modify(tile, Some(used.is_whole()), scores);
+    attend_by(k, rings, queries, &modify, |scores, outputs| {
+        stream_found(k, rings, [&issued, &used], scores, outputs);
     })
 }
 

@@ -77,7 +77,7 @@ pub use runs::is_swizzled;
 pub use shared::{Fragments, MmaTile, RowArrangement, Share, TileForm, VECTOR};
 pub use stage_tiles::{KeysAndValues, StageTiles};
 pub use staged::{Staged, StagedBuffer};
-pub use stream::{IssuedAhead, KvRings, TileSpan, stream, stream_issuing};
+pub use stream::{FoundTiles, IssuedAhead, KvRings, TileSpan, stream, stream_found, stream_issuing};
 pub use tiles::Tiles;
 pub use tma::{Tma, TmaBuffer};
 pub(crate) use token_row::TokenRow;

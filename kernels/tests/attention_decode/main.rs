@@ -214,10 +214,19 @@ fn sinks_of_every_way() {
     }
 }
 
-/// Functions of one's own, each with every way, alone and with all other modifiers.
+/// Functions and masks of one's own, each with every way, alone and with all other modifiers.
 #[test]
 fn custom_scores_of_every_way() {
-    for (turn, custom) in [CustomCase::Alibi, CustomCase::Documents, CustomCase::Prefix(9)].into_iter().enumerate() {
+    let cases = [
+        CustomCase::Alibi,
+        CustomCase::Documents,
+        CustomCase::Prefix(9),
+        CustomCase::DocumentMask,
+        CustomCase::WindowMask(37),
+        CustomCase::AlibiHeadMask(0x00ff_f0f1),
+        CustomCase::ProductCap,
+    ];
+    for (turn, custom) in cases.into_iter().enumerate() {
         let case = DecodeCase { custom: Some(custom), tokens: vec![150, 1, 70], ..base() };
         every_way(&case, turn as u64);
         let scores = ScoreVariant { sinks: true, ..ScoreVariant::NONE };

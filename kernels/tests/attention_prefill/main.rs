@@ -202,19 +202,39 @@ fn sinks_of_every_way() {
     }
 }
 
-/// Functions of one's own: of queries before and after the end of a sequence, and of tiles that no
-/// query of a document sees.
+/// Functions and masks of one's own: of queries before and after the end of a sequence, and of
+/// tiles that no query of a document sees.
 #[test]
 fn custom_scores_of_every_way() {
-    for (turn, custom) in [CustomCase::Alibi, CustomCase::Documents, CustomCase::Prefix(80)].into_iter().enumerate() {
-        let causal = turn < 2;
-        let prefill = Prefill { depth: [64, 128, 64][turn], queries: QueryLayout::Ragged, group: 2, causal, ..PREFILL };
-        let case = PrefillCase { custom: Some(custom), ..case(prefill, &[(100, 70), (90, 150)], 3) };
+    let cases = [
+        (CustomCase::Alibi, true),
+        (CustomCase::Documents, true),
+        (CustomCase::Prefix(80), false),
+        (CustomCase::DocumentMask, false),
+        (CustomCase::PrefixMask(80), false),
+        (CustomCase::WindowMask(50), true),
+        (CustomCase::AlibiHeadMask(0x00ff_f0f1), false),
+        (CustomCase::ProductCap, true),
+    ];
+    for (turn, (custom, causal)) in cases.into_iter().enumerate() {
+        let depth = [64, 128, 64][turn % 3];
+        let prefill = Prefill { depth, queries: QueryLayout::Ragged, group: 2, causal, ..PREFILL };
+        let case = PrefillCase { custom: Some(custom), ..case(prefill, &[(100, 70), (90, 190)], 3) };
         every_way(&case, turn as u64);
         let scores = ScoreVariant { sinks: true, ..ScoreVariant::NONE };
         let modifier = ScoreModifier { soft_cap: Some(0.5), window: causal.then_some(40) };
         let prefill = Prefill { scores, ..prefill };
         holds(&PrefillCase { prefill, modifier, ..case }, PrefillKernel::Hopper, 4);
+    }
+}
+
+/// More than 32 tiles, so that a warp asks more than once; most are skipped.
+#[test]
+fn a_mask_skips_tiles_of_long_sequences() {
+    for (custom, causal) in [(CustomCase::WindowMask(70), true), (CustomCase::DocumentMask, false)] {
+        let case = PrefillCase { custom: Some(custom), ..case(Prefill { causal, ..PREFILL }, &[(70, 4700)], 5) };
+        holds(&case, PrefillKernel::Hopper, 1);
+        holds(&case, PrefillKernel::Warps(KvTransport::of::<CpAsync<2>>()), 1);
     }
 }
 

@@ -5,7 +5,9 @@ use super::options::DEVICE;
 use crate::device::backend::Facts;
 use crate::device::{DeviceError, Properties, Signature};
 use crate::ir::{Const, ParamKind, Ty};
-use crate::sim::{self, Arg, Checks, Counters, HostOrder, Interrupt, Launch, Loss, Outcome, TensorMapDescriptor};
+use crate::sim::{
+    self, Arg, Checks, Counters, HostOrder, Interrupt, Launch, Loss, Outcome, PrintedLines, TensorMapDescriptor,
+};
 use crate::verify::Verified;
 
 /// A kernel that is ready to run.
@@ -75,6 +77,7 @@ pub(super) struct Setting {
     pub loss: Option<Loss>,
     pub patience: u64,
     pub interrupt: Interrupt,
+    pub printed: PrintedLines,
 }
 
 /// Runs a kernel, on a device for each of the parameter blocks.
@@ -98,6 +101,7 @@ pub(super) fn run(
         loss: setting.loss,
         patience: setting.patience,
         interrupt: setting.interrupt.clone(),
+        printed: setting.printed.clone(),
         ..Launch::new(grid, args)
     };
     match sim::run(&kernel.verified, &launch, &mut store.memory, setting.seed) {

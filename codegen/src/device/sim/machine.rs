@@ -7,7 +7,7 @@ use crate::device::backend::{
     Allocation, Backend, Handle, InFlight, Loaded, MappedWords, PinnedBytes, Span, WordWidth, Work,
 };
 use crate::device::{DeviceError, Facts, KernelSource, Outside, Properties, Signature, TensorShape, TileSwizzle};
-use crate::sim::{Counters, Left, OutOfBoundsFill, TensorElem, TensorMapDescriptor, TensorSwizzle};
+use crate::sim::{Counters, Left, OutOfBoundsFill, PrintedLines, TensorElem, TensorMapDescriptor, TensorSwizzle};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ pub(super) struct SimDevice {
     /// Launches so far.
     launches: AtomicU64,
     last: Mutex<Option<Counters>>,
+    /// Lines of the last launch.
+    printed: Mutex<Vec<String>>,
 }
 
 impl SimDevice {
@@ -40,11 +42,16 @@ impl SimDevice {
             number,
             launches: AtomicU64::new(0),
             last: Mutex::new(None),
+            printed: Mutex::default(),
         }
     }
 
     pub fn last_launch(&self) -> Option<Counters> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn printed(&self) -> Vec<String> {
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn launch(&self, kernel: &Handle, grid: [u32; 3], params: &[&[u8]], devices: &[u32]) -> Result<(), DeviceError> {
@@ -55,7 +62,9 @@ impl SimDevice {
         let Options { sms, checks, ref host, loss, patience, ref interrupt, .. } = self.options;
         let loss = loss.filter(|&(launch, _)| launch == number).map(|(_, loss)| loss);
         let interrupt = interrupt.clone();
-        let setting = Setting { sms, checks, host: host.clone(), seed, loss, patience, interrupt };
+        let printed = PrintedLines::default();
+        let host = host.clone();
+        let setting = Setting { sms, checks, host, seed, loss, patience, interrupt, printed: printed.clone() };
         let (snapshots, outcome);
         {
             let mut store = lock(&self.store);
@@ -64,6 +73,9 @@ impl SimDevice {
             store.after_launch(&snapshots);
         }
         drop(snapshots);
+        let lines = printed.take();
+        lines.iter().for_each(|line| println!("{line}"));
+        *self.printed.lock().unwrap_or_else(PoisonError::into_inner) = lines;
         if let (Ok(Counters { left: Some(left), .. }), Some(loss)) = (&outcome, loss) {
             let device = devices.get(loss.device as usize).copied().unwrap_or(loss.device);
             lock(&self.store).lost = Some((device, left.clone()));

@@ -70,6 +70,12 @@ impl Simulator {
     pub fn last_launch(&self) -> Option<Counters> {
         self.machine.last_launch()
     }
+
+    /// The lines that the last launch printed by [`Builder::print`](crate::build::Builder::print),
+    /// also where it ended with a fault.
+    pub fn printed(&self) -> Vec<String> {
+        self.machine.printed()
+    }
 }
 
 /// `count` simulated devices of one address space, each of which reaches the memory of all.

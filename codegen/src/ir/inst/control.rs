@@ -19,6 +19,12 @@ family! {
         /// state its registers at entry (threads and blocks per multiprocessor). No effect on
         /// values.
         SetMaxNReg "setmaxnreg" () { change: RegChange, count: RegCount } Sm90aUp Warpgroup;
+        /// Prints the line `text`, in which each `{}` is the next value, after block and thread. As
+        /// many values as braces, each of 32 or 64 bits. No effect on values.
+        Print "print" (values: Rs any) { text: Remark } Sm80;
+        /// Where `cond` is false the launch fails, with an error that names `text`, the line of
+        /// Rust, block and thread.
+        Assert "assert" (cond: R Pred) { text: Remark } Sm80;
         /// A remark in text and PTX. Does nothing.
         Comment "//" () { text: Remark } Sm80;
     }

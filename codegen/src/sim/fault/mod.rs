@@ -263,6 +263,11 @@ pub enum FaultKind {
     },
     /// The kernel reached a trap.
     Trap,
+    /// A condition that the kernel asserts is false.
+    Assertion {
+        /// What was asserted.
+        text: String,
+    },
 }
 
 /// A defect in the use of words that the host accesses while the kernel runs.
@@ -355,6 +360,7 @@ impl FaultKind {
             FaultKind::ClusterBarrier { .. } => "cluster barrier",
             FaultKind::Host { .. } => "order for the host",
             FaultKind::Trap => "trap",
+            FaultKind::Assertion { .. } => "assertion",
         }
     }
 }

@@ -69,6 +69,7 @@ impl fmt::Display for FaultKind {
             }
             FaultKind::DivisionByZero => f.write_str("divides by zero; guard the divisor"),
             FaultKind::Trap => f.write_str("reached a trap; the kernel put it where no thread should arrive"),
+            FaultKind::Assertion { text } => write!(f, "asserts what is false: {text}"),
             _ => self.explain(f),
         }
     }
@@ -226,6 +227,7 @@ impl FaultKind {
             | FaultKind::BlockGone(_)
             | FaultKind::Deadlock { .. }
             | FaultKind::DivisionByZero
+            | FaultKind::Assertion { .. }
             | FaultKind::Trap => Ok(()),
         }
     }

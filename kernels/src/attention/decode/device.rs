@@ -5,9 +5,10 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::combine::{Splits, warp_parts};
-use crate::attention::ScoreFunction;
-use crate::attention::scores::{ScoreTile, SeenEnd, SeenTokens};
-use crate::attention::warp::{WarpA, WarpQueries, attend as attend_tiles, query_fragments};
+use crate::attention::mask::{AttentionMask, TileVisibility};
+use crate::attention::place::TilePlace;
+use crate::attention::scores::{ScoreFunction, ScoreTile, SeenEnd, SeenTokens};
+use crate::attention::warp::{WarpA, WarpQueries, WarpTiles, attend as attend_tiles, query_fragments};
 use crate::kv::{KConfig, KvFamily, KvRings, KvThreads, KvView, OwnRing, TileSpan, VConfig};
 use crate::mma::Accumulator;
 use crate::tile::Index;
@@ -51,8 +52,12 @@ pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, ta
     let seen = SequenceTokens::of(task.place, task.scores);
     let span = share(k, seen, [task.split, task.splits.count], [warps(D), TILE]);
     let scores = HeadScores { function: task.scores, group: task.group, seen, of: &|| task.of };
-    let modify = |number: Val<'k, u32>, acc: Accumulator<'k, f32>| scores.modify(k, number, acc, TILE);
-    let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, span, queries, &modify);
+    let modify = |number: Val<'k, u32>, whole: Option<Val<'k, bool>>, acc: Accumulator<'k, f32>| {
+        scores.modify(k, ScoredTile { number, whole, tokens: TILE }, acc);
+    };
+    let ask = task.scores.mask().map(|mask| move |number| scores.seen_of(mask, number, TILE));
+    let tiles = WarpTiles { span, ask: ask.as_ref().map(|ask| ask as _) };
+    let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, tiles, queries, &modify);
     let room = warps(D) * F::tile_bytes::<KConfig<TILE, D, TILE>>();
     let warps = warp_parts(k, warps(D), [D, task.group], keys.memory().cast(), room);
     task.splits.finish(k, &warps, softmax, acc.registers(), task.split);
@@ -99,19 +104,56 @@ pub(super) struct HeadScores<'f, 'k> {
     pub of: &'f dyn Fn() -> [Val<'k, u32>; 2],
 }
 
+/// A tile of products.
+#[derive(Clone, Copy)]
+pub(super) struct ScoredTile<'k> {
+    /// Its number.
+    pub number: Val<'k, u32>,
+    /// Whether a mask shows all of it, if that is known.
+    pub whole: Option<Val<'k, bool>>,
+    /// Tokens of a tile.
+    pub tokens: u32,
+}
+
 impl<'k> HeadScores<'_, 'k> {
-    /// Makes scores of the products of a tile of `tile` tokens: −∞ beyond the last token, and for
-    /// tokens that a window hides.
-    pub fn modify(&self, k: &'k Builder, number: Val<'k, u32>, scores: Accumulator<'k, f32>, tile: u32) {
+    /// What a mask shows the query heads of a tile.
+    pub fn seen_of(&self, mask: &AttentionMask<'k>, number: Val<'k, u32>, tile: u32) -> TileVisibility<'k> {
+        let [sequence, kv_head] = (self.of)();
+        let last = self.seen.end - 1;
+        let of_head = |head: u32| {
+            (mask.tile)(TilePlace {
+                sequence,
+                head: kv_head * self.group + head,
+                first_query: last,
+                last_query: last,
+                first_token: number * tile,
+                last_token: (number * tile + (tile - 1)).min(last),
+                tokens: self.seen.end,
+            })
+        };
+        (1..self.group).fold(of_head(0), |seen, head| {
+            let next = of_head(head);
+            TileVisibility { any: seen.any | next.any, all: seen.all & next.all }
+        })
+    }
+
+    /// Makes scores of the products of a tile: −∞ beyond the last token, and for tokens that a
+    /// window or a mask hides.
+    pub fn modify(&self, k: &'k Builder, scored: ScoredTile<'k>, scores: Accumulator<'k, f32>) {
+        let ScoredTile { number, whole, tokens: tile } = scored;
         let SequenceTokens { first, end } = self.seen;
         let row = |half: u32| {
             let [_, kv_head] = (self.of)();
             [(k.lane() / 4 + 8 * half).min(self.group - 1) + kv_head * self.group, end - 1]
         };
-        self.function.apply_to(scores, self.group.div_ceil(8), || {
+        let place = || {
             let [sequence, _] = (self.of)();
             ScoreTile { sequence, row: &row, first: number * tile, tokens: end }
-        });
+        };
+        let rows = self.group.div_ceil(8);
+        self.function.apply_to(scores, rows, place);
+        let is_whole = |mask: &AttentionMask<'k>| whole.unwrap_or_else(|| self.seen_of(mask, number, tile).all);
+        self.function.mask_to(scores, rows, is_whole, place);
         let left = end - number * tile;
         let first = first.map(|first| first.max(number * tile) - number * tile);
         let seen = SeenTokens { first, end: Some(SeenEnd::Before(left)) };

@@ -5,7 +5,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, Var};
 
 use super::combine::{Splits, warp_parts};
-use super::device::{HeadScores, SequenceTokens, queries, share, warps};
+use super::device::{HeadScores, ScoredTile, SequenceTokens, queries, share, warps};
 use crate::attention::ScoreFunction;
 use crate::attention::warp::{WarpQueries, attend_by};
 use crate::kv::{
@@ -214,7 +214,9 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
                 let seen = SequenceTokens::of(place, items.scores);
                 let of = || [line / items.heads, line % items.heads];
                 let head = HeadScores { function: items.scores, group, seen, of: &of };
-                let modify = |number: Val<'k, u32>, acc: Accumulator<'k, f32>| head.modify(k, number, acc, TILE);
+                let modify = |number: Val<'k, u32>, acc: Accumulator<'k, f32>| {
+                    head.modify(k, ScoredTile { number, whole: None, tokens: TILE }, acc);
+                };
                 let (softmax, acc) = attend_by(k, rings, queries, &modify, |scores, outputs| {
                     let ahead = IssuedAhead { span, place, issue_keys: &issue_keys, issue_values: &issue_values };
                     stream_issuing(k, rings, &ahead, scores, outputs);

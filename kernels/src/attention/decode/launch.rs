@@ -8,7 +8,9 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use super::combine::Splits;
 use super::device::{DecodeTask, attend, warps};
 use super::items::{Items, attend_items};
-use crate::attention::{AttentionError, CustomScores, ScoreFunction, ScoreVariant, WithScores};
+use crate::attention::{
+    AttentionError, CustomMask, CustomProducts, CustomScores, ScoreFunction, ScoreVariant, WithScores,
+};
 use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
 use crate::pdl::{trigger_and_wait, trigger_dependents};
 
@@ -66,8 +68,8 @@ pub struct Decode {
 /// | `out` | `[sequences, kv_heads·group, D]` bf16 |
 /// | `lse` | `[sequences, kv_heads·group]` f32: natural logarithms of sums of exp(score), sinks included; only where [`Decode::lse`] |
 ///
-/// Those of persistent blocks, and then those of a [score modifier of one's own](Decode::custom),
-/// come last.
+/// Those of persistent blocks, of a [score modifier of one's own](Decode::custom) and of a
+/// [mask](Decode::mask) come last, in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeArgs;
 
@@ -108,7 +110,17 @@ impl Decode {
 
     /// The kernel with a score modifier of one's own.
     pub fn custom(self, custom: CustomScores<'_>) -> WithScores<'_, Decode> {
-        WithScores { kernel: self, custom: Some(custom) }
+        WithScores::from(self).custom(custom)
+    }
+
+    /// The kernel with a function of products of one's own.
+    pub fn products(self, products: CustomProducts<'_>) -> WithScores<'_, Decode> {
+        WithScores::from(self).products(products)
+    }
+
+    /// The kernel with a mask of one's own.
+    pub fn mask(self, mask: CustomMask<'_>) -> WithScores<'_, Decode> {
+        WithScores::from(self).mask(mask)
     }
 
     /// Records the kernel for a way of keys and values.
@@ -154,7 +166,7 @@ impl WithScores<'_, Decode> {
         };
         let tokens = decode.tokens();
         let suffix = if stays { "_staying" } else { "" };
-        let scores = decode.scores.suffix(self.custom);
+        let scores = decode.scores.suffix(self.own);
         let lse = if decode.lse { "_lse" } else { "" };
         let name =
             format!("decode_d{}_g{}_t{tokens}_{layout}_{}{suffix}{scores}{lse}", decode.depth, decode.group, F::name());
@@ -193,8 +205,8 @@ impl WithScores<'_, Decode> {
         let out = k.global::<bf16>("out");
         let lse = decode.lse.then(|| k.global::<f32>("lse"));
         let counts = stays.then(|| k.u32_params(["splits", "kv_heads", "sequences"]));
-        let custom = self.custom.map(|custom| custom.0(k));
-        let scores = scores.with(k, custom.as_deref().map(|function| function as _));
+        let own = self.own.declare(k, scores);
+        let scores = scores.with_own(k, &own);
 
         let by_grid = || [SpecialReg::NctaidX, SpecialReg::NctaidY].map(|axis| k.special(axis));
         let block = || [SpecialReg::CtaidX, SpecialReg::CtaidY, SpecialReg::CtaidZ].map(|axis| k.special(axis));

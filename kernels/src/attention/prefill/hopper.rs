@@ -13,11 +13,12 @@ use tilewright_codegen::build::{
 use tilewright_layout::{Layout, Swizzled};
 
 use super::schedule::{QueryRows, RowLogs};
-use crate::attention::ScoreFunction;
+use crate::attention::mask::{AttentionMask, MaskedTiles, TileVisibility, VisibleTiles};
+use crate::attention::scores::ScoreFunction;
 use crate::attention::softmax::{Rescaling, Softmax, a_fragment};
 use crate::kv::{
-    Arrived, Issued, KConfig, KvBuffer, KvFamily, KvThreads, KvView, OwnRing, RowArrangement, TileForm, Tma, TmaBuffer,
-    VConfig, VECTOR,
+    Arrived, FoundTiles, Issued, KConfig, KvBuffer, KvFamily, KvThreads, KvView, OwnRing, RowArrangement, TileForm,
+    Tma, TmaBuffer, VConfig, VECTOR,
 };
 use crate::mma::{Accumulator, InputType, SharedOperand, warpgroup_atom};
 use crate::tile::{LayoutTensor, RegisterTensor};
@@ -62,9 +63,15 @@ type AttentionWeights<'k> = RegisterTensor<'k, Bf16x2, <bf16 as InputType>::Warp
 type KeyBuffer<'k, const D: u32, const BN: u32> = TmaBuffer<'k, KConfig<BN, D, BN>>;
 type ValueBuffer<'k, const D: u32, const BN: u32> = TmaBuffer<'k, VConfig<BN, BN, BN, D>>;
 
-/// Registers of a thread: of those that fetch, of those that multiply.
-const fn registers(groups: u32) -> [u32; 2] {
-    if groups == 3 { [32, 160] } else { [24, 240] }
+/// Registers of a thread: of those that fetch, of those that multiply. A mask of one's own is asked
+/// by both; heads wider than 128 columns leave those that fetch fewer.
+const fn registers(groups: u32, masked: bool, depth: u32) -> [u32; 2] {
+    match (groups, masked) {
+        (3, _) => [32, 160],
+        (_, false) => [24, 240],
+        (_, true) if depth > 128 => [40, 232],
+        (_, true) => [56, 224],
+    }
 }
 
 impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> PrefillShape<D, BN, STAGES, GROUPS> {
@@ -85,16 +92,37 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> PrefillS
 
         let tiles = (task.rows.end(Self::BLOCK_ROWS, task.causal) + (BN - 1)) / BN;
         let tiles = SeenTiles { first: task.rows.first_tile(BN), end: tiles };
-        let [few, many] = registers(GROUPS);
+        let [few, many] = registers(GROUPS, task.scores.mask().is_some(), D);
+        let bring = |tile| {
+            let wanted = k.lit(true);
+            let _: [Issued; 2] = [keys.load_from_dram(tile, wanted), values.load_from_dram(tile, wanted)];
+        };
+        let fetch_masked = |mask: &AttentionMask<'k>| {
+            k.registers_down(few);
+            k.when(k.warp().eq(0), || {
+                let number = |place| tiles.end - 1 - place;
+                let ask = |tile| TileVisibility { all: k.lit(false), ..Self::ask(task, mask, None, tile) };
+                let visible =
+                    VisibleTiles::new(k, MaskedTiles { count: tiles.before(tiles.end), number: &number, ask: &ask });
+                let is_first = k.lane().eq(0);
+                k.when(visible.exists() & is_first, || Self::fetch_queries(k, task, queries, queries_full));
+                k.while_(
+                    || visible.exists(),
+                    || {
+                        let tile = visible.take();
+                        k.when(is_first, || bring(tile));
+                    },
+                );
+            });
+        };
         let fetch = || {
+            if let Some(mask) = task.scores.mask() {
+                return fetch_masked(mask);
+            }
             k.registers_down(few);
             k.when(k.tid().eq(0), || {
                 k.when(tiles.exist(), || Self::fetch_queries(k, task, queries, queries_full));
-                k.for_(0, tiles.before(tiles.end), |turn: Val<'k, u32>| {
-                    let tile = tiles.end - 1 - turn;
-                    let wanted = k.lit(true);
-                    let _: [Issued; 2] = [keys.load_from_dram(tile, wanted), values.load_from_dram(tile, wanted)];
-                });
+                k.for_(0, tiles.before(tiles.end), |turn: Val<'k, u32>| bring(tiles.end - 1 - turn));
             });
         };
         let multiply = || {
@@ -112,13 +140,40 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> PrefillS
                 acc: zeros(k, D),
                 softmax: Softmax::new(k, warpgroup_atom::<bf16>(BN).1, 2, task.scores.softmax_scale(), task.rescaling),
             };
-            k.when(tiles.exist(), || {
-                queries_full.wait(0);
-                consumer.run(tiles);
-            });
+            if let Some(mask) = task.scores.mask() {
+                let number = |place| tiles.end - 1 - place;
+                let ask = |tile| Self::ask(task, mask, Some(group), tile);
+                let visible =
+                    VisibleTiles::new(k, MaskedTiles { count: tiles.before(tiles.end), number: &number, ask: &ask });
+                k.when(visible.exists(), || {
+                    queries_full.wait(0);
+                    consumer.run_visible(visible);
+                });
+            } else {
+                k.when(tiles.exist(), || {
+                    queries_full.wait(0);
+                    consumer.run(tiles);
+                });
+            }
             consumer.store(queries);
         };
         k.if_else(k.warp().lt(4), fetch, multiply);
+    }
+
+    /// What is seen of a tile: whether some query of the block sees some of it, and whether every
+    /// query of a warpgroup sees all.
+    fn ask<'k>(
+        task: &HopperPrefillTask<'_, 'k>,
+        mask: &AttentionMask<'k>,
+        group: Option<Val<'k, u32>>,
+        tile: Val<'k, u32>,
+    ) -> TileVisibility<'k> {
+        let rows = task.rows;
+        let block = (mask.tile)(rows.tile_place(rows.first, Self::BLOCK_ROWS, tile, BN));
+        group.map_or(block, |group| {
+            let mine = (mask.tile)(rows.tile_place(rows.first + group * ROWS, ROWS, tile, BN));
+            TileVisibility { all: mine.all, ..block }
+        })
     }
 
     fn fetch_queries<'k>(
@@ -211,43 +266,78 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         let k = self.k;
         self.ping_pong_begin();
         let last = tiles.end - 1;
-        let key = self.keys.copy_to_shared(Issued::by_another(), last);
+        self.first_tile(last, None);
+        k.for_(0, tiles.before(last), |turn: Val<'k, u32>| {
+            let tile = last - 1 - turn;
+            self.next_tile(tile, || tile + 1, None);
+        });
+        self.last_values(tiles.first.unwrap_or_else(|| k.lit(0u32)));
+        self.ping_pong_end();
+    }
+
+    /// Goes through the tiles that a mask shows, at least one.
+    fn run_visible(&self, visible: VisibleTiles<'_, 'k>) {
+        let k = self.k;
+        self.ping_pong_begin();
+        let tile = k.var(visible.take());
+        self.first_tile(tile.get(), Some(visible.is_whole()));
+        k.while_(
+            || visible.exists(),
+            || {
+                let before = tile.get();
+                let next = visible.take();
+                tile.set(next);
+                self.next_tile(next, || before, Some(visible.is_whole()));
+            },
+        );
+        self.last_values(tile.get());
+        self.ping_pong_end();
+    }
+
+    /// The weights of the first tile.
+    fn first_tile(&self, tile: Val<'k, u32>, whole: Option<Val<'k, bool>>) {
+        let k = self.k;
+        let key = self.keys.copy_to_shared(Issued::by_another(), tile);
         k.wgmma_fence();
         self.multiply_scores(&key);
         k.wgmma_wait(0);
         self.keys.release(key);
-        self.modify(last);
+        self.modify(tile, whole);
         // Nothing was summed before.
         let _ = self.softmax.update(self.scores);
         self.pack();
+    }
 
-        k.for_(0, tiles.before(last), |turn: Val<'k, u32>| {
-            let tile = last - 1 - turn;
-            let key = self.keys.copy_to_shared(Issued::by_another(), tile);
-            let value = self.values.copy_to_shared(Issued::by_another(), tile + 1);
-            let weights = self.a_fragments();
-            self.ping_pong_sync();
-            k.wgmma_fence();
-            self.multiply_scores(&key);
-            self.multiply_weights(&weights, &value);
-            self.ping_pong_arrive();
-            k.wgmma_wait(1);
-            self.keys.release(key);
-            self.modify(tile);
-            let rescale = self.softmax.update(self.scores);
-            k.wgmma_wait(0);
-            self.values.release(value);
-            rescale.apply(self.acc);
-            self.pack();
-        });
+    /// The weights of a tile, and the weighted values of the one before it.
+    fn next_tile(&self, tile: Val<'k, u32>, before: impl FnOnce() -> Val<'k, u32>, whole: Option<Val<'k, bool>>) {
+        let k = self.k;
+        let key = self.keys.copy_to_shared(Issued::by_another(), tile);
+        let value = self.values.copy_to_shared(Issued::by_another(), before());
+        let weights = self.a_fragments();
+        self.ping_pong_sync();
+        k.wgmma_fence();
+        self.multiply_scores(&key);
+        self.multiply_weights(&weights, &value);
+        self.ping_pong_arrive();
+        k.wgmma_wait(1);
+        self.keys.release(key);
+        self.modify(tile, whole);
+        let rescale = self.softmax.update(self.scores);
+        k.wgmma_wait(0);
+        self.values.release(value);
+        rescale.apply(self.acc);
+        self.pack();
+    }
 
-        let value = self.values.copy_to_shared(Issued::by_another(), tiles.first.unwrap_or_else(|| k.lit(0u32)));
+    /// The weighted values of the last tile.
+    fn last_values(&self, tile: Val<'k, u32>) {
+        let k = self.k;
+        let value = self.values.copy_to_shared(Issued::by_another(), tile);
         let weights = self.a_fragments();
         k.wgmma_fence();
         self.multiply_weights(&weights, &value);
         k.wgmma_wait(0);
         self.values.release(value);
-        self.ping_pong_end();
     }
 
     /// `scores = Q·Kᵀ`, a group of its own.
@@ -286,11 +376,15 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         self.group * ROWS + self.k.warp() % 4 * 16 + self.k.lane() / 4
     }
 
-    /// Makes scores of a tile's products, −∞ for tokens that a row does not see.
-    fn modify(&self, tile: Val<'k, u32>) {
+    /// Makes scores of a tile's products, −∞ for tokens that a row does not see; `whole`: a mask of
+    /// one's own shows all of them.
+    fn modify(&self, tile: Val<'k, u32>, whole: Option<Val<'k, bool>>) {
         let HopperPrefillTask { rows, causal, scores, .. } = *self.task;
         let row = |half| rows.place(rows.first + (self.row() + 8 * half));
         scores.apply_to(self.scores, 2, || rows.scores(&row, tile * BN));
+        if let Some(whole) = whole {
+            scores.mask_to(self.scores, 2, |_| whole, || rows.scores(&row, tile * BN));
+        }
         let first = rows.first + self.group * ROWS;
         let is_edge = ((tile + 1) * BN).gt(rows.common(first, causal));
         let is_hidden = rows.window.and_then(|_| rows.is_hidden(tile * BN, first + (ROWS - 1)));

@@ -7,8 +7,11 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::schedule::{QueryRows, RowLogs, order};
 use super::{hopper, warps};
+use crate::attention::scores::{OwnFunctions, OwnScores};
 use crate::attention::softmax::Rescaling;
-use crate::attention::{AttentionError, CustomScores, ScoreFunction, ScorePlace, ScoreVariant, WithScores};
+use crate::attention::{
+    AttentionError, CustomMask, CustomProducts, CustomScores, ScoreFunction, ScoreVariant, WithScores,
+};
 use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
 
 /// The layout of queries and results.
@@ -56,7 +59,8 @@ pub enum Kv {
 /// | `out` | as the queries |
 /// | `lse` | as the queries without D, f32: natural logarithms of sums of exp(score), sinks included; only where [`Prefill::lse`] |
 ///
-/// Those of a [score modifier of one's own](Prefill::custom) come last.
+/// Those of a [score modifier of one's own](Prefill::custom), and of a [mask](Prefill::mask), come
+/// last.
 ///
 /// Grid: (tiles · heads, sequences).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -134,13 +138,9 @@ impl<'f, 'k> Params<'f, 'k> {
         }
     }
 
-    /// Adds a function of scores, if there is one.
-    fn with(
-        self,
-        k: &'k Builder,
-        function: Option<&'f dyn Fn(ScorePlace<'k>, Val<'k, f32>) -> Val<'k, f32>>,
-    ) -> Params<'f, 'k> {
-        Params { scores: self.scores.with(k, function), ..self }
+    /// Adds the functions of one's own.
+    fn with(self, k: &'k Builder, own: &'f OwnFunctions<'k>) -> Params<'f, 'k> {
+        Params { scores: self.scores.with_own(k, own), ..self }
     }
 }
 
@@ -148,7 +148,7 @@ impl Prefill {
     /// Columns of a head that the kernels are made for.
     pub const DEPTHS: &'static [u32] = &[32, 64, 80, 96, 112, 128, 192, 256];
 
-    fn name(&self, way: &str, custom: Option<CustomScores>) -> String {
+    fn name(&self, way: &str, own: OwnScores<'_>) -> String {
         let causal = if self.causal { "causal" } else { "full" };
         let queries = match self.queries {
             QueryLayout::HeadMajor => "q",
@@ -160,15 +160,14 @@ impl Prefill {
             Kv::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
             Kv::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
         };
-        let scores = self.scores.suffix(custom);
+        let scores = self.scores.suffix(own);
         let lse = if self.lse { "_lse" } else { "" };
         format!("prefill_d{}_g{}_{causal}_{queries}_{kv}_{way}{scores}{lse}", self.depth, self.group)
     }
 
     /// Rows of a block of the Hopper kernel.
     pub fn hopper_rows(&self) -> u32 {
-        // The registers of three warpgroups have no room for the bounds of a window.
-        hopper::ROWS * if self.depth == 64 && !self.scores.window { 3 } else { 2 }
+        WithScores::from(*self).hopper_rows()
     }
 
     /// Returns the fastest tuning of the Hopper kernel, as measured on an H100.
@@ -185,7 +184,17 @@ impl Prefill {
 
     /// The kernel with a score modifier of one's own.
     pub fn custom(self, custom: CustomScores<'_>) -> WithScores<'_, Prefill> {
-        WithScores { kernel: self, custom: Some(custom) }
+        WithScores::from(self).custom(custom)
+    }
+
+    /// The kernel with a function of products of one's own.
+    pub fn products(self, products: CustomProducts<'_>) -> WithScores<'_, Prefill> {
+        WithScores::from(self).products(products)
+    }
+
+    /// The kernel with a mask of one's own.
+    pub fn mask(self, mask: CustomMask<'_>) -> WithScores<'_, Prefill> {
+        WithScores::from(self).mask(mask)
     }
 
     /// Records the kernel for sm_90a.
@@ -285,6 +294,18 @@ impl Prefill {
 }
 
 impl WithScores<'_, Prefill> {
+    /// Warpgroups of the Hopper kernel that multiply.
+    fn hopper_groups(&self) -> u32 {
+        // The registers of three warpgroups have no room for the bounds of a window, or for a mask.
+        let is_bounded = self.kernel.scores.window || self.own.mask.is_some();
+        if self.kernel.depth == 64 && !is_bounded { 3 } else { 2 }
+    }
+
+    /// Rows of a block of the Hopper kernel.
+    pub fn hopper_rows(&self) -> u32 {
+        hopper::ROWS * self.hopper_groups()
+    }
+
     /// Records the kernel for sm_90a.
     pub fn record_hopper(&self) -> Kernel {
         self.record_tuned(self.kernel.tuning())
@@ -293,18 +314,18 @@ impl WithScores<'_, Prefill> {
     /// Records the kernel for sm_90a with another tuning; see [`Prefill::record_tuned`].
     pub fn record_tuned(&self, tuning: PrefillTuning) -> Kernel {
         let PrefillTuning { keys, rescaling, ping_pong } = tuning;
-        let WithScores { kernel: prefill, custom } = *self;
-        let threads = 128 + 2 * prefill.hopper_rows();
-        record(&prefill.name("wgmma", custom), Arch::Sm90a, block(threads).min_blocks(1), |k| {
+        let WithScores { kernel: prefill, own } = *self;
+        let threads = 128 + 2 * self.hopper_rows();
+        record(&prefill.name("wgmma", own), Arch::Sm90a, block(threads).min_blocks(1), |k| {
             if prefill.is_refused(k) {
                 return;
             }
             let queries = k.tensor_map("q");
             let inputs = [k.tensor_map("keys"), k.tensor_map("values")];
             let params = Params::declare(k, &prefill);
-            let custom = custom.map(|custom| custom.0(k));
-            let params = params.with(k, custom.as_deref().map(|function| function as _));
-            prefill.each_block(k, &params, prefill.hopper_rows(), |common| {
+            let own = own.declare(k, params.scores);
+            let params = params.with(k, &own);
+            prefill.each_block(k, &params, self.hopper_rows(), |common| {
                 let Common { place, rows, scores, corner, strides, lse } = common;
                 let out = at(params.out, corner, strides);
                 let [row, plane] = corner.map(Val::cast::<i32>);
@@ -327,7 +348,7 @@ impl WithScores<'_, Prefill> {
                 };
                 match (prefill.depth, keys) {
                     (32, 128) => hopper::PrefillShape::<32, 128, 2, 2>::attend(k, &task),
-                    (64, 128) if prefill.scores.window => hopper::PrefillShape::<64, 128, 2, 2>::attend(k, &task),
+                    (64, 128) if self.hopper_groups() == 2 => hopper::PrefillShape::<64, 128, 2, 2>::attend(k, &task),
                     (64, 128) => hopper::PrefillShape::<64, 128, 2, 3>::attend(k, &task),
                     (80, 128) => hopper::PrefillShape::<80, 128, 2, 2>::attend(k, &task),
                     (96, 128) => hopper::PrefillShape::<96, 128, 2, 2>::attend(k, &task),
@@ -344,16 +365,16 @@ impl WithScores<'_, Prefill> {
 
     /// Records the kernel of `mma.sync` for a way of keys and values.
     pub fn record<F: KvFamily>(&self, arch: Arch) -> Kernel {
-        let WithScores { kernel: prefill, custom } = *self;
-        record(&prefill.name(&F::name(), custom), arch, block(32 * warps::WARPS), |k| {
+        let WithScores { kernel: prefill, own } = *self;
+        record(&prefill.name(&F::name(), own), arch, block(32 * warps::WARPS), |k| {
             if prefill.is_refused(k) {
                 return;
             }
             let q = k.global::<bf16>("q");
             let inputs = [F::input(k, "keys"), F::input(k, "values")];
             let params = Params::declare(k, &prefill);
-            let custom = custom.map(|custom| custom.0(k));
-            let params = params.with(k, custom.as_deref().map(|function| function as _));
+            let own = own.declare(k, params.scores);
+            let params = params.with(k, &own);
             prefill.each_block(k, &params, warps::BLOCK_ROWS, |common| {
                 let Common { place, rows, scores, corner, strides, lse } = common;
                 let [query, out] = [at(q, corner, strides), at(params.out, corner, strides)];

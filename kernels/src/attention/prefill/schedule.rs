@@ -2,6 +2,7 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
+use crate::attention::TilePlace;
 use crate::attention::scores::{ScoreTile, SeenEnd, SeenTokens, first_seen};
 use crate::mma::Accumulator;
 use crate::tile::Index;
@@ -100,6 +101,23 @@ impl<'k> QueryRows<'k> {
     /// has more of them than tokens.
     pub fn place(&self, row: Val<'k, u32>) -> [Val<'k, u32>; 2] {
         [self.head, (row + self.tokens).max(self.queries) - self.queries]
+    }
+
+    /// The place of a tile of scores: `rows` rows from row `row` of the sequence on, those past its
+    /// end left out, and tile `tile` of `keys` keys.
+    pub(super) fn tile_place(&self, row: Val<'k, u32>, rows: u32, tile: Val<'k, u32>, keys: u32) -> TilePlace<'k> {
+        let last = self.queries - 1;
+        let [_, first_query] = self.place(row.min(last));
+        let [head, last_query] = self.place((row + (rows - 1)).min(last));
+        TilePlace {
+            sequence: self.sequence,
+            head,
+            first_query: first_query.min(self.tokens - 1),
+            last_query: last_query.min(self.tokens - 1),
+            first_token: tile * keys,
+            last_token: (tile * keys + (keys - 1)).min(self.tokens - 1),
+            tokens: self.tokens,
+        }
     }
 
     /// A tile of scores whose rows are those, and whose first column is that token's.

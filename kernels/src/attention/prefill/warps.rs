@@ -5,9 +5,10 @@ use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
 
 use super::schedule::{QueryRows, RowLogs};
-use crate::attention::ScoreFunction;
+use crate::attention::mask::TileVisibility;
+use crate::attention::scores::ScoreFunction;
 use crate::attention::softmax::Softmax;
-use crate::attention::warp::{WarpQueries, attend as attend_tiles, query_fragments};
+use crate::attention::warp::{WarpQueries, WarpTiles, attend as attend_tiles, query_fragments};
 use crate::kv::{KConfig, KvFamily, KvRings, KvThreads, KvView, TileSpan, VConfig};
 
 /// Warps of a block.
@@ -56,16 +57,28 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &PrefillTask<
     let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
     let first = rows.first_tile(TILE).unwrap_or_else(|| k.lit(0u32));
     let span = TileSpan { first, end, step: 1 };
-    let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, span, queries, &|tile, scores| {
+    let rings = KvRings { keys: &keys, values: &values };
+    let modify = |tile: Val<'k, u32>, whole: Option<Val<'k, bool>>, scores| {
         let row = |half| rows.place(rows.first + (mine + 8 * half));
         task.scores.apply_to(scores, 2, || rows.scores(&row, tile * TILE));
+        if let Some(whole) = whole {
+            task.scores.mask_to(scores, 2, |_| whole, || rows.scores(&row, tile * TILE));
+        }
         let common = rows.common(rows.first + k.warp() * 16, task.causal);
         let is_edge = ((tile + 1) * TILE).gt(common);
         let is_hidden = rows.window.and_then(|_| rows.is_hidden(tile * TILE, rows.first + k.warp() * 16 + 15));
         k.when(is_hidden.map_or(is_edge, |hidden| is_edge | hidden), || {
             rows.mask(k, scores, rows.first + mine, tile * TILE, task.causal);
         });
+    };
+    let ask = task.scores.mask().map(|mask| {
+        move |tile| TileVisibility {
+            all: (mask.tile)(rows.tile_place(rows.first + k.warp() * 16, 16, tile, TILE)).all,
+            ..(mask.tile)(rows.tile_place(rows.first, BLOCK_ROWS, tile, TILE))
+        }
     });
+    let tiles = WarpTiles { span, ask: ask.as_ref().map(|ask| ask as _) };
+    let (softmax, acc) = attend_tiles(k, rings, tiles, queries, &modify);
     store::<D>(k, task, mine, softmax, acc.registers());
 }
 

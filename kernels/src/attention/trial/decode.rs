@@ -98,7 +98,7 @@ impl DecodeCase {
         let decode = Decode { scores: ScoreVariant { sinks, ..self.modifier.variant() }, ..self.decode };
         let Decode { depth, group, layout, .. } = decode;
         let staying = self.way.staying.zip(self.staying);
-        let kernel = WithScores { kernel: decode, custom: self.custom.map(CustomCase::scores) };
+        let kernel = WithScores { kernel: decode, own: self.custom.map(CustomCase::own).unwrap_or_default() };
         let kernel = verify(staying.map_or(self.way.decode, |(record, _)| record)(&kernel, arch))?;
         let mut draw = Draw::new(self.data);
         let (kv, page) = match layout {

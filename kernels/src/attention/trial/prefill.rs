@@ -107,9 +107,9 @@ impl PrefillCase {
     pub fn trial(&self, arch: Arch) -> Result<Trial, VerifyErrors> {
         let sinks = self.prefill.scores.sinks;
         let prefill = Prefill { scores: ScoreVariant { sinks, ..self.modifier.variant() }, ..self.prefill };
-        let kernel = WithScores { kernel: prefill, custom: self.custom.map(CustomCase::scores) };
+        let kernel = WithScores { kernel: prefill, own: self.custom.map(CustomCase::own).unwrap_or_default() };
         let (kernel, block_rows, keys, maps) = match self.way {
-            PrefillKernel::Hopper => (kernel.record_hopper(), prefill.hopper_rows(), prefill.tuning().keys, true),
+            PrefillKernel::Hopper => (kernel.record_hopper(), kernel.hopper_rows(), prefill.tuning().keys, true),
             PrefillKernel::Warps(way) => ((way.prefill)(&kernel, arch), warps::BLOCK_ROWS, warps::TILE, way.tensor_map),
         };
         let kernel = verify(kernel)?;
@@ -127,10 +127,13 @@ impl PrefillCase {
             positive(&mut q);
             cache.blank(&mut pools[0]);
         }
-        // Tiles that a window hides from a sequence's first query are not read.
+        // Tiles that a window hides from a sequence's first query are not read, be it of the kernel
+        // or of a mask.
+        let hides = [self.modifier.window, self.custom.and_then(CustomCase::window)];
         let first_read = |&(queries, tokens): &(u32, u32)| {
             let end = (1 + tokens).saturating_sub(queries).min(tokens);
-            self.modifier.seen(end as usize).start as u32 / keys * keys
+            let start = |&window: &Option<u32>| ScoreModifier { window, ..self.modifier }.seen(end as usize).start;
+            hides.iter().map(start).max().unwrap_or(0) as u32 / keys * keys
         };
         let hidden: Vec<u32> = self.sequences.iter().map(first_read).collect();
         pools.iter_mut().for_each(|pool| cache.hide(pool, &hidden));
@@ -186,16 +189,18 @@ impl PrefillCase {
                     let at = queries.place(sequence, head, query);
                     let q: Vec<f64> = q[at..at + depth as usize].iter().map(|x| x.to_f64()).collect();
                     let seen = if causal { (query + 1 + tokens).saturating_sub(count) } else { tokens };
-                    let custom = data.function(PlacedQuery {
-                        sequence,
-                        head: head as usize,
-                        query: (query + tokens).saturating_sub(count) as usize,
-                    });
-                    let visible = Visible {
+                    let position = (query + tokens).saturating_sub(count) as usize;
+                    let custom = data.function(PlacedQuery { sequence, head: head as usize, query: position });
+                    let mut visible = Visible {
                         sink: data.sink(head as usize),
                         custom: custom.as_deref(),
                         ..Visible::new(self.modifier, seen, scale)
                     };
+                    // Values that a mask hides are not numbers.
+                    if let Some(window) = self.custom.and_then(CustomCase::window) {
+                        let first = (position + 1).saturating_sub(window as usize);
+                        visible.tokens.start = visible.tokens.start.max(first).min(visible.tokens.end);
+                    }
                     result.attend(at, &q, &of, visible);
                 }
             }

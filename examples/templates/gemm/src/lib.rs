@@ -49,3 +49,6 @@ pub fn gemm(arch: Arch) -> Kernel {
         product.store_d(c.clipped_tile([TILE[0], TILE[1]], [row.into(), column.into()]));
     })
 }
+
+#[cfg(test)]
+mod laws;

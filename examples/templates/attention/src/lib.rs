@@ -61,3 +61,6 @@ pub fn attention<F: KvFamily, const D: u32>(arch: Arch) -> Kernel {
         }
     })
 }
+
+#[cfg(test)]
+mod laws;

@@ -27,7 +27,7 @@ fn trial<const N: usize>(rows: u32, seed: u64) -> Trial {
     // rounding to bf16.
     let bound = Bound { absolute: 0.0, relative: 2f64.powi(-8) + (N as f64 / 128.0 + 16.0) * 2f64.powi(-24) };
 
-    let kernel = verify(outside::norm::residual_rms_norm::<N>(Arch::Sm90a, EPS)).expect("a legal kernel");
+    let kernel = verify(super::residual_rms_norm::<N>(Arch::Sm90a, EPS)).expect("a legal kernel");
     let mut trial = Trial::new(kernel, rows).note(format!("{rows} rows of {N}, seed {seed}"));
     let inputs = [("x", &x), ("residual", &residual), ("weight", &weight)].map(|(name, v)| trial.input(name, v));
     let outputs = [trial.output("h", Expected::exact(&h)), trial.output("out", Expected::near::<bf16>(&out, bound))];

@@ -34,7 +34,7 @@ fn trial<F: KvFamily>(heads: u32, tokens: u32, room: u32, seed: u64) -> Trial {
     // Values are at most 1: a weight is rounded to bf16, and so is the result.
     let bound = Bound { absolute: 2.5 * 2f64.powi(-8), relative: 0.0 };
 
-    let kernel = verify(outside::attention::attention::<F, { D as u32 }>(Arch::Sm90a)).expect("a legal kernel");
+    let kernel = verify(super::attention::<F, { D as u32 }>(Arch::Sm90a)).expect("a legal kernel");
     let note = format!("{heads} heads, {tokens} of {room} tokens, {}, seed {seed}", F::name());
     let mut trial = Trial::new(kernel, heads).note(note);
     let inputs = [("keys", &keys), ("values", &values), ("q", &q)].map(|(name, values)| trial.input(name, values));

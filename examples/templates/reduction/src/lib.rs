@@ -43,3 +43,6 @@ pub fn residual_rms_norm<const N: usize>(arch: Arch, eps: f32) -> Kernel {
         }
     })
 }
+
+#[cfg(test)]
+mod laws;

@@ -19,9 +19,9 @@ fn trial([m, n, k]: [u32; 3], seed: u64) -> Trial {
     // Sums of K products of at most 1, as tensor cores add them up.
     let bound = Bound { absolute: f64::from(k * (k + k / 16 + 2)) * 2f64.powi(-23), relative: 0.0 };
 
-    let [tile_m, tile_n, _] = outside::gemm::TILE;
+    let [tile_m, tile_n, _] = super::TILE;
     let grid = [n.div_ceil(tile_n), m.div_ceil(tile_m), 1];
-    let kernel = verify(outside::gemm::gemm(Arch::Sm80)).expect("a legal kernel");
+    let kernel = verify(super::gemm(Arch::Sm80)).expect("a legal kernel");
     let mut trial = Trial::new(kernel, grid).note(format!("{m}x{n}x{k}, seed {seed}"));
     let a = trial.input("a", &a);
     let b = trial.input("b", &b);
