@@ -47,7 +47,8 @@ const TILE: u32 = WARP * THREADS / 32;
 /// let tiles = DeviceWide::<u32>::tiles(5000);
 /// let mut trial = Trial::new(verify(sums.inclusive_scan(Arch::Sm80))?, tiles);
 /// let x = trial.input("x", &x);
-/// let [state, turns] = [trial.input("state", &vec![0u64; tiles as usize]), trial.input("turns", &[0u32; 3])];
+/// let state = trial.changed("state", &vec![0u64; tiles as usize], Expected::anything::<u64>(tiles as usize));
+/// let turns = trial.changed("turns", &[0u32; 3], Expected::exact(&[0u32, 0, 1]));
 /// let out = trial.output("out", Expected::exact(&expected));
 /// assert!(trial.pass(5000u32).pass(x).pass(state).pass(turns).pass(out).run(&sim::open(0))?.is_right());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -107,7 +108,6 @@ where
         let mine = (1..VECTOR).fold(sums.get(0), |all, at| (self.op)(all, sums.get(at)));
         let whole = group.reduce(mine, self.op);
         k.when(k.tid().eq(0), || partials.at(k.block_id()).store(whole));
-        k.barrier();
         // Each block's partial comes before the release of its first thread; the last acquires all.
         let last = k.shared::<u32>("last", 1);
         k.when(k.tid().eq(0), || {
@@ -292,7 +292,7 @@ struct Place<'k> {
     tile: Val<'k, u32>,
     /// The thread's first element.
     first: Val<'k, u64>,
-    /// The same, in the tile.
+    /// Its offset in the tile.
     within: Val<'k, u32>,
 }
 
