@@ -32,10 +32,6 @@ struct Problem {
 }
 
 impl Problem {
-    fn is_causal(&self) -> bool {
-        matches!(self.masked, Masked::Window(_) | Masked::Alibi)
-    }
-
     /// The trial with a mask in place of the right one, if there is one.
     fn trial(&self, instead: Option<CustomMask<'_>>) -> Trial {
         let &Problem { masked, queries, tokens, hopper, seed } = self;
