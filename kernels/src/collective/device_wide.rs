@@ -136,7 +136,7 @@ where
         let turn = k.shared::<u32>("turn", 2);
         k.when(k.tid().eq(0), || {
             turn.store(started.atom(AtomOp::Add, 1u32, AtomOrder::Relaxed(Scope::Gpu)));
-            turn.at(1).store(epochs.load_relaxed(Scope::Gpu));
+            turn.at(1).store(epochs.load());
         });
         k.barrier();
         let tile = turn.load();
