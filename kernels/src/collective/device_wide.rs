@@ -18,6 +18,9 @@ const VECTORS: u32 = 4;
 const WARP: u32 = 32 * VECTOR * VECTORS;
 const TILE: u32 = WARP * THREADS / 32;
 
+/// Combines two elements.
+pub type Operator<T> = dyn for<'k> Fn(Val<'k, T>, Val<'k, T>) -> Val<'k, T>;
+
 /// A reduction or a scan of `n` elements of 32 bits in global memory, by one launch.
 ///
 /// | kernel | parameters | grid |
@@ -58,7 +61,7 @@ pub struct DeviceWide<'f, T: 'static> {
     /// The kernel's name.
     pub name: &'f str,
     /// The operator, associative; of a reduction commutative too.
-    pub op: &'f dyn for<'k> Fn(Val<'k, T>, Val<'k, T>) -> Val<'k, T>,
+    pub op: &'f Operator<T>,
     /// An element that changes nothing: `op(identity, x) = op(x, identity) = x`.
     pub identity: T,
 }
