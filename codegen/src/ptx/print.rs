@@ -14,16 +14,14 @@ pub(super) const ASSERTFAIL: &str = ".extern .func __assertfail (.param .b64 tex
 const PLACES: [SpecialReg; 6] =
     [SpecialReg::CtaidX, SpecialReg::CtaidY, SpecialReg::CtaidZ, SpecialReg::TidX, SpecialReg::TidY, SpecialReg::TidZ];
 
-/// The conversion of `vprintf` for a type, and the bytes of its argument: floats are passed as f64.
+/// Conversions of `vprintf`, and the bytes of an argument: floats are passed as f64.
+const CONVERSIONS: [(Ty, &str, u32); 5] =
+    [(Ty::S32, "%d", 4), (Ty::U64, "%llu", 8), (Ty::S64, "%lld", 8), (Ty::F32, "%.9g", 8), (Ty::F64, "%.17g", 8)];
+
+/// The conversion for a type, and the bytes of its argument.
 fn conversion(ty: Ty) -> (&'static str, u32) {
-    match ty {
-        Ty::S32 => ("%d", 4),
-        Ty::U64 => ("%llu", 8),
-        Ty::S64 => ("%lld", 8),
-        Ty::F32 => ("%.9g", 8),
-        Ty::F64 => ("%.17g", 8),
-        _ => ("%u", 4),
-    }
+    let known = CONVERSIONS.into_iter().find(|(of, ..)| *of == ty);
+    known.map_or(("%u", 4), |(_, conversion, bytes)| (conversion, bytes))
 }
 
 pub(super) fn emit_print(w: &mut Writer<'_>, text: &str, values: &[Operand]) {
@@ -58,13 +56,12 @@ pub(super) fn emit_print(w: &mut Writer<'_>, text: &str, values: &[Operand]) {
     }
     for (value, ty, at) in stores {
         let value = w.reg(value);
-        match ty {
-            Ty::F32 => {
-                let wide = w.temp(Ty::F64);
-                w.line(format!("cvt.f64.f32 {wide}, {value}"));
-                w.line(format!("st.local.b64 [values+{at}], {wide}"));
-            }
-            _ => w.line(format!("st.local.b{} [values+{at}], {value}", ty.bits())),
+        if ty == Ty::F32 {
+            let wide = w.temp(Ty::F64);
+            w.line(format!("cvt.f64.f32 {wide}, {value}"));
+            w.line(format!("st.local.b64 [values+{at}], {wide}"));
+        } else {
+            w.line(format!("st.local.b{} [values+{at}], {value}", ty.bits()));
         }
     }
     let format = w.generic("global", &format);

@@ -18,6 +18,9 @@ const VECTORS: u32 = 4;
 const WARP: u32 = 32 * VECTOR * VECTORS;
 const TILE: u32 = WARP * THREADS / 32;
 
+/// Combines two elements.
+pub type Operator<T> = dyn for<'k> Fn(Val<'k, T>, Val<'k, T>) -> Val<'k, T>;
+
 /// A reduction or a scan of `n` elements of 32 bits in global memory, by one launch.
 ///
 /// | kernel | parameters | grid |
@@ -47,7 +50,8 @@ const TILE: u32 = WARP * THREADS / 32;
 /// let tiles = DeviceWide::<u32>::tiles(5000);
 /// let mut trial = Trial::new(verify(sums.inclusive_scan(Arch::Sm80))?, tiles);
 /// let x = trial.input("x", &x);
-/// let [state, turns] = [trial.input("state", &vec![0u64; tiles as usize]), trial.input("turns", &[0u32; 3])];
+/// let state = trial.changed("state", &vec![0u64; tiles as usize], Expected::anything::<u64>(tiles as usize));
+/// let turns = trial.changed("turns", &[0u32; 3], Expected::exact(&[0u32, 0, 1]));
 /// let out = trial.output("out", Expected::exact(&expected));
 /// assert!(trial.pass(5000u32).pass(x).pass(state).pass(turns).pass(out).run(&sim::open(0))?.is_right());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -57,7 +61,7 @@ pub struct DeviceWide<'f, T: 'static> {
     /// The kernel's name.
     pub name: &'f str,
     /// The operator, associative; of a reduction commutative too.
-    pub op: &'f dyn for<'k> Fn(Val<'k, T>, Val<'k, T>) -> Val<'k, T>,
+    pub op: &'f Operator<T>,
     /// An element that changes nothing: `op(identity, x) = op(x, identity) = x`.
     pub identity: T,
 }
@@ -107,7 +111,6 @@ where
         let mine = (1..VECTOR).fold(sums.get(0), |all, at| (self.op)(all, sums.get(at)));
         let whole = group.reduce(mine, self.op);
         k.when(k.tid().eq(0), || partials.at(k.block_id()).store(whole));
-        k.barrier();
         // Each block's partial comes before the release of its first thread; the last acquires all.
         let last = k.shared::<u32>("last", 1);
         k.when(k.tid().eq(0), || {
@@ -136,7 +139,7 @@ where
         let turn = k.shared::<u32>("turn", 2);
         k.when(k.tid().eq(0), || {
             turn.store(started.atom(AtomOp::Add, 1u32, AtomOrder::Relaxed(Scope::Gpu)));
-            turn.at(1).store(epochs.load_relaxed(Scope::Gpu));
+            turn.at(1).store(epochs.load());
         });
         k.barrier();
         let tile = turn.load();
@@ -292,7 +295,7 @@ struct Place<'k> {
     tile: Val<'k, u32>,
     /// The thread's first element.
     first: Val<'k, u64>,
-    /// The same, in the tile.
+    /// Its offset in the tile.
     within: Val<'k, u32>,
 }
 

@@ -42,7 +42,7 @@ mod warp;
 
 pub use block::{Block, Count};
 pub use cluster::Cluster;
-pub use device_wide::DeviceWide;
+pub use device_wide::{DeviceWide, Operator};
 pub use item::{Item, LaneSource, Shuffled};
 pub use rank::{Ranked, ranked_key, unranked};
 pub use trials::shipped;

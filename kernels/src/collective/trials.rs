@@ -86,7 +86,7 @@ fn scan_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
         let out = trial.output("out", Expected::exact(&latest.collect::<Vec<u32>>()));
         [trial.input("x", &x), out]
     };
-    let state = trial.input("state", &state);
+    let state = trial.changed("state", &state, Expected::anything::<u64>(tiles as usize));
     let turns = trial.changed("turns", &[0, 0, epoch], Expected::exact(&[0, 0, epoch.wrapping_add(1)]));
     Ok(trial.pass(n).pass(x).pass(state).pass(turns).pass(out))
 }

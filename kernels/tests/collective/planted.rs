@@ -7,7 +7,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::ptx;
 use tilewright_codegen::trial::{Draw, Expected, Trial, survey};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::collective::{Block, Item, LaneSource, Warp, ranked_key, unranked};
+use tilewright_kernels::collective::{Block, DeviceWide, Item, LaneSource, Warp, ranked_key, unranked};
 
 use crate::group::{Case, Group};
 use crate::shared::cluster_trial;
@@ -77,6 +77,40 @@ fn every_barrier_is_needed() {
     let surveyed = |trial: Trial| survey(&[trial], 0..10, &[]).unwrap().expect_no_holes();
     LOOPED.into_iter().for_each(|law| surveyed(looped_trial(true, law)));
     surveyed(cluster_trial(2, 2, 1, 1));
+}
+
+/// Launches of three blocks, the last tile of which is not whole.
+fn device_wide() -> [Trial; 2] {
+    let sums = DeviceWide { name: "sums", op: &|a, b| a + b, identity: 0u32 };
+    let n = 9000u32;
+    let x: Vec<u32> = (0..n).map(|i| i % 7).collect();
+    let running: Vec<u32> = x.iter().scan(0, |sum, x| Some(*sum + x).inspect(|next| *sum = *next)).collect();
+    let kernels = [sums.reduce(Arch::Sm90a), sums.inclusive_scan(Arch::Sm90a)];
+    let [mut reduce, mut scan] = kernels.map(|kernel| Trial::new(verify(kernel).unwrap(), 3));
+    let buffers = [
+        reduce.input("x", &x),
+        reduce.scratch::<u32>("partials", 3),
+        reduce.changed("done", &[0u32], Expected::exact(&[0u32])),
+        reduce.output("out", Expected::exact(&running[n as usize - 1..])),
+    ];
+    let reduce = buffers.into_iter().fold(reduce.pass(n), Trial::pass);
+    let buffers = [
+        scan.input("x", &x),
+        scan.changed("state", &[0u64; 3], Expected::anything::<u64>(3)),
+        scan.changed("turns", &[0u32; 3], Expected::exact(&[0u32, 0, 1])),
+        scan.output("out", Expected::exact(&running)),
+    ];
+    [reduce, buffers.into_iter().fold(scan.pass(n), Trial::pass)]
+}
+
+/// Of the device-wide kernels too: barriers, orders of atomics.
+#[test]
+fn every_order_of_device_wide_collectives_is_needed() {
+    for trial in device_wide() {
+        let outcome = trial.run(&sim::open(0)).unwrap();
+        assert!(outcome.is_right(), "{outcome}");
+        survey(&[trial], 0..10, &[]).unwrap().expect_no_holes();
+    }
 }
 
 /// The assembler takes each collective, without spills or local memory.

@@ -32,10 +32,6 @@ struct Problem {
 }
 
 impl Problem {
-    fn is_causal(&self) -> bool {
-        matches!(self.masked, Masked::Window(_) | Masked::Alibi)
-    }
-
     /// The trial with a mask in place of the right one, if there is one.
     fn trial(&self, instead: Option<CustomMask<'_>>) -> Trial {
         let &Problem { masked, queries, tokens, hopper, seed } = self;
@@ -89,7 +85,8 @@ impl Problem {
             .note(format!("{masked:?}, {queries} queries, {tokens} tokens, seed {seed}"));
         let inputs = [("q", &q, queries, 64), ("keys", &keys, tokens, 128), ("values", &values, tokens, 128)]
             .map(|(name, numbers, rows, tile)| (trial.input(name, numbers), rows as u32, tile));
-        let starts = [queries, tokens].map(|rows| trial.input("starts", &[0, rows as u32]));
+        let starts = [("query_starts", queries), ("token_starts", tokens)];
+        let starts = starts.map(|(name, rows)| trial.input(name, &[0, rows as u32]));
         // Values are at most 1: a weight is rounded to bf16, and so is the result.
         let bound = Bound { absolute: 3.0 * 2f64.powi(-8), relative: 0.0 };
         let out = trial.output("out", Expected::near::<bf16>(&expected, bound));
