@@ -13,7 +13,7 @@ const THREADS: u32 = 256;
 /// Elements of a vector that a lane loads.
 const VECTOR: u32 = 4;
 /// Vectors of a lane, each 128 elements after the one before.
-const VECTORS: u32 = 4;
+const VECTORS: u32 = 8;
 /// Elements of a warp, and of a block.
 const WARP: u32 = 32 * VECTOR * VECTORS;
 const TILE: u32 = WARP * THREADS / 32;

@@ -31,7 +31,7 @@ fn last<'k>(a: Val<'k, u32>, b: Val<'k, u32>) -> Val<'k, u32> {
 
 /// A number of elements: none, a few, or some tiles.
 fn count(draw: &mut Draw) -> u32 {
-    let most = [1, 200, 4097, 9000][draw.between(0..=3) as usize];
+    let most = [1, 200, 8193, 18_000][draw.between(0..=3) as usize];
     draw.between(0..=most)
 }
 
