@@ -22,6 +22,7 @@ mod mem;
 mod mma;
 mod print;
 mod read;
+mod scope;
 mod sync;
 mod value;
 mod warp;

@@ -2,8 +2,8 @@
 //! immediate.
 
 use super::copies::{CopySources, MinusZeros};
-use super::print::ModuleScope;
 use super::read::{Anchored, LastingReads};
+use super::scope::ModuleScope;
 use crate::ir::{Addr, Const, Inst, Kernel, Operand, ParamId, Regs, Space, Src, StmtKind, Ty, ValueId, ValueOp};
 use core::cell::OnceCell;
 use core::fmt::Write as _;
