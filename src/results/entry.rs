@@ -146,11 +146,16 @@ impl<'r> ResultEntry<'r> {
                 let batch = extent("batch");
                 let depth = extent("depth");
                 let plural = if batch == 1 { "" } else { "s" };
-                format!("decode, {batch} sequence{plural} × {} tokens, head size {depth}", extent("tokens"))
+                let seen = |name: &str, word| self.extent(name).map(|tokens| format!(", {word} {tokens}"));
+                let [window, room] = [seen("window", "a window of"), seen("capacity", "room for")];
+                let rest = [window, room].map(Option::unwrap_or_default).concat();
+                format!("decode, {batch} sequence{plural} × {} tokens, head size {depth}{rest}", extent("tokens"))
             }
             "gemv" => format!("{} × {}, batch {}", extent("n"), extent("k"), extent("batch")),
             suite if suite.starts_with("gemm") => {
-                format!("{} × {} × {}", extent("m"), extent("n"), extent("k"))
+                let groups = self.extent("groups").filter(|groups| *groups > 1);
+                let groups = groups.map(|groups| format!("{groups} groups of ")).unwrap_or_default();
+                format!("{groups}{} × {} × {}", extent("m"), extent("n"), extent("k"))
             }
             _ if self.model().is_some() => {
                 let rest = self.row.shape.iter().filter(|(name, _)| !["hidden", "layers"].contains(&name.as_str()));
@@ -190,6 +195,9 @@ impl<'r> ResultEntry<'r> {
             ("cudnn", _) => "cuDNN".to_owned(),
             ("flash2", _) => "FlashAttention-2".to_owned(),
             ("nccl", _) => "NCCL".to_owned(),
+            ("deepgemm", _) => "DeepGEMM".to_owned(),
+            ("triton", _) => "Triton".to_owned(),
+            ("cublas bmm", _) => "cuBLAS (batched)".to_owned(),
             (who, _) => who.to_owned(),
         }
     }

@@ -118,6 +118,16 @@ impl<'b, F: Drawn<Sum = f32>> GroupedProduct<'b, F> {
     }
 }
 
+/// A choice in words.
+fn variant(choice: GroupedChoice) -> String {
+    match choice {
+        GroupedChoice::Hopper { shape, stages, cluster, band } => {
+            format!("{shape:?}, {stages} stages, clusters of {cluster}, bands of {band}")
+        }
+        GroupedChoice::Warps { shape, stages, .. } => format!("{shape:?} by warps, {stages} stages"),
+    }
+}
+
 /// Elements of A, B and C.
 fn sizes(problem: &GroupedProblem) -> [usize; 3] {
     let GroupedProblem { groups, rows, n, k, .. } = *problem;
@@ -187,6 +197,6 @@ impl<F: Drawn<Sum = f32>> Tunable for GroupedProduct<'_, F> {
         let bytes = (F::BITS as usize / 8 * (sizes[0] + sizes[1]) + 2 * sizes[2]) as u64;
         let operations = 2 * sizes[0] as u64 * u64::from(problem.n);
         let row = finding::row(self.suite, &self.shape(), times, [bytes, operations], error);
-        finding::check(ResultRow { variant: settings.to_string(), ..row }, LIMIT)
+        finding::check(ResultRow { variant: variant(choice), ..row }, LIMIT)
     }
 }

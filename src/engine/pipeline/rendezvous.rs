@@ -1,9 +1,10 @@
 //! The rendezvous of a process group: rank 0 hands out the ids of NCCL links.
 //!
 //! A rank sends its rank, the secret and the identity of its model; rank 0 replies with two link
-//! ids and that of the sums, or a refusal. Both messages have a fixed size. Each caller has a thread of its own and a
-//! deadline for its whole message; the number of threads is bounded. A caller without the secret
-//! changes nothing. The connection of a rank that joined stays as its [`Control`].
+//! ids and that of the sums, or a refusal. Both messages have a fixed size. Each caller has a thread
+//! of its own and a deadline for its whole message; the number of threads is bounded. A caller
+//! without the secret changes nothing. The connection of a rank that joined stays as its
+//! [`Control`].
 
 use std::collections::VecDeque;
 use std::io;
@@ -42,17 +43,15 @@ struct Hello {
     identity: Identity,
 }
 
-/// The reply of rank 0: link ids, or the text of a refusal.
+/// The reply of rank 0: ids of the link from the previous rank, of that to the next and of the
+/// sums, or the text of a refusal.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Reply {
     magic: [u8; 8],
     is_refusal: [u8; 8],
-    body: [LinkId; REPLY_IDS],
+    body: [LinkId; 3],
 }
-
-/// The ids that a rank gets: of the link from the previous rank, of that to the next, of the sums.
-const REPLY_IDS: usize = 3;
 
 /// Waits until all other ranks have joined. Ranks that joined are told of a failure.
 pub(super) fn gather(group: &ProcessGroup, own: &Identity, ids: &GroupIds) -> Result<Vec<Control>, PipelineError> {
