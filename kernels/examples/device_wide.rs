@@ -14,8 +14,6 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::collective::DeviceWide;
 
 const SUM: DeviceWide<'static, f32> = DeviceWide { name: "device_sum", op: &|a, b| a + b, identity: 0.0 };
-/// Blocks of a reduction for each multiprocessor.
-const BLOCKS: u32 = 8;
 /// Launches before the clock runs, and timed launches.
 const WARM_UP: usize = 3;
 const TIMED: usize = 20;
@@ -59,11 +57,12 @@ fn run(device: &Device, n: u32, timed: usize) -> Result<(), Box<dyn Error>> {
     let x = stream.buffer(&host)?;
     let out = device.buffer::<f32>(n as usize)?;
 
-    let blocks = properties.sms * BLOCKS;
+    let reduce = device.load(&verify(SUM.reduce(arch))?)?;
+    let blocks = u32::try_from(reduce.resident_blocks())?;
     let partials = device.buffer::<f32>(blocks as usize)?;
     let done = stream.buffer(&[0u32])?;
     let args: [Arg<'_>; 5] = [n.into(), (&x).into(), (&partials).into(), (&done).into(), (&out).into()];
-    let reduce = device.load(&verify(SUM.reduce(arch))?)?.work(blocks, &args)?;
+    let reduce = reduce.work(blocks, &args)?;
     let times = time(&stream, &reduce, timed)?;
     let total = stream.read(&out.slice(0..1)?)?[0];
     assert_eq!(total, host.iter().map(|&x| f64::from(x)).sum::<f64>() as f32, "the sum");

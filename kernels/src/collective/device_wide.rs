@@ -18,6 +18,11 @@ const VECTORS: u32 = 8;
 const WARP: u32 = 32 * VECTOR * VECTORS;
 const TILE: u32 = WARP * THREADS / 32;
 
+/// Nanoseconds between the word that a tile's block publishes and its first look at others: a look
+/// before those are there is repeated, and its loads delay theirs. On an H200 2²⁸ elements take
+/// 712 µs with them and 764 µs without; more time between looks changes nothing.
+const BEFORE_LOOKS: u32 = 300;
+
 /// Combines two elements.
 pub type Operator<T> = dyn for<'k> Fn(Val<'k, T>, Val<'k, T>) -> Val<'k, T>;
 
@@ -200,7 +205,10 @@ where
         };
         let before = k.var(self.identity);
         let end = k.var(tile);
-        k.when(tile.gt(0), || publish(OWN, own));
+        k.when(tile.gt(0), || {
+            publish(OWN, own);
+            k.nanosleep(BEFORE_LOOKS);
+        });
         k.while_(
             || end.get().gt(0),
             || {
