@@ -197,6 +197,7 @@ impl<'r> ResultEntry<'r> {
             ("nccl", _) => "NCCL".to_owned(),
             ("deepgemm", _) => "DeepGEMM".to_owned(),
             ("triton", _) => "Triton".to_owned(),
+            ("cub", _) => "CUB".to_owned(),
             ("cublas bmm", _) => "cuBLAS (batched)".to_owned(),
             (who, _) => who.to_owned(),
         }

@@ -89,7 +89,7 @@ fn the_first_screen_compares(page: &mut Browser, results: &Results) {
     let distinct: HashSet<&str> = labels.iter().copied().collect();
     assert_eq!(distinct.len(), labels.len(), "a workload is there twice: {labels:?}");
     // Every bar names its peer, has a parity line, and a panel's axis has units.
-    let peers = "[...document.querySelectorAll('#overview .bar .detail')].every((e) => /PyTorch|cuBLAS|cuDNN|FlashAttention/.test(e.textContent))";
+    let peers = "[...document.querySelectorAll('#overview .bar .detail')].every((e) => /PyTorch|cuBLAS|cuDNN|FlashAttention|DeepGEMM|Triton|CUB/.test(e.textContent))";
     assert_eq!(page.eval(peers), json!(true));
     assert_eq!(page.visible("#overview .bar .parity"), labels.len() as u64);
     assert_eq!(
@@ -148,7 +148,7 @@ fn filters_narrow(page: &mut Browser, results: &Results) {
     let count = format!("{rows} of {} rows", results.rows.len());
     assert_eq!(page.eval("document.querySelector('#count').textContent"), json!(count));
     let left = page.visible("#overview .suite tbody tr");
-    assert!(left > 0 && left < all && page.visible("#overview .bar") == 4, "four batch sizes of GEMV");
+    assert!(left > 0 && left < all && page.visible("#overview .bar") == 2, "GEMV of one vector and of several");
     // A key leads to the words; every word must be there.
     page.press("/");
     page.wait("document.activeElement.id === 'words'");

@@ -132,12 +132,12 @@ fn gallery_copies() {
     }
 }
 
-/// Kernels that a survey judges: here, and in the tests of `gemm`, `gemv`, `attention_decode` and
+/// Kernels that a survey judges: here, and in the tests of `collective`, `gemm`, `gemv`, `attention_decode` and
 /// `attention_prefill`.
 ///
 /// `gemm_fp8`'s survey is that of two-level accumulation; those of s8 and the other kernels of 8
 /// bits synchronise as the kernels of 16 bits do, line for line.
-const SURVEYED: [&str; 35] = [
+const SURVEYED: [&str; 37] = [
     "transpose_edged",
     "column_sums",
     "residual_norm",
@@ -154,6 +154,8 @@ const SURVEYED: [&str; 35] = [
     "sample",
     "feed",
     "hide",
+    "device_reduce",
+    "device_scan",
     "gemm",
     "gemm_fp8",
     "gemm_s8",

@@ -112,7 +112,8 @@ fn group(entry: &ResultEntry<'_>) -> Option<String> {
             (true, Some(1)) => "Attention, prefill, causal".to_owned(),
             (true, _) => "Attention, prefill, full".to_owned(),
         }),
-        "gemv" => Some(format!("GEMV bf16, batch {:2}", entry.extent("batch").unwrap_or_default())),
+        "gemv" if entry.extent("batch") == Some(1) => Some("GEMV bf16, 1 vector".to_owned()),
+        "gemv" => Some("GEMV bf16, several vectors".to_owned()),
         suite if suite.starts_with("gemm") => Some(suite_title(suite).0),
         _ => None,
     }
