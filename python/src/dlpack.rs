@@ -75,10 +75,11 @@ impl CurrentStream {
     }
 }
 
-/// A tensor's kind and number of device, its address, type, shape and strides in elements, and what
+/// The kind and number of a tensor's device, its address, type, shape and strides in elements, and what
 /// tells its library's current stream.
 pub struct Described {
-    pub device: (i32, i32),
+    pub kind: i32,
+    pub number: i32,
     pub address: u64,
     pub dtype: DType,
     pub shape: Vec<usize>,
@@ -130,8 +131,8 @@ impl DlTensor {
             strides
         });
         let address = (self.data as usize as u64).wrapping_add(self.byte_offset);
-        let device = (self.device_type, self.device_id);
-        Ok(Described { device, address, dtype, shape, strides, current_stream: None })
+        let DlTensor { device_type: kind, device_id: number, .. } = *self;
+        Ok(Described { kind, number, address, dtype, shape, strides, current_stream: None })
     }
 }
 

@@ -32,7 +32,7 @@ pub enum Place {
     Cuda(u32),
 }
 
-/// Place, address, type, shape and strides in elements: of a tuple of the last four, or of a tensor.
+/// Address, type, shape and strides in elements: of a tuple of these, or of a tensor.
 pub struct Array {
     pub address: u64,
     pub dtype: DType,
@@ -195,8 +195,8 @@ impl Argument<'_, '_> {
         if !self.needs_gradient(object)?
             && let Some(described) = dlpack::exchanged(object.as_borrowed())?
         {
-            let Described { device, address, dtype, shape, strides, current_stream } = described;
-            if let Some(place) = place_of(device) {
+            let Described { kind, number, address, dtype, shape, strides, current_stream } = described;
+            if let Some(place) = place_of(kind, number) {
                 let array = Array { address, dtype, shape, strides };
                 return Ok(Some(Located { place, array, current_stream }));
             }
@@ -214,7 +214,8 @@ impl Argument<'_, '_> {
     }
 }
 
-fn place_of((kind, number): (i32, i32)) -> Option<Place> {
+/// The place of DLPack's kind and number of a device.
+fn place_of(kind: i32, number: i32) -> Option<Place> {
     match kind {
         dlpack::CPU => Some(Place::Host),
         dlpack::CUDA => u32::try_from(number).ok().map(Place::Cuda),
@@ -273,28 +274,24 @@ impl Call {
         let mut copies: Vec<HostCopy> = Vec::new();
         let mut operands = [const { Operand { tensor: None, home: None } }; N];
         for (argument, operand) in arguments.into_iter().zip(&mut operands) {
-            let Some(Located { place, array, current_stream }) = argument.located()? else { continue };
+            let Some(located) = argument.located()? else { continue };
             let (of, call) = match &call {
                 Some(known) => known,
-                None => &*call.insert((place, Call::at(py, place, argument.name, (stream, current_stream))?)),
+                None => &*call.insert((located.place, Call::at(py, &located, argument.name, stream)?)),
             };
-            if *of != place {
+            if *of != located.place {
                 let name = argument.name;
                 return Err(OpError::new_err(format!("{name} lies on another device than the first operand")));
             }
-            *operand = call.operand(array, argument.is_written, &mut copies)?;
+            *operand = call.operand(located.array, argument.is_written, &mut copies)?;
         }
         let (_, call) = call.ok_or_else(missing)?;
         Ok((call, operands))
     }
 
-    fn at(
-        py: Python<'_>,
-        place: Place,
-        name: &str,
-        (stream, current): (Option<u64>, Option<CurrentStream>),
-    ) -> PyResult<Call> {
-        let Place::Cuda(number) = place else {
+    /// A call where its first array lies, on the stream that is given or on the current one.
+    fn at(py: Python<'_>, first: &Located, name: &str, stream: Option<u64>) -> PyResult<Call> {
+        let Place::Cuda(number) = first.place else {
             return SIMULATOR.with_borrow(|simulator| {
                 let Some(simulator) = simulator else {
                     return Err(OpError::new_err(format!(
@@ -307,7 +304,7 @@ impl Call {
             });
         };
         let gpu = gpu(number)?;
-        let handle = stream.map_or_else(|| current_stream(py, number, current), Ok)?;
+        let handle = stream.map_or_else(|| current_stream(py, number, first.current_stream), Ok)?;
         // SAFETY: this is the current stream of the framework that owns the arrays, which uses the
         // primary context and keeps its streams, or one that the caller names as such.
         let stream = unsafe { gpu.last.stream(gpu.ops.device(), handle) }.map_err(op_error)?;

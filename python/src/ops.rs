@@ -536,6 +536,6 @@ fn activation_of(name: &str) -> PyResult<Activation> {
 pub fn dlpack_tensor(
     capsule: &Bound<'_, PyCapsule>,
 ) -> PyResult<(i32, i32, u64, &'static str, Vec<usize>, Vec<usize>)> {
-    let Described { device: (kind, index), address, dtype, shape, strides, .. } = dlpack::described(capsule)?;
-    Ok((kind, index, address, type_name(dtype), shape, strides))
+    let Described { kind, number, address, dtype, shape, strides, .. } = dlpack::described(capsule)?;
+    Ok((kind, number, address, type_name(dtype), shape, strides))
 }

@@ -103,8 +103,8 @@ impl Builder {
     /// let simulator = Simulator::new(Options::default());
     /// let device = simulator.device();
     /// device.load(&verify(kernel)?)?.launch(&device.stream()?, 1, &[])?;
-    /// let lines = ["block (0, 0, 0), thread (0, 0, 0): half of 0 is 0", "block (0, 0, 0), thread (1, 0, 0): half of 1 is 0.5"];
-    /// assert_eq!(simulator.printed(), lines);
+    /// let first = "block (0, 0, 0), thread (0, 0, 0): half of 0 is 0";
+    /// assert_eq!(simulator.printed(), [first, "block (0, 0, 0), thread (1, 0, 0): half of 1 is 0.5"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[track_caller]
