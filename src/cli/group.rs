@@ -95,12 +95,13 @@ pub fn drive(engine: Engine, group: Option<&ProcessGroup>) -> Result<Engine, Fai
 }
 
 /// Computes this rank's part until rank 0 ends the work. A launcher passes Ctrl-C to all ranks: rank 0 ends
-/// in good order, and a second one ends this rank.
+/// in good order, and a second one ends this rank. `joined` is called once all ranks have joined.
 pub fn run_stage(
     model: &Path,
     device: &DeviceArgs,
     form: LoadOptions,
     group: &ProcessGroup,
+    joined: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
     let engine = load_as_needed(model, device_of(device, group)?, form)?;
     let interrupt = Interrupt::noticed()?;
@@ -109,6 +110,7 @@ pub fn run_stage(
         Member::Stage(stage) => {
             let (rank, part) = (stage.rank(), stage.part());
             paint::line(Word::Note, &format!("rank {rank} has {part}, of {all} layers"));
+            joined()?;
             stage.run()?;
         }
         Member::Driver(_) => unreachable!("other ranks are stages"),

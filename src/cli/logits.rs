@@ -14,6 +14,7 @@ use super::group::{self, GroupArgs, Role};
 use super::load::LoadOptions;
 use super::output::CommandOutput;
 use super::prompt::parse_context;
+use super::steps::StepArgs;
 
 /// Compute the logits after every token of a prompt (teacher-forced)
 ///
@@ -36,6 +37,8 @@ pub struct LogitsArgs {
     device: DeviceArgs,
     #[command(flatten)]
     group: GroupArgs,
+    #[command(flatten)]
+    steps: StepArgs,
     /// Give the model at most N positions; runs a model whose attention is in chunks of N or more
     /// tokens
     #[arg(long, value_name = "N", value_parser = parse_context)]
@@ -64,11 +67,12 @@ fn parse_ids(text: &str) -> Result<Ids, IdError> {
 pub fn run(args: &LogitsArgs) -> Result<ExitCode, Failure> {
     let form = LoadOptions { scheme: None, max_context: args.max_context };
     let group = match Role::of_environment(&args.group)? {
-        Role::Stage(group) => return group::run_stage(&args.model, &args.device, form, &group),
+        Role::Stage(group) => return group::run_stage(&args.model, &args.device, form, &group, || Ok(())),
         Role::Driver(group) => group,
     };
     let output = CommandOutput::create(&args.out)?;
-    let engine = group::drive(group::load(&args.model, &args.device, form, group.as_ref())?, group.as_ref())?;
+    let engine = args.steps.apply(group::load(&args.model, &args.device, form, group.as_ref())?)?;
+    let engine = group::drive(engine, group.as_ref())?;
     let ids = &args.prompt_ids.0;
     let logits = engine.logits(ids)?;
     let bytes: Vec<u8> = logits.iter().flat_map(|x| x.to_le_bytes()).collect();

@@ -47,6 +47,7 @@ mod serve;
 mod shell;
 mod sim;
 mod started;
+mod steps;
 mod subject;
 mod timeline;
 mod validate;

@@ -4,11 +4,14 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 use thiserror::Error;
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
 use super::Failure;
@@ -20,8 +23,9 @@ use super::load::LoadOptions;
 use super::number;
 use super::paint::{self, OutputLevel, Word};
 use super::prompt::parse_context;
+use super::steps::StepArgs;
 use crate::checkpoint::{Scheme, hub_name, model_folder};
-use crate::engine::{BatchOptions, Engine, Exchange, KvType, ServerRoom};
+use crate::engine::{BatchOptions, Engine, ServerRoom};
 use crate::serve::{ApiKeys, HttpServer, ServeLimits, ServeOptions, ServerEnd};
 
 /// Serve a model over HTTP, by OpenAI's endpoints
@@ -73,25 +77,15 @@ struct EngineArgs {
     /// sequences need, at most 131072 or one sequence]
     #[arg(long, value_name = "N", value_parser = number::tokens())]
     kv_tokens: Option<usize>,
-    /// Prefill prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the
-    /// weights twice
-    #[arg(long, value_name = "N")]
-    prompt_chunk: Option<usize>,
+    #[command(flatten)]
+    steps: StepArgs,
     /// Cut a prompt's chunks so that a step in which others decode takes about T milliseconds; with
     /// --prompt-chunk
     #[arg(long, value_name = "T", value_parser = number::milliseconds, requires = "prompt_chunk")]
     step_ms: Option<f64>,
-    /// All-reduce between GPUs that share the model, in prefill: own (one-shot or two-shot, by
-    /// rows), one-shot, two-shot, or nccl (libnccl.so.2, found by LD_LIBRARY_PATH) [default: own]
-    #[arg(long, value_name = "ALGORITHM")]
-    exchange: Option<Exchange>,
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
     #[arg(long, value_name = "SCHEME")]
     weights: Option<Scheme>,
-    /// Keep keys and values as this: bf16, or fp8, e4m3 codes in half the bytes [default: f32 on
-    /// cpu, bf16 elsewhere]
-    #[arg(long, value_name = "TYPE")]
-    kv: Option<KvType>,
     /// Give every step the same width, so that a text does not depend on the others
     #[arg(long)]
     deterministic: bool,
@@ -141,10 +135,10 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     log();
     let form = LoadOptions { scheme: args.engine.weights, max_context: args.engine.max_context };
     let group = match Role::of_environment(&args.group)? {
-        Role::Stage(group) => return group::run_stage(&args.model, &args.device, form, &group),
+        Role::Stage(group) => return group::run_stage(&args.model, &args.device, form, &group, outlive_sigterm),
         Role::Driver(group) => group,
     };
-    let engine = args.engine.apply(group::load(&args.model, &args.device, form, group.as_ref())?)?;
+    let engine = args.engine.steps.apply(group::load(&args.model, &args.device, form, group.as_ref())?)?;
     let engine = group::drive(engine, group.as_ref())?;
     let options = ServeOptions {
         listen: args.listen,
@@ -165,6 +159,30 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     Ok(if interrupted { ExitCode::from(interrupt::CODE) } else { ExitCode::SUCCESS })
 }
 
+/// Exit code after a second SIGTERM, as shells report it: 128 and the number of SIGTERM.
+const TERMINATED: u8 = 143;
+
+/// Lets a rank outlive the first SIGTERM: launchers send it to all ranks, and rank 0 ends the work once
+/// its requests have ended. A second one ends this rank.
+fn outlive_sigterm() -> Result<(), Failure> {
+    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+    let mut term = {
+        let _entered = runtime.enter();
+        signal(SignalKind::terminate())?
+    };
+    let wait = move || {
+        runtime.block_on(async {
+            term.recv().await;
+            tracing::info!("this rank goes on until rank 0 ends the work; a second signal ends it");
+            term.recv().await;
+        });
+        group::leave(TERMINATED);
+        process::exit(TERMINATED.into())
+    };
+    thread::Builder::new().name("sigterm".to_owned()).spawn(wait)?;
+    Ok(())
+}
+
 impl ServeArgs {
     /// The name of the model.
     fn name(&self) -> String {
@@ -175,19 +193,6 @@ impl ServeArgs {
 }
 
 impl EngineArgs {
-    fn apply(&self, mut engine: Engine) -> Result<Engine, Failure> {
-        if let Some(kv) = self.kv {
-            engine = engine.with_kv(kv);
-        }
-        if let Some(rows) = self.prompt_chunk {
-            engine = engine.with_prompt_chunk(rows)?;
-        }
-        if let Some(exchange) = self.exchange {
-            engine = engine.with_exchange(exchange)?;
-        }
-        Ok(engine)
-    }
-
     fn batch(&self, engine: &Engine) -> BatchOptions {
         let room = ServerRoom { rows: self.rows.into(), context: self.max_context, kv_tokens: self.kv_tokens };
         BatchOptions {
@@ -228,4 +233,18 @@ fn log() {
     };
     let log = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).with_target(false);
     log.with_max_level(level).init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without it this process would be gone.
+    #[test]
+    fn a_rank_outlives_the_first_sigterm() {
+        outlive_sigterm().expect("a thread and a signal's handler");
+        let id = process::id().to_string();
+        assert!(process::Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
+        thread::sleep(Duration::from_millis(200));
+    }
 }

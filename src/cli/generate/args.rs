@@ -11,7 +11,8 @@ use crate::checkpoint::{GenerationSettings, Scheme};
 use crate::cli::generate::{DeviceArgs, FlowArgs};
 use crate::cli::group::GroupArgs;
 use crate::cli::prompt::{PromptArgs, parse_context};
-use crate::engine::{Exchange, KvType, Penalties};
+use crate::cli::steps::StepArgs;
+use crate::engine::Penalties;
 
 /// Continue a prompt with a model
 ///
@@ -53,14 +54,8 @@ pub struct GenerateArgs {
     pub(super) device: DeviceArgs,
     #[command(flatten)]
     pub(super) group: GroupArgs,
-    /// Prefill prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the
-    /// weights twice
-    #[arg(long, value_name = "N")]
-    pub(super) prompt_chunk: Option<usize>,
-    /// All-reduce between GPUs that share the model, in prefill: own (one-shot or two-shot, by
-    /// rows), one-shot, two-shot, or nccl (libnccl.so.2, found by LD_LIBRARY_PATH) [default: own]
-    #[arg(long, value_name = "ALGORITHM")]
-    pub(super) exchange: Option<Exchange>,
+    #[command(flatten)]
+    pub(super) steps: StepArgs,
     #[command(flatten)]
     pub(super) flow: FlowArgs,
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
@@ -70,10 +65,6 @@ pub struct GenerateArgs {
     /// tokens
     #[arg(long, value_name = "N", value_parser = parse_context)]
     pub(super) max_context: Option<usize>,
-    /// Keep keys and values as this: bf16, or fp8, e4m3 codes in half the bytes [default: f32 on
-    /// cpu, bf16 elsewhere]
-    #[arg(long, value_name = "TYPE")]
-    pub(super) kv: Option<KvType>,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
     pub(super) json: bool,

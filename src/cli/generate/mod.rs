@@ -32,23 +32,14 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     args.batch.step_time()?;
     let form = LoadOptions { scheme: args.weights, max_context: args.max_context };
     let group = match Role::of_environment(&args.group)? {
-        Role::Stage(group) => return group::run_stage(&args.model, &args.device, form, &group),
+        Role::Stage(group) => return group::run_stage(&args.model, &args.device, form, &group, || Ok(())),
         Role::Driver(group) => group,
     };
     let prompts = args.prompt.read(&args.model, args.max_context)?;
     if args.batch.logprobs.is_some() && !args.json && prompts.len() == 1 {
         return Err(LogprobsUnseen.into());
     }
-    let mut engine = group::load(&args.model, &args.device, form, group.as_ref())?;
-    if let Some(kv) = args.kv {
-        engine = engine.with_kv(kv);
-    }
-    if let Some(rows) = args.prompt_chunk {
-        engine = engine.with_prompt_chunk(rows)?;
-    }
-    if let Some(exchange) = args.exchange {
-        engine = engine.with_exchange(exchange)?;
-    }
+    let engine = args.steps.apply(group::load(&args.model, &args.device, form, group.as_ref())?)?;
     let (engine, dump) = args.flow.apply(engine)?;
     let mut requests = Vec::with_capacity(prompts.len());
     for prompt in prompts {

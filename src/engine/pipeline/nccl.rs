@@ -24,9 +24,22 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// The time for which a wait polls without a pause: longer than the transfer of a prompt's rows.
 const SPIN: Duration = Duration::from_millis(2);
 
-/// The time for which a rank whose sum failed waits for the reason: rank 0 knows which rank is lost,
-/// and NCCL does not.
+/// The time for which a rank waits for the reason of an error of NCCL's: rank 0 knows which rank is
+/// lost, and NCCL does not.
 const VERDICT: Duration = Duration::from_secs(2);
+
+/// What an error of NCCL's is reported as: the end of the wait, if another rank is lost.
+fn cause(limits: &WaitLimits, error: DeviceError) -> LinkError {
+    let failed = Instant::now();
+    while failed.elapsed() < VERDICT {
+        match limits.check(failed) {
+            Ok(()) => std::thread::sleep(10 * SPIN),
+            Err(LinkError::Silent { .. }) => break,
+            Err(ended) => return ended,
+        }
+    }
+    error.into()
+}
 
 /// Calls NCCL, which waits without a timeout for ranks that do not come, on a thread of its own
 /// that is then abandoned.
@@ -40,7 +53,7 @@ fn within<T: Send + 'static>(
     Builder::new().name("nccl".to_owned()).spawn(run).map_err(LinkError::Io)?;
     loop {
         match called.recv_timeout(10 * SPIN) {
-            Ok(result) => return Ok(result?),
+            Ok(result) => return result.map_err(|error| cause(limits, error)),
             Err(RecvTimeoutError::Timeout) => limits.check(begun)?,
             Err(RecvTimeoutError::Disconnected) => return Err(LinkError::Ended),
         }
@@ -133,25 +146,20 @@ impl NcclSums {
 
     fn wait(&self, begun: Instant, shard: &GraphShard) -> Result<(), EngineError> {
         let from = Instant::now();
-        let mut failed: Option<(DeviceError, Instant)> = None;
         loop {
             let is_done = shard.done()?;
             // A wait that ended because the communicator was aborted is done, too.
             match self.limits.check(begun) {
                 Err(LinkError::Silent { .. }) if is_done => return Ok(()),
                 Err(error) => return Err(of_sum(error)),
-                Ok(()) if is_done && failed.is_none() => return Ok(()),
+                Ok(()) if is_done => return Ok(()),
                 Ok(()) => {}
             }
-            match &failed {
-                None if from.elapsed() < SPIN => {
-                    std::hint::spin_loop();
-                    continue;
-                }
-                None => failed = self.collective.check_state().err().map(|error| (error, Instant::now())),
-                Some((error, at)) if at.elapsed() > VERDICT => return Err(PipelineError::Sum(error.clone()).into()),
-                Some(_) => {}
+            if from.elapsed() < SPIN {
+                std::hint::spin_loop();
+                continue;
             }
+            self.collective.check_state().map_err(|error| of_sum(cause(&self.limits, error)))?;
             std::thread::sleep(PAUSE);
         }
     }
@@ -257,5 +265,37 @@ impl Transport for NcclLink {
     fn receive_rows(&self, rows: &Buffer<f32>) -> Result<(), LinkError> {
         self.link.pass(rows)?;
         self.wait(Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tilewright_megakernel::vm::AbortHandle;
+
+    use super::*;
+
+    fn failing() -> DeviceError {
+        DeviceError::Nccl { call: "ncclGroupEnd", code: 2, text: "unhandled system error".to_owned() }
+    }
+
+    /// NCCL finds that a connection is gone before rank 0 does: the error is what rank 0 then says.
+    #[test]
+    fn an_error_of_nccl_waits_for_the_rank_that_is_lost() {
+        let limits = WaitLimits::new(Duration::from_secs(60), AbortHandle::default());
+        let judge = limits.clone();
+        let judge = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            judge.end();
+        });
+        let failed = within(&limits, Instant::now(), || Err::<(), _>(failing()));
+        judge.join().expect("no panic");
+        assert!(matches!(failed, Err(LinkError::Ended)), "{failed:?}");
+    }
+
+    #[test]
+    fn an_error_of_nccl_is_its_own_if_no_rank_is_lost() {
+        let limits = WaitLimits::new(Duration::from_millis(50), AbortHandle::default());
+        let failed = within(&limits, Instant::now(), || Err::<(), _>(failing()));
+        assert!(matches!(failed, Err(LinkError::Device(_))), "{failed:?}");
     }
 }

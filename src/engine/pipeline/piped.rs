@@ -7,6 +7,7 @@
 //! last): while the next rank computes it, rank 0 computes the next chunk. Each link holds one
 //! message, which bounds the steps in flight.
 
+use std::iter;
 use std::sync::Arc;
 
 use tilewright_megakernel::lower::LowerOptions;
@@ -98,10 +99,11 @@ impl Piped {
             }
             let own = stage.logits_of_shard(width, rows)?;
             let others = ring.gathered(rows.len() * part)?;
-            let of_ranks = [bytemuck::cast_slice(&own), &others].concat();
-            let ranks = of_ranks.chunks_exact(rows.len() * part);
-            let of_row = |row: usize| ranks.clone().flat_map(move |rank| &rank[row * part..(row + 1) * part]);
-            let logits: Vec<u32> = (0..rows.len()).flat_map(of_row).copied().collect();
+            let mut logits = Vec::with_capacity(rows.len() * *vocab);
+            for row in 0..rows.len() {
+                let of_rank = |rank: &[u32]| logits.extend_from_slice(&rank[row * part..(row + 1) * part]);
+                iter::once(bytemuck::cast_slice(&own)).chain(others.chunks_exact(rows.len() * part)).for_each(of_rank);
+            }
             debug_assert_eq!(logits.len(), rows.len() * *vocab, "the vocabulary has equal parts");
             Ok(logits)
         })
