@@ -185,7 +185,13 @@ impl<'k, B, O: Operands> DeferredFull<'_, 'k, B, O> {
     pub fn release_previous(self) {
         let Deferred { consumer, before, held } = self.ring;
         release(consumer.parts.barriers, &[before.get()], held.get().ne(0));
-        before.set(self.full.stage);
-        held.set(1u32);
+        self.keep();
+    }
+
+    /// Keeps the stage, where none is kept before it.
+    #[track_caller]
+    pub fn keep(self) {
+        self.ring.before.set(self.full.stage);
+        self.ring.held.set(1u32);
     }
 }

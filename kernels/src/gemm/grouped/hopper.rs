@@ -5,21 +5,21 @@
 //! below the other in a group. Contiguous rows come by tensor map too, in the same stages. Gathered
 //! rows have a ring of their own, which the last warpgroup fills by `cp.async`.
 
-use tilewright_codegen::build::{Builder, Bulk, Global, Param, Ptr, TensorMap, Val, block};
+use tilewright_codegen::build::{Builder, Bulk, Global, IntoVal, Param, Ptr, TensorMap, Val, block};
 use tilewright_codegen::ir::LaunchBounds;
 use tilewright_codegen::ir::attr::ProxyFence;
 
 use super::config::GroupedConfig;
 use super::problem::CustomSteps;
 use super::rows::{Gather, RowTile, TileRows};
-use super::scales::BlockScales;
+use super::scales::{BlockScales, TileScales};
 use super::schedule::{GroupTile, GroupTiles};
 use super::store::{GroupedResults, StoreShape};
 use crate::gemm::finish::GemmOutput;
 use crate::gemm::store::ResultTiles;
 use crate::gemm::tiling::Tiles;
-use crate::mma::{AtomGrid, InputType, TiledMma, Wgmma};
-use crate::ring::{Consumers, Deferred, Ring, Shape, StageTile, StageView, by, start};
+use crate::mma::{AtomGrid, AtomSums, InputType, TiledMma, Wgmma};
+use crate::ring::{Consumers, Deferred, DeferredFull, Ring, Shape, StageTile, by, start};
 use crate::tile::{Index, Share, ThreadGroup};
 
 /// Parts of B's tile that are fetched separately: `grid` warpgroups stand across, each with gates
@@ -48,6 +48,9 @@ type BTile<F, T> = StageTile<<F as InputType>::Stored, <T as Tiles>::B>;
 type BothStages<'k, F, T> = Deferred<'k, GroupedRing, (ATile<F, T>, BTile<F, T>)>;
 type RowStages<'k, F, T> = Deferred<'k, GroupedRows, (ATile<F, T>,)>;
 type WeightStages<'k, F, T> = Deferred<'k, GroupedWeights, (BTile<F, T>,)>;
+/// A full stage of each.
+type BothFull<'a, 'k, F, T> =
+    (DeferredFull<'a, 'k, GroupedRows, (ATile<F, T>,)>, DeferredFull<'a, 'k, GroupedWeights, (BTile<F, T>,)>);
 
 /// The stages that a consumer reads: both operands of a stage together, or each in its own ring.
 enum Stages<'k, F: InputType, T: Tiles> {
@@ -55,46 +58,63 @@ enum Stages<'k, F: InputType, T: Tiles> {
     Apart(Box<RowStages<'k, F, T>>, Box<WeightStages<'k, F, T>>),
 }
 
-/// The stage whose products are known to be done once the next are issued.
-#[derive(Clone, Copy)]
-enum Release {
-    /// The one that was read: its products were waited for.
-    This,
-    /// The one before: the products of this one may still run.
-    Previous,
-}
-
 impl<'k, F: InputType, T: Tiles> Stages<'k, F, T> {
-    /// Waits for a stage, gives it to `multiply`, and releases the one that `release` names.
-    fn step(
-        &mut self,
-        k: &'k Builder,
-        release: Release,
-        multiply: impl FnOnce(StageView<'k, F::Stored, T::A>, StageView<'k, F::Stored, T::B>),
-    ) {
+    /// Begins the products of a stage, where none is kept before it, into the sums of `product`.
+    #[track_caller]
+    fn begin(&mut self, k: &'k Builder, product: Product<'k, F, T>) {
+        let issue = |a, b| product.issue(a, b, false);
         match self {
             Stages::Together(stages) => {
                 let stage = stages.wait();
                 let (a, b) = stage.tiles();
-                multiply(a, b);
-                match release {
-                    Release::This => stage.release(),
-                    Release::Previous => stage.release_previous(),
-                }
+                issue(a, b);
+                stage.keep();
             }
             Stages::Apart(rows, weights) => {
-                let rows = rows.wait();
-                let weights = weights.wait();
-                // `cp.async` writes by the generic proxy, `wgmma` reads by the async proxy.
-                k.fence_proxy_async(ProxyFence::Shared);
+                let (rows, weights) = Self::wait_for_both(k, rows, weights);
                 let ((a,), (b,)) = (rows.tiles(), weights.tiles());
-                multiply(a, b);
-                match release {
-                    Release::This => (rows.release(), weights.release()),
-                    Release::Previous => (rows.release_previous(), weights.release_previous()),
-                };
+                issue(a, b);
+                rows.keep();
+                weights.keep();
             }
         }
+    }
+
+    /// Begins the products of a stage, into the sums of `product`, and waits for those of the stage
+    /// before, which is released.
+    #[track_caller]
+    fn issue(&mut self, k: &'k Builder, product: Product<'k, F, T>, keep: impl IntoVal<'k, bool> + Copy) {
+        let issue = |a, b| {
+            product.issue(a, b, keep);
+            product.wait_group(1);
+        };
+        match self {
+            Stages::Together(stages) => {
+                let stage = stages.wait();
+                let (a, b) = stage.tiles();
+                issue(a, b);
+                stage.release_previous();
+            }
+            Stages::Apart(rows, weights) => {
+                let (rows, weights) = Self::wait_for_both(k, rows, weights);
+                let ((a,), (b,)) = (rows.tiles(), weights.tiles());
+                issue(a, b);
+                rows.release_previous();
+                weights.release_previous();
+            }
+        }
+    }
+
+    #[track_caller]
+    fn wait_for_both<'a>(
+        k: &'k Builder,
+        rows: &'a mut RowStages<'k, F, T>,
+        weights: &'a mut WeightStages<'k, F, T>,
+    ) -> BothFull<'a, 'k, F, T> {
+        let both = (rows.wait(), weights.wait());
+        // `cp.async` writes by the generic proxy, `wgmma` reads by the async proxy.
+        k.fence_proxy_async(ProxyFence::Shared);
+        both
     }
 
     fn release_last(&mut self) {
@@ -105,6 +125,86 @@ impl<'k, F: InputType, T: Tiles> Stages<'k, F, T> {
                 weights.release_last();
             }
         }
+    }
+}
+
+/// The product of a stage's tiles.
+type Product<'k, F, T> = TiledMma<'k, Wgmma<F>, <T as Tiles>::A, <T as Tiles>::B, <T as Tiles>::Grid>;
+
+/// Products whose sums of each step are scaled and added to the totals.
+struct Scaled<'k, F: InputType, T: Tiles> {
+    /// Into the sums of even steps.
+    product: Product<'k, F, T>,
+    /// Into those of odd steps, where a thread has registers for both.
+    other: Option<Product<'k, F, T>>,
+    totals: AtomSums<'k, Wgmma<F>>,
+}
+
+/// Most sums of a thread that it holds three times: of two steps, and the totals.
+const TRIPLE_SUMS: u32 = 64;
+
+impl<'k, F: InputType, T: Tiles> Scaled<'k, F, T> {
+    fn new(k: &'k Builder, product: Product<'k, F, T>) -> Scaled<'k, F, T> {
+        let sums = product.sums();
+        let other = (sums.registers().len() <= TRIPLE_SUMS).then(|| product.with_sums(sums.like(k)));
+        Scaled { product, other, totals: sums.like(k) }
+    }
+
+    /// Makes the totals of a tile.
+    fn multiply(&self, k: &'k Builder, stages: &mut Stages<'k, F, T>, scales: &TileScales<'k>, steps: Val<'k, u32>) {
+        self.totals.clear(k);
+        match self.other {
+            Some(odd) => self.multiply_ahead(k, odd, stages, scales, steps),
+            None => k.moving().for_(0, steps, |step| {
+                let product = self.product;
+                stages.begin(k, product);
+                let of_step = scales.step(step);
+                product.wait_group(0);
+                stages.release_last();
+                scales.add(self.totals, product.sums(), &of_step);
+            }),
+        }
+    }
+
+    /// Adds the sums of a step while the products of the next one run.
+    fn multiply_ahead(
+        &self,
+        k: &'k Builder,
+        odd: Product<'k, F, T>,
+        stages: &mut Stages<'k, F, T>,
+        scales: &TileScales<'k>,
+        steps: Val<'k, u32>,
+    ) {
+        let even = self.product;
+        let add = |product: Product<'k, F, T>, of_step: &[Vec<Val<'k, f32>>]| {
+            scales.add(self.totals, product.sums(), of_step);
+        };
+        stages.begin(k, even);
+        // One or two steps are left, of which the first is under way.
+        let pairs = (steps - 1) / 2;
+        k.moving().for_(0, pairs, |pair| {
+            for (number, now, next) in [(0, even, odd), (1, odd, even)] {
+                let of_step = scales.step(pair * 2 + number);
+                stages.issue(k, next, false);
+                add(now, &of_step);
+            }
+        });
+        let of_step = scales.step(pairs * 2);
+        let is_even = (pairs * 2 + 2).eq(steps);
+        k.moving().if_else(
+            is_even,
+            || {
+                stages.issue(k, odd, false);
+                add(even, &of_step);
+                odd.wait_group(0);
+                add(odd, &scales.step(steps - 1));
+            },
+            || {
+                even.wait_group(0);
+                add(even, &of_step);
+            },
+        );
+        stages.release_last();
     }
 }
 
@@ -181,9 +281,9 @@ impl<'k, D: GemmOutput> Block<'k, D> {
     fn multiply<F: InputType, T: Tiles>(&self, mut stages: Stages<'k, F, T>) {
         let k = self.k;
         let number = Index::below(k.warp() / 4, T::CONSUMERS);
-        let product = TiledMma::<Wgmma<F>, T::A, T::B, T::Grid>::by_warps(k, number);
-        let totals = self.scales.map(|_| product.sums().like(k));
-        let sums = totals.unwrap_or(product.sums());
+        let product = Product::<F, T>::by_warps(k, number);
+        let scaled = self.scales.map(|scales| (scales, Scaled::<F, T>::new(k, product)));
+        let sums = scaled.as_ref().map_or(product.sums(), |(_, scaled)| scaled.totals);
         let [down, across] = product.corner();
         let across = if self.config.epilogue.gated { across / 2 } else { across };
         self.each(T::M, &mut |tile, [row, column]| {
@@ -191,25 +291,11 @@ impl<'k, D: GemmOutput> Block<'k, D> {
                 let [down, across] = Index::values(k, [down, across]);
                 [row + down, column + across]
             };
-            if let Some((totals, scales)) = totals.zip(self.scales) {
+            if let Some((scales, scaled)) = &scaled {
                 let scales = scales.tile(sums, product.thread(), corner(), &tile);
-                totals.clear(k);
-                k.moving().for_(0, self.steps, |step| {
-                    let mut of_step = Vec::new();
-                    stages.step(k, Release::This, |a, b| {
-                        product.issue(a, b, false);
-                        of_step = scales.step(step);
-                        product.wait_group(0);
-                    });
-                    scales.add(totals, product.sums(), &of_step);
-                });
+                scaled.multiply(k, &mut stages, &scales, self.steps);
             } else {
-                k.moving().for_(0, self.steps, |step| {
-                    stages.step(k, Release::Previous, |a, b| {
-                        product.issue(a, b, step.ne(0));
-                        product.wait_group(1);
-                    });
-                });
+                k.moving().for_(0, self.steps, |step| stages.issue(k, product, step.ne(0)));
                 product.wait_group(0);
                 stages.release_last();
             }

@@ -100,6 +100,8 @@ pub fn choose<F: InputType>(problem: &GroupedProblem, arch: Arch, multiprocessor
     };
     let shape = match (average >= MANY_ROWS, wide) {
         (true, true) if F::BITS > 8 => GroupedShape::M128N256,
+        // Gathered rows leave those that multiply fewer registers.
+        (true, true) if problem.gather.is_none() && !problem.epilogue.gated => GroupedShape::M128N192,
         (true, _) => GroupedShape::M128N128,
         (false, _) => few.into_iter().find(fills).unwrap_or(GroupedShape::M64N64),
     };

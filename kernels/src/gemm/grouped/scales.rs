@@ -31,21 +31,26 @@ pub(super) struct BlockScales<'k> {
     pub gated: bool,
 }
 
+/// Steps whose scales the four lanes of a row load at a time, one each: lanes that loaded the same step
+/// would take memory's turns from the operands of the products.
+const TOGETHER: u32 = 4;
+
 /// The scales that a thread needs for its sums of a tile.
 pub(super) struct TileScales<'k> {
     of: BlockScales<'k>,
     /// Where the scales of the thread's rows, then those of its weights begin.
     at: Vec<Ptr<'k, Global, f32>>,
     rows: usize,
-    /// The next step's.
+    /// One of the current steps', and one of the steps' after them.
+    now: RegArray<'k, f32>,
     next: RegArray<'k, f32>,
-    /// The row, and the half of the part, of each register.
+    /// The row, and the run of columns in one block of weights, of each register.
     places: Vec<(usize, usize)>,
 }
 
 impl<'k> BlockScales<'k> {
-    /// The scales of sums whose first stands at `corner` of the result, with those of step 0 under
-    /// way. `columns` are those of products in the part.
+    /// The scales of sums whose first stands at `corner` of the result, with those of the first steps
+    /// under way. `columns` are those of products in the part.
     #[track_caller]
     pub fn tile<S: OutputType>(
         self,
@@ -55,7 +60,11 @@ impl<'k> BlockScales<'k> {
         tile: &GroupTile<'k>,
     ) -> TileScales<'k> {
         let k = self.k;
-        let half = sums.extents()[1] / 2;
+        let halves = if self.gated { 2 } else { 1 };
+        // Columns of the result that the part makes, in runs that lie in one block each: parts begin at
+        // multiples of their columns.
+        let made = sums.extents()[1] / halves;
+        let run = (1 << made.trailing_zeros()).min(BLOCK);
         let mut rows: Vec<Index<'k>> = Vec::new();
         let mut places = Vec::new();
         for pair in sums.pairs(thread) {
@@ -64,8 +73,7 @@ impl<'k> BlockScales<'k> {
                 rows.push(pair.row);
                 rows.len() - 1
             });
-            let second = self.gated && pair.column.constant() >= half;
-            places.extend([(row, usize::from(second)); 2]);
+            places.extend([(row, (pair.column.constant() / run) as usize); 2]);
         }
         let row = |row: &Index<'k>| {
             let number = (*row + corner[0]).get(k).min(tile.end - 1);
@@ -74,36 +82,45 @@ impl<'k> BlockScales<'k> {
         let mut at: Vec<_> = rows.iter().map(row).collect();
         // A part past the last column has products that are not written.
         let blocks = (self.n + (BLOCK - 1)) / BLOCK;
-        let block = (corner[1] / BLOCK).min(blocks - 1);
-        let halves = if self.gated { 2 } else { 1 };
         for half in 0..halves {
-            let number = (tile.group * halves + half) * blocks + block;
-            at.push(self.weights.at(number.mul_wide(self.steps)));
+            for first in (0..made).step_by(run as usize) {
+                let block = ((corner[1] + first) / BLOCK).min(blocks - 1);
+                let number = (tile.group * halves + half) * blocks + block;
+                at.push(self.weights.at(number.mul_wide(self.steps)));
+            }
         }
-        let next = k.regs_unset(at.len() as u32);
-        let scales = TileScales { of: self, at, rows: rows.len(), next, places };
+        let [now, next] = [(); 2].map(|()| k.regs_unset(at.len() as u32));
+        let scales = TileScales { of: self, at, rows: rows.len(), now, next, places };
         scales.load(k.lit(0));
         scales
     }
 }
 
 impl<'k> TileScales<'k> {
+    /// Loads the scales of the steps from `first` on.
     #[track_caller]
-    fn load(&self, step: Val<'k, u32>) {
+    fn load(&self, first: Val<'k, u32>) {
+        let step = (first + self.of.k.lane() % TOGETHER).min(self.of.steps - 1);
         for (number, at) in (0..).zip(&self.at) {
             self.next.set(number, at.at(step).load());
         }
     }
 
-    /// The scales of a step, by row and half; those of the following step are under way. They are
-    /// loaded once these are multiplied, into the same registers: a copy would wait for them.
+    /// The scales of a step, by row and run of columns; steps are asked for in order. Those of later
+    /// steps are under way.
     #[track_caller]
     pub fn step(&self, step: Val<'k, u32>) -> Vec<Vec<Val<'k, f32>>> {
-        let now: Vec<_> = (0..self.at.len() as u32).map(|number| self.next.get(number)).collect();
+        let k = self.of.k;
+        let count = self.at.len() as u32;
+        let turn = step % TOGETHER;
+        k.moving().when(turn.eq(0), || {
+            (0..count).for_each(|number| self.now.set(number, self.next.get(number)));
+            self.load(step + TOGETHER);
+        });
+        let from = k.lane() / TOGETHER * TOGETHER + turn;
+        let now: Vec<_> = (0..count).map(|number| self.now.get(number).shfl_idx(from)).collect();
         let (rows, weights) = now.split_at(self.rows);
-        let scales = rows.iter().map(|row| weights.iter().map(|weight| *row * *weight).collect()).collect();
-        self.load((step + 1).min(self.of.steps - 1));
-        scales
+        rows.iter().map(|row| weights.iter().map(|weight| *row * *weight).collect()).collect()
     }
 
     /// Adds a step's sums times their scales to the totals.
@@ -114,9 +131,9 @@ impl<'k> TileScales<'k> {
         sums: Accumulator<'k, S>,
         scales: &[Vec<Val<'k, f32>>],
     ) {
-        for (register, &(row, half)) in (0..).zip(&self.places) {
+        for (register, &(row, run)) in (0..).zip(&self.places) {
             let total = totals.get(register).cast::<f32>();
-            let total = sums.get(register).cast::<f32>().fma(scales[row][half], total);
+            let total = sums.get(register).cast::<f32>().fma(scales[row][run], total);
             totals.registers().set(register, total.cast::<S>());
         }
     }

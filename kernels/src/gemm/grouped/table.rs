@@ -43,6 +43,8 @@ type Rows<F, const M: usize, const N: usize, const G: u32, const R: usize, const
 pub enum GroupedShape {
     /// 128×256, for groups of many rows.
     M128N256,
+    /// 128×192, for groups of many rows of 8 bits: their sums are held twice.
+    M128N192,
     /// 128×128, for results that are too small to give every multiprocessor a larger tile.
     M128N128,
     /// 64×256, for groups of few rows: weights are read in long runs.
@@ -73,14 +75,14 @@ impl GroupedShape {
     /// Every shape.
     pub const ALL: &'static [GroupedShape] = &[
         GroupedShape::M128N256,
+        GroupedShape::M128N192,
         GroupedShape::M128N128,
         GroupedShape::M64N256,
         GroupedShape::M64N128,
         GroupedShape::M64N64,
     ];
 
-    /// Whether it multiplies operands of 8 bits: each warpgroup has columns of one block, whose sums
-    /// a thread holds twice.
+    /// Whether it multiplies operands of 8 bits, whose sums a thread holds twice.
     pub const fn has_blocks(self) -> bool {
         !matches!(self, GroupedShape::M128N256)
     }
@@ -89,6 +91,7 @@ impl GroupedShape {
     pub const fn tile(self) -> [u32; 2] {
         match self {
             GroupedShape::M128N256 => [128, 256],
+            GroupedShape::M128N192 => [128, 192],
             GroupedShape::M128N128 => [128, 128],
             GroupedShape::M64N256 => [64, 256],
             GroupedShape::M64N128 => [64, 128],
@@ -99,6 +102,7 @@ impl GroupedShape {
     pub(super) fn entry<F: InputType, D: GemmOutput>(self) -> ShapeEntry {
         match self {
             GroupedShape::M128N256 => entry::<F, D, Rows<F, 128, 256, 2, 64, 64>>(),
+            GroupedShape::M128N192 => entry::<F, D, Rows<F, 128, 192, 2, 64, 64>>(),
             GroupedShape::M128N128 => entry::<F, D, Rows<F, 128, 128, 2, 64, 64>>(),
             GroupedShape::M64N256 => entry::<F, D, Beside<F::Width, 256>>(),
             GroupedShape::M64N128 => entry::<F, D, Rows<F, 64, 128, 1, 64, 64>>(),

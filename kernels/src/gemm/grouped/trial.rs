@@ -60,7 +60,7 @@ fn shown_warps(arch: Arch) -> Kernel {
 
 fn draw(seed: u64, gather: bool) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let shape = GroupedShape::ALL[draw.between(0..=4) as usize];
+    let shape = GroupedShape::ALL[draw.between(0..=GroupedShape::ALL.len() as u32 - 1) as usize];
     let stages = draw.between(2..=3);
     let choice = GroupedChoice::Hopper { shape, stages, cluster: draw.between(1..=2), band: draw.between(1..=3) };
     any(seed, Asked { choice, gather }, draw)
@@ -68,7 +68,7 @@ fn draw(seed: u64, gather: bool) -> Result<Trial, VerifyErrors> {
 
 fn draw_blocks(_: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let shape = GroupedShape::ALL[draw.between(1..=4) as usize];
+    let shape = GroupedShape::ALL[draw.between(1..=GroupedShape::ALL.len() as u32 - 1) as usize];
     let stages = draw.between(2..=3);
     let choice = GroupedChoice::Hopper { shape, stages, cluster: draw.between(1..=2), band: draw.between(1..=3) };
     let asked = Asked { choice, gather: draw.between(0..=1) == 1 };
