@@ -141,7 +141,7 @@ pub type CustomScore<'k> = Box<dyn Fn(ScorePlace<'k>, Val<'k, f32>) -> Val<'k, f
 ///     let slopes = k.global::<f32>("slopes");
 ///     Box::new(move |at, score| score - slopes.at(at.head).load() * (at.query - at.token).cast::<f32>())
 /// });
-/// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE, lse: false };
+/// let decode = Decode { depth: 128, value_depth: None, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE, lse: false };
 /// let kernel = decode.custom(alibi).record::<CpAsync<2>>(Arch::Sm80);
 /// assert_eq!(kernel.params.last().map(|param| param.name.as_str()), Some("slopes"));
 /// ```
@@ -325,7 +325,8 @@ impl<'k> ScoreTile<'_, 'k> {
             let [head, query] = row(half);
             for at in registers {
                 let place = || {
-                    let token = first + columns[at as usize].get(k);
+                    // The constant is added last: columns would stay in registers through the loop.
+                    let token = (columns[at as usize] + first).get(k);
                     ScorePlace { sequence, head, query, token, tokens }
                 };
                 scores.registers().set(at, function(&place, scores.get(at)));

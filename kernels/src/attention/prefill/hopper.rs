@@ -64,13 +64,13 @@ type KeyBuffer<'k, const D: u32, const BN: u32> = TmaBuffer<'k, KConfig<BN, D, B
 type ValueBuffer<'k, const D: u32, const BN: u32> = TmaBuffer<'k, VConfig<BN, BN, BN, D>>;
 
 /// Registers of a thread: of those that fetch, of those that multiply. A mask of one's own is asked
-/// by both; heads wider than 128 columns leave those that fetch fewer.
-const fn registers(groups: u32, masked: bool, depth: u32) -> [u32; 2] {
+/// by both; those that fetch look up pages as well, if those that multiply leave them registers.
+const fn registers(groups: u32, masked: bool, paged: bool, depth: u32) -> [u32; 2] {
     match (groups, masked) {
         (3, _) => [32, 160],
         (_, false) => [24, 240],
-        (_, true) if depth > 128 => [40, 232],
-        (_, true) => [56, 224],
+        (_, true) if depth <= 128 && paged => [56, 224],
+        (_, true) => [40, 232],
     }
 }
 
@@ -92,7 +92,7 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> PrefillS
 
         let tiles = (task.rows.end(Self::BLOCK_ROWS, task.causal) + (BN - 1)) / BN;
         let tiles = SeenTiles { first: task.rows.first_tile(BN), end: tiles };
-        let [few, many] = registers(GROUPS, task.scores.mask().is_some(), D);
+        let [few, many] = registers(GROUPS, task.scores.mask().is_some(), task.place.pages.is_some(), D);
         let bring = |tile| {
             let wanted = k.lit(true);
             let _: [Issued; 2] = [keys.load_from_dram(tile, wanted), values.load_from_dram(tile, wanted)];
