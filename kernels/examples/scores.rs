@@ -229,6 +229,7 @@ fn decode(device: &Device, kv_heads: u32, tokens: u32, window: u32, turns: usize
     let plan = |scores: Scores| {
         scores.with(Decode {
             depth: DEPTH,
+            value_depth: None,
             group,
             layout: Layout::Dense,
             tile: 32,

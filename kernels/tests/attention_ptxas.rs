@@ -19,7 +19,8 @@ const PLAIN: ScoreVariant = ScoreVariant::NONE;
 fn kernels() -> Vec<Kernel> {
     let mut all = Vec::new();
     for (depth, group) in [(64, 4), (96, 1), (128, 4), (128, 16), (256, 8)] {
-        let decode = Decode { depth, group, layout: Layout::Dense, tile: 16, scores: PLAIN, lse: false };
+        let decode =
+            Decode { depth, value_depth: None, group, layout: Layout::Dense, tile: 16, scores: PLAIN, lse: false };
         all.push(decode.record::<Tma<3>>(Arch::Sm90a));
         if depth < 256 {
             all.push(Decode { tile: 32, ..decode }.record::<Tma<2>>(Arch::Sm90a));
@@ -27,11 +28,14 @@ fn kernels() -> Vec<Kernel> {
             all.push(decode.record::<CpAsync<2>>(Arch::Sm80));
         }
     }
-    let dense = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: PLAIN, lse: false };
+    let dense =
+        Decode { depth: 128, value_depth: None, group: 4, layout: Layout::Dense, tile: 16, scores: PLAIN, lse: false };
     all.push(
         Decode { layout: Layout::Paged { page_tokens: 16, swizzled: false }, ..dense }.record::<Tma<3>>(Arch::Sm90a),
     );
     all.push(dense.record::<Staged<1, true>>(Arch::Sm80));
+    let wide = Decode { depth: 192, value_depth: Some(128), ..dense };
+    all.extend([wide.record::<Tma<2>>(Arch::Sm90a), wide.record::<CpAsync<2>>(Arch::Sm80)]);
     for depth in [64, 96, 128, 256] {
         for causal in [false, true] {
             let queries = QueryLayout::HeadMajor;
@@ -57,7 +61,7 @@ fn kernels() -> Vec<Kernel> {
     // With the log-sum-exp of rows, as the ops of the facade have it.
     let scores = ScoreVariant { soft_cap: true, window: true, sinks: true };
     for depth in [64, 128, 256] {
-        let decode = Decode { depth, group: 4, lse: true, scores, ..dense };
+        let decode = Decode { depth, value_depth: None, group: 4, lse: true, scores, ..dense };
         all.push(decode.record::<CpAsync<3>>(Arch::Sm80));
         for scores in [PLAIN, scores] {
             let prefill = Prefill { depth, lse: true, scores, ..ragged };
@@ -80,7 +84,7 @@ fn modified(decode: Decode, prefill: Prefill) -> Vec<Kernel> {
     let sinks = ScoreVariant { sinks: true, ..window };
     for (depth, scores) in [(128, window), (128, both), (256, both), (64, sinks)] {
         let layout = Layout::Paged { page_tokens: 64, swizzled: true };
-        let decode = Decode { depth, group: 2, scores, layout, ..decode };
+        let decode = Decode { depth, value_depth: None, group: 2, scores, layout, ..decode };
         all.push(decode.record::<Tma<3>>(Arch::Sm90a));
         all.push(Decode { tile: 32, ..decode }.record_staying::<Tma<2>>(Arch::Sm90a));
         all.push(Prefill { depth, group: 2, scores, ..prefill }.record_hopper());

@@ -140,5 +140,5 @@ impl Ops {
 }
 
 fn decode(depth: u32, group: u32, layout: Layout, scores: ScoreVariant) -> Decode {
-    Decode { depth, group, layout, tile: TILE, scores, lse: false }
+    Decode { depth, value_depth: None, group, layout, tile: TILE, scores, lse: false }
 }

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// use tilewright_kernels::attention::decode::{Decode, Layout};
 /// use tilewright_kernels::attention::ScoreVariant;
 /// use tilewright_kernels::kv::CpAsync;
-/// let decode = Decode { depth: 72, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE, lse: false };
+/// let decode = Decode { depth: 72, value_depth: None, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE, lse: false };
 /// let errors = verify(decode.record::<CpAsync<2>>(Arch::Sm80)).unwrap_err().to_string();
 /// let wanted = "decode attention of heads of 72 columns: it is made for 64, 80, 96, 112, 128, 192 and 256";
 /// assert!(errors.contains(wanted), "{errors}");
@@ -21,6 +21,11 @@ pub enum AttentionError {
     /// Columns of a head that no kernel is made for.
     #[error("{kernel} attention of heads of {depth} columns: it is made for {}; pad the heads to one of these", list(.depths))]
     Depth { kernel: &'static str, depth: u32, depths: &'static [u32] },
+    /// Columns of a value that no kernel is made for.
+    #[error(
+        "decode attention of keys of {depth} columns and values of {values}: they have as many, or 192 and 128; pad the values to one of these"
+    )]
+    ValueDepth { depth: u32, values: u32 },
     /// Query heads of a key/value head that do not fit the rows of the instruction.
     #[error(
         "decode attention of {group} query heads per key/value head: 1 to 16 are the rows of m16n8k16; use prefill attention, which takes any number"

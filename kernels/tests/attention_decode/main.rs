@@ -47,6 +47,7 @@ fn base() -> DecodeCase {
     DecodeCase {
         decode: Decode {
             depth: 128,
+            value_depth: None,
             group: 4,
             layout: Layout::Dense,
             tile: 16,
@@ -83,14 +84,14 @@ fn log_sum_exps_of_every_way() {
 
 /// Heads of one depth and group: dense and in pages, by every transport and tile, by blocks of one
 /// share and by persistent ones.
-fn cases_of(depth: u32, group: u32) -> Vec<DecodeCase> {
+fn cases_of(depth: u32, value_depth: Option<u32>, group: u32) -> Vec<DecodeCase> {
     let mut cases = Vec::new();
     let pointers = KvTransport::POINTERS.map(|way| (way, 16));
     let maps = KvTransport::MAPS.map(|way| [(way, 16), (way, 32)]);
     let paged = |page_tokens, swizzled| Layout::Paged { page_tokens, swizzled };
     for (way, tile) in pointers.into_iter().chain(maps.into_iter().flatten()) {
         for layout in [Layout::Dense, paged(8, false), paged(16, true)] {
-            let decode = Decode { depth, group, layout, tile, ..base().decode };
+            let decode = Decode { depth, value_depth, group, layout, tile, ..base().decode };
             let case = DecodeCase { decode, way, tokens: vec![67, 16], kv_heads: 1, data: u64::from(depth), ..base() };
             cases.push(case.clone());
             // The parts of sixteen rows are apart from the rings where blocks stay, and then large
@@ -109,9 +110,10 @@ fn cases_of(depth: u32, group: u32) -> Vec<DecodeCase> {
 fn every_depth_alone() {
     let long = std::env::var_os("TILEWRIGHT_LONG").is_some();
     let mut ran = 0;
-    for (at, &depth) in Decode::DEPTHS.iter().enumerate() {
+    let alike = Decode::DEPTHS.iter().map(|&depth| (depth, None));
+    for (at, (depth, value_depth)) in alike.chain([(192, Some(128))]).enumerate() {
         for group in [1, 4, 16] {
-            let cases = cases_of(depth, group);
+            let cases = cases_of(depth, value_depth, group);
             // Eleven and the numbers of cases have no common divisor: each is another case.
             let first = 11 * (3 * at + group as usize / 4) % cases.len();
             let some = if long { &cases[..] } else { &cases[first..=first] };
@@ -131,6 +133,13 @@ fn other_depths_and_groups_are_refused_with_the_list() {
         let errors = refused(Decode { depth, ..base().decode });
         let wanted = format!(
             "decode attention of heads of {depth} columns: it is made for 64, 80, 96, 112, 128, 192 and 256; pad the heads to one of these"
+        );
+        assert!(errors.contains(&wanted), "{errors}");
+    }
+    for (depth, values) in [(192, 64), (128, 192), (256, 128)] {
+        let errors = refused(Decode { depth, value_depth: Some(values), ..base().decode });
+        let wanted = format!(
+            "decode attention of keys of {depth} columns and values of {values}: they have as many, or 192 and 128"
         );
         assert!(errors.contains(&wanted), "{errors}");
     }
@@ -256,7 +265,7 @@ proptest! {
         seed in 0u64..1000,
     ) {
         let layout = if page == 0 { Layout::Dense } else { Layout::Paged { page_tokens: page, swizzled: page.is_multiple_of(8) } };
-        let decode = Decode { depth, group, layout, tile, ..base().decode };
+        let decode = Decode { depth, value_depth: None, group, layout, tile, ..base().decode };
         // The parts of sixteen rows are apart from the rings where blocks stay, and then three
         // stages of 32 tokens have no room.
         let staying = blocks.filter(|_| tile == 16 || group <= 8);

@@ -6,7 +6,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::ScoreVariant;
-use tilewright_kernels::attention::decode::{Decode, Layout};
+use tilewright_kernels::attention::decode::{Decode, DecodeTuning, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
 use tilewright_kernels::kv::Tma;
 use tilewright_kernels::naive;
@@ -21,16 +21,18 @@ use crate::results::ResultRow;
 use crate::tuning::{SearchSpace, Settings};
 
 /// Rows of decode: 32 query heads, 8 key/value heads.
-const DECODE: [DecodeShape; 12] = [
+const DECODE: [DecodeShape; 14] = [
     DecodeShape::of(1, 1024),
     DecodeShape::of(1, 8192),
     DecodeShape::of(1, 65536),
     DecodeShape::of(8, 8192),
     DecodeShape::of(32, 4096),
-    DecodeShape { depth: 80, ..DecodeShape::of(1, 65536) },
-    DecodeShape { depth: 80, ..DecodeShape::of(8, 8192) },
-    DecodeShape { depth: 256, ..DecodeShape::of(1, 65536) },
-    DecodeShape { depth: 256, ..DecodeShape::of(8, 8192) },
+    DecodeShape::of(1, 65536).of_depths(80, 80),
+    DecodeShape::of(8, 8192).of_depths(80, 80),
+    DecodeShape::of(1, 65536).of_depths(256, 256),
+    DecodeShape::of(8, 8192).of_depths(256, 256),
+    DecodeShape::of(1, 65536).of_depths(192, 128),
+    DecodeShape::of(8, 8192).of_depths(192, 128),
     // The time of a window is that of its tokens.
     DecodeShape::of(1, 128),
     DecodeShape { capacity: 131_072, ..DecodeShape::of(1, 128) },
@@ -102,29 +104,36 @@ fn row(shape: &[(&str, u64)], variant: &str, times: Times, work: [u64; 2], error
     finding::check(ResultRow { variant: variant.into(), ..finding::row("attention", shape, times, work, error) }, LIMIT)
 }
 
-/// A shape of `--shape`.
-pub(super) fn parse_shape(text: &str) -> Result<[u32; 2], BenchError> {
-    let lines = u128::from(KV_HEADS * DEPTH);
-    let operands = |[batch, tokens]: [u128; 2]| [batch * lines * tokens, batch * lines * u128::from(GROUP)];
-    ShapeExtents::parse(text)?.of(["batch", "tokens"], operands)
+/// A shape of `--shape`: with both depths, or of the depth that most models have.
+pub(super) fn parse_shape(text: &str) -> Result<DecodeShape, BenchError> {
+    let extents = ShapeExtents::parse(text)?;
+    let operands = |[batch, tokens, depth, value_depth]: [u128; 4]| {
+        let lines = batch * u128::from(KV_HEADS);
+        [lines * tokens * depth, lines * tokens * value_depth, lines * u128::from(GROUP) * depth]
+    };
+    if let Ok([batch, tokens, depth, value_depth]) = extents.of(["batch", "tokens", "depth", "value_depth"], operands) {
+        return Ok(DecodeShape::of(batch, tokens).of_depths(depth, value_depth));
+    }
+    let with_depth = |[batch, tokens]: [u128; 2]| operands([batch, tokens, DEPTH.into(), DEPTH.into()]);
+    let [batch, tokens] = extents.of(["batch", "tokens"], with_depth)?;
+    Ok(DecodeShape::of(batch, tokens))
 }
 
-/// Kernels to tune: decode for the given batches and numbers of tokens, or for those of the suite.
-pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 2]]) -> Vec<Prepare<'b>> {
-    let all: Vec<DecodeShape> = match shapes {
-        [] => DECODE.to_vec(),
-        shapes => shapes.iter().map(|&[batch, tokens]| DecodeShape::of(batch, tokens)).collect(),
-    };
+/// Kernels to tune: decode for the given shapes, or for those of the suite.
+pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[DecodeShape]) -> Vec<Prepare<'b>> {
+    let all: Vec<DecodeShape> = if shapes.is_empty() { DECODE.to_vec() } else { shapes.to_vec() };
     let prepare = |shape: DecodeShape| -> Prepare<'b> { Box::new(move || Ok(Box::new(Decoding { bench, shape }))) };
     all.into_iter().map(prepare).collect()
 }
 
 /// Sequences of as many tokens.
-#[derive(Clone, Copy)]
-struct DecodeShape {
+#[derive(Clone, Copy, Debug)]
+pub struct DecodeShape {
     batch: u32,
     tokens: u32,
+    /// Columns of a key, and of a value.
     depth: u32,
+    value_depth: u32,
     /// Tokens that a sequence has room for.
     capacity: u32,
     /// Tokens that the query sees, where these are a window.
@@ -134,14 +143,31 @@ struct DecodeShape {
 impl DecodeShape {
     /// Heads of [`DEPTH`] that see all tokens.
     const fn of(batch: u32, tokens: u32) -> DecodeShape {
-        DecodeShape { batch, tokens, depth: DEPTH, capacity: tokens, window: None }
+        DecodeShape { batch, tokens, depth: DEPTH, value_depth: DEPTH, capacity: tokens, window: None }
+    }
+
+    const fn of_depths(self, depth: u32, value_depth: u32) -> DecodeShape {
+        DecodeShape { depth, value_depth, ..self }
+    }
+
+    fn plan(self) -> Decode {
+        let DecodeShape { depth, value_depth, window, .. } = self;
+        let scores = ScoreVariant { window: window.is_some(), ..ScoreVariant::NONE };
+        let value_depth = Some(value_depth);
+        Decode { depth, value_depth, group: GROUP, layout: Layout::Dense, tile: 32, scores, lse: false }
     }
 
     fn extents(self) -> Vec<(&'static str, u64)> {
         let all = [("batch", self.batch), ("tokens", self.tokens), ("depth", self.depth)];
         let window = self.window.map(|window| ("window", window));
         let capacity = (self.capacity != self.tokens).then_some(("capacity", self.capacity));
-        all.into_iter().chain(window).chain(capacity).map(|(name, extent)| (name, extent.into())).collect()
+        let values = (self.value_depth != self.depth).then_some(("value_depth", self.value_depth));
+        all.into_iter()
+            .chain(values)
+            .chain(window)
+            .chain(capacity)
+            .map(|(name, extent)| (name, extent.into()))
+            .collect()
     }
 
     /// Tokens that the query sees.
@@ -166,36 +192,38 @@ impl Tunable for Decoding<'_> {
     }
 
     fn space(&self) -> SearchSpace {
-        SearchSpace::new(Settings::default().with("tile", 32).with("stages", 2).with("blocks", 1))
+        let DecodeTuning { tile, stages, blocks } = self.shape.plan().tuning();
+        SearchSpace::new(Settings::default().with("tile", tile).with("stages", stages).with("blocks", blocks))
             .axis("tile", [16, 32])
-            .axis("stages", [2, 3])
+            .axis("stages", [2, 3, 4])
             .axis("blocks", [1, 2, 4])
     }
 
     fn measure(&self, settings: &Settings) -> Result<ResultRow, Failure> {
         let Decoding { bench, shape } = *self;
-        let DecodeShape { batch, tokens, depth, capacity, window } = shape;
+        let DecodeShape { batch, tokens, depth, value_depth, capacity, window } = shape;
         let cut = Cut {
             tile: settings.choice("tile", &[("16", 16), ("32", 32)], "16 or 32 tokens")?,
-            stages: settings.choice("stages", &[("2", 2), ("3", 3)], "2 or 3")?,
+            stages: settings.choice("stages", &[("2", 2), ("3", 3), ("4", 4)], "2 to 4")?,
             blocks: settings.number("blocks")?,
         };
         let device = &bench.device;
         let stream = &bench.stream;
-        let scores = ScoreVariant { window: window.is_some(), ..ScoreVariant::NONE };
-        let plan = Decode { depth, group: GROUP, layout: Layout::Dense, tile: cut.tile, scores, lse: false };
+        let plan = Decode { tile: cut.tile, ..shape.plan() };
         let kernel = device.load(&verify(cut.record(&plan))?)?;
         let lines = batch * KV_HEADS;
         let splits = plan.splits(lines, shape.seen(), device.properties().sms * cut.blocks);
-        let elements = (lines * capacity * depth) as usize;
-        let results = (lines * GROUP * depth) as usize;
-        let host = [numbers(results, 3)?, numbers(elements, 1)?, numbers(elements, 2)?];
+        let depths = [depth, value_depth];
+        let elements = depths.map(|columns| (lines * capacity * columns) as usize);
+        let results = (lines * GROUP * value_depth) as usize;
+        let queries = numbers((lines * GROUP * depth) as usize, 3)?;
+        let host = [queries, numbers(elements[0], 1)?, numbers(elements[1], 2)?];
         let q = stream.buffer(&host[0])?;
         let mut caches = vec![[stream.buffer(&host[1])?, stream.buffer(&host[2])?]];
-        let seen = u64::from(lines * shape.seen() * depth);
-        for _ in 1..bench.rotations(4 * elements as u64).min(16) {
+        let seen = u64::from(lines * shape.seen() * (depth + value_depth));
+        for _ in 1..bench.rotations(2 * elements.iter().sum::<usize>() as u64).min(16) {
             let copy = |which: usize| {
-                let to = device.buffer::<bf16>(elements)?;
+                let to = device.buffer::<bf16>(elements[which])?;
                 stream.copy(&caches[0][which], &to).map(|()| to)
             };
             caches.push([copy(0)?, copy(1)?]);
@@ -208,10 +236,9 @@ impl Tunable for Decoding<'_> {
         stream.poison(&out, 0xff)?;
         let mut work = Vec::new();
         for cache in &caches {
-            let [keys, values] =
-                [0, 1].map(|which: usize| map(device, &cache[which], [lines, capacity, depth], plan.tokens()));
-            let keys = keys?;
-            let values = values?;
+            let maps = [0, 1].map(|of: usize| map(device, &cache[of], [lines, capacity, depths[of]], plan.tokens()));
+            let [keys, values] = maps;
+            let (keys, values) = (keys?, values?);
             let mut args: Vec<Arg<'_>> = vec![(&q).into(), Arg::Map(&keys), Arg::Map(&values)];
             args.extend([(&lengths).into(), (&lengths).into(), 1u32.into(), (capacity * depth).into()]);
             args.push(scale(depth).into());
@@ -224,8 +251,8 @@ impl Tunable for Decoding<'_> {
         let heads = [0, (lines * GROUP - 1) as usize];
         let first = (tokens - shape.seen()) as usize;
         let looks = heads.map(|head| Look { query: head, plane: head / GROUP as usize, first, end: tokens as usize });
-        let error = error(&host, &out, &looks, [capacity as usize, depth as usize]);
-        row(&self.shape(), "decode", times, [4 * seen, 4 * u64::from(GROUP) * seen], error)
+        let error = error(&host, &out, &looks, capacity as usize, depths.map(|columns| columns as usize));
+        row(&self.shape(), "decode", times, [2 * seen, 2 * u64::from(GROUP) * seen], error)
     }
 }
 
@@ -241,7 +268,8 @@ impl Cut {
     fn record(self, plan: &Decode) -> Kernel {
         match self.stages {
             2 => plan.record::<Tma<2>>(Arch::Sm90a),
-            _ => plan.record::<Tma<3>>(Arch::Sm90a),
+            3 => plan.record::<Tma<3>>(Arch::Sm90a),
+            _ => plan.record::<Tma<4>>(Arch::Sm90a),
         }
     }
 }
@@ -296,7 +324,7 @@ fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Resul
         first: 0,
         end: if causal { query + 1 } else { n },
     });
-    let error = error(&host, &out, &looks, [n, depth as usize]);
+    let error = error(&host, &out, &looks, n, [depth as usize; 2]);
     let flops = 4 * u64::from(tokens) * elements as u64 / if causal { 2 } else { 1 };
     row(&prefill_shape(depth, tokens, causal), "prefill", times, [8 * elements as u64, flops], error)
 }
@@ -314,16 +342,17 @@ struct Look {
 }
 
 /// The relative error of some queries; `host` is queries, keys, values.
-fn error(host: &[Vec<bf16>; 3], out: &[bf16], looks: &[Look], [tokens, depth]: [usize; 2]) -> f64 {
+fn error(host: &[Vec<bf16>; 3], out: &[bf16], looks: &[Look], tokens: usize, [depth, value_depth]: [usize; 2]) -> f64 {
     let wide = |x: &[bf16]| x.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
     let mut difference = 0.0;
     let mut norm = 0.0;
     for &Look { query, plane, first, end } in looks {
         let tokens = plane * tokens + first..plane * tokens + end;
-        let [keys, values] = [1, 2].map(|which: usize| wide(&host[which][tokens.start * depth..tokens.end * depth]));
-        let at = query * depth..(query + 1) * depth;
-        let part = naive::attention(&wide(&host[0][at.clone()]), &keys, &values, 1.0 / (depth as f64).sqrt(), None);
-        for (found, exact) in out[at].iter().zip(naive::combine(&[part], depth)) {
+        let rows = |which: usize, columns| wide(&host[which][tokens.start * columns..tokens.end * columns]);
+        let row = |columns| query * columns..(query + 1) * columns;
+        let (keys, values) = (rows(1, depth), rows(2, value_depth));
+        let part = naive::attention(&wide(&host[0][row(depth)]), &keys, &values, 1.0 / (depth as f64).sqrt(), None);
+        for (found, exact) in out[row(value_depth)].iter().zip(naive::combine(&[part], value_depth)) {
             difference += (found.to_f64() - exact).powi(2);
             norm += exact * exact;
         }

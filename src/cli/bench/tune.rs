@@ -82,10 +82,10 @@ pub enum TuneCommand {
     #[command(after_help = "Examples:
   tilewright tune attention --shape batch=8,tokens=8192")]
     Attention {
-        /// A shape, such as batch=8,tokens=8192; repeat it for more [default: those of `bench
-        /// attention`]
+        /// A shape, such as batch=8,tokens=8192 or batch=1,tokens=65536,depth=192,value_depth=128;
+        /// repeat it for more [default: those of `bench attention`]
         #[arg(long, value_name = "NAME=EXTENT,..", value_parser = attention::parse_shape)]
-        shape: Vec<[u32; 2]>,
+        shape: Vec<attention::DecodeShape>,
         #[command(flatten)]
         search: SearchArgs,
     },

@@ -51,7 +51,7 @@ fn write<'k>(parts: &WarpParts<'k>, softmax: Softmax<'k>, acc: RegArray<'k, f32>
 pub struct Splits<'k> {
     /// The number of blocks that share a head.
     pub count: Val<'k, u32>,
-    /// Weighted sums of this head, `[splits, group, D]`.
+    /// Weighted sums of this head, `[splits, group, columns of a value]`.
     pub acc: Ptr<'k, Global, f32>,
     /// Maximum and sum of this head, `[splits, group, 2]`.
     pub stats: Ptr<'k, Global, f32>,
@@ -59,7 +59,7 @@ pub struct Splits<'k> {
     pub done: Ptr<'k, Global, u32>,
     /// Logits of the head's query heads that take part in their softmax, `[group]`, if there are any.
     pub sinks: Option<Ptr<'k, Global, f32>>,
-    /// The result, `[group, D]`.
+    /// The result, `[group, columns of a value]`.
     pub out: Ptr<'k, Global, bf16>,
     /// The log-sum-exp of each query head, `[group]`, if it is stored.
     pub lse: Option<Ptr<'k, Global, f32>>,

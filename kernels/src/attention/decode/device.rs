@@ -23,11 +23,11 @@ pub const fn warps(depth: u32) -> u32 {
 pub struct DecodeTask<'f, 'k, I> {
     /// The sequence and the key/value head.
     pub of: [Val<'k, u32>; 2],
-    /// Queries of this sequence and key/value head, `[group, D]`.
+    /// Queries of this sequence and key/value head, `[group, columns of a key]`.
     pub query: Ptr<'k, Global, bf16>,
     /// The sources of keys and of values.
     pub inputs: [I; 2],
-    /// The location of their rows.
+    /// The location of the rows of keys.
     pub place: KvView<'k>,
     /// The share of this block.
     pub split: Val<'k, u32>,
@@ -39,11 +39,25 @@ pub struct DecodeTask<'f, 'k, I> {
     pub splits: Splits<'k>,
 }
 
-/// Computes the attention of one block, in tiles of `TILE` tokens.
-pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, task: &DecodeTask<'_, 'k, F::Input<'k>>) {
+/// The location of the rows of values of `of_values` columns, beside keys of `of_keys`: planes have as
+/// many tokens.
+pub(super) fn value_place<'k>(k: &'k Builder, keys: KvView<'k>, [of_keys, of_values]: [u32; 2]) -> KvView<'k> {
+    if of_keys == of_values {
+        return keys;
+    }
+    KvView { plane_stride: keys.plane_stride / of_keys * of_values, row_stride: k.lit(of_values), ..keys }
+}
+
+/// Computes the attention of one block, in tiles of `TILE` tokens, for keys of `D` and values of `V`
+/// columns.
+pub fn attend<'k, F: KvFamily, const D: u32, const V: u32, const TILE: u32>(
+    k: &'k Builder,
+    task: &DecodeTask<'_, 'k, F::Input<'k>>,
+) {
     let team = KvThreads::Warps(warps(D));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
-    let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
+    let place = value_place(k, task.place, [D, V]);
+    let values = F::open::<VConfig<TILE, TILE, TILE, V>>(k, "values", task.inputs[1], place, team);
     F::begin(k);
 
     let (query, rows) = queries(k, task.query, [D, task.group]);
@@ -59,7 +73,7 @@ pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, ta
     let tiles = WarpTiles { span, ask: ask.as_ref().map(|ask| ask as _) };
     let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, tiles, queries, &modify);
     let room = warps(D) * F::tile_bytes::<KConfig<TILE, D, TILE>>();
-    let warps = warp_parts(k, warps(D), [D, task.group], keys.memory().cast(), room);
+    let warps = warp_parts(k, warps(D), [V, task.group], keys.memory().cast(), room);
     task.splits.finish(k, &warps, softmax, acc.registers(), task.split);
 }
 

@@ -5,7 +5,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, Var};
 
 use super::combine::{Splits, warp_parts};
-use super::device::{HeadScores, ScoredTile, SequenceTokens, queries, share, warps};
+use super::device::{HeadScores, ScoredTile, SequenceTokens, queries, share, value_place, warps};
 use crate::attention::ScoreFunction;
 use crate::attention::warp::{WarpQueries, attend_by};
 use crate::kv::{
@@ -26,7 +26,7 @@ pub struct Items<'k, 'a> {
     pub scores: ScoreFunction<'a, 'k>,
     /// The location of the rows of a sequence and head, and the number of tokens.
     pub place: &'a dyn Fn(Val<'k, u32>, Val<'k, u32>) -> KvView<'k>,
-    /// Queries of a sequence and head, by number, `[group, D]`.
+    /// Queries of a sequence and head, by number, `[group, columns of a key]`.
     pub query: &'a dyn Fn(Val<'k, u32>) -> Ptr<'k, Global, bf16>,
     /// The memory in which the shares of a sequence and head are merged, by number.
     pub meet: &'a dyn Fn(Val<'k, u32>) -> Splits<'k>,
@@ -168,8 +168,9 @@ impl<'k, 'a> Current<'k, 'a> {
     }
 }
 
-/// Computes the attention of one block, in tiles of `TILE` tokens.
-pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
+/// Computes the attention of one block, in tiles of `TILE` tokens, for keys of `D` and values of `V`
+/// columns.
+pub fn attend_items<'k, F: KvFamily, const D: u32, const V: u32, const TILE: u32>(
     k: &'k Builder,
     inputs: [F::Input<'k>; 2],
     items: &Items<'k, '_>,
@@ -179,10 +180,11 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     let shape = [warps(D), TILE];
     let none = (items.place)(k.lit(0u32), k.lit(0u32));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", inputs[0], none, team);
-    let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", inputs[1], none, team);
+    let of_values = |place| value_place(k, place, [D, V]);
+    let values = F::open::<VConfig<TILE, TILE, TILE, V>>(k, "values", inputs[1], of_values(none), team);
     F::begin(k);
     // The rings are full of what comes next when an item's warps merge.
-    let parts = warp_parts(k, warps(D), [D, group], keys.memory().cast(), 0);
+    let parts = warp_parts(k, warps(D), [V, group], keys.memory().cast(), 0);
     let cursor = TileCursor::new(k, items, shape);
     let issue_keys = || {
         let (place, tile, is_one) = cursor.next();
@@ -190,7 +192,7 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     };
     let issue_values = || {
         let (place, tile, is_one) = cursor.next();
-        let _: Issued = values.load_at(&place, tile, is_one);
+        let _: Issued = values.load_at(&of_values(place), tile, is_one);
         cursor.advance();
     };
     for _ in 0..keys.ahead() {

@@ -35,6 +35,8 @@ pub struct Decode {
     /// Columns of a head, one of [`DEPTHS`](Decode::DEPTHS); others are refused,
     /// [`AttentionError::Depth`].
     pub depth: u32,
+    /// Columns of a value, where they are not as many: 128 beside keys of 192.
+    pub value_depth: Option<u32>,
     /// Query heads that share a key/value head, 1 to [`MOST_GROUP`](Decode::MOST_GROUP); others are
     /// refused, [`AttentionError::Group`].
     pub group: u32,
@@ -49,23 +51,34 @@ pub struct Decode {
     pub lse: bool,
 }
 
+/// Settings of a decode kernel by tensor maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeTuning {
+    /// [`Decode::tile`].
+    pub tile: u32,
+    /// Stages of a warp's rings.
+    pub stages: u32,
+    /// Blocks of a multiprocessor.
+    pub blocks: u32,
+}
+
 /// The parameters of the kernel, in order, by name and meaning; arguments are given in this order.
 ///
 /// | parameter | |
 /// |---|---|
 /// | `q` | `[sequences, kv_heads·group, D]` bf16 |
-/// | `keys`, `values` | pointers or tensor maps, see [`KvFamily::TENSOR_MAP`] |
+/// | `keys`, `values` | rows of D and of V: pointers or tensor maps, see [`KvFamily::TENSOR_MAP`] |
 /// | `tokens` | `[sequences]`: tokens of each |
 /// | `table` | `[sequences, table_width]` pages, or anything where the layout is dense |
 /// | `table_width` | entries of a sequence |
-/// | `plane_stride` | elements from plane to plane: `capacity·D`, or `pages·page_tokens·D` |
+/// | `plane_stride` | elements of keys from plane to plane: `capacity·D`, or `pages·page_tokens·D` |
 /// | `scale` | of the scores, times log₂e |
 /// | `soft_cap` | the cap of the scores, f32 above 0; only where [`ScoreVariant::soft_cap`] |
 /// | `window` | tokens that a query sees, its own included, u32 of 1 or more; only where [`ScoreVariant::window`] |
 /// | `sinks` | `[kv_heads·group]`: a logit of each query head, f32; only where [`ScoreVariant::sinks`] |
-/// | `acc`, `stats` | room for `[sequences, kv_heads, splits, group, D]` and `[.., 2]` f32 |
+/// | `acc`, `stats` | room for `[sequences, kv_heads, splits, group, V]` and `[.., 2]` f32; V is the depth of values |
 /// | `done` | `[sequences, kv_heads]` zeros, which are zeros again afterwards |
-/// | `out` | `[sequences, kv_heads·group, D]` bf16 |
+/// | `out` | `[sequences, kv_heads·group, V]` bf16 |
 /// | `lse` | `[sequences, kv_heads·group]` f32: natural logarithms of sums of exp(score), sinks included; only where [`Decode::lse`] |
 ///
 /// Those of persistent blocks, of a [score modifier of one's own](Decode::custom) and of a
@@ -79,6 +92,11 @@ impl Decode {
     /// Query heads of a key/value head that the kernel takes at most: the rows of `m16n8k16`.
     pub const MOST_GROUP: u32 = 16;
 
+    /// Columns of a value.
+    pub fn values(&self) -> u32 {
+        self.value_depth.unwrap_or(self.depth)
+    }
+
     /// Tokens of a warp's tile: rows of a tensor map's boxes. Of heads wider than 128 columns
     /// registers hold 16.
     ///
@@ -86,11 +104,31 @@ impl Decode {
     /// use tilewright_kernels::attention::decode::{Decode, Layout};
     /// use tilewright_kernels::attention::ScoreVariant;
     /// let scores = ScoreVariant::NONE;
-    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 32, scores, lse: false };
+    /// let decode = Decode { depth: 128, value_depth: None, group: 4, layout: Layout::Dense, tile: 32, scores, lse: false };
     /// assert_eq!([decode.tokens(), Decode { depth: 256, ..decode }.tokens()], [32, 16]);
     /// ```
     pub const fn tokens(&self) -> u32 {
         if self.tile == 32 && self.depth <= 128 { 32 } else { 16 }
+    }
+
+    /// The fastest settings over dense caches, as measured on an H200 for depths of 80, 128, 256, and
+    /// 192 with values of 128; other depths have those of their neighbours.
+    ///
+    /// ```
+    /// use tilewright_kernels::attention::decode::{Decode, DecodeTuning, Layout};
+    /// use tilewright_kernels::attention::ScoreVariant;
+    /// let scores = ScoreVariant::NONE;
+    /// let decode =
+    ///     Decode { depth: 192, value_depth: Some(128), group: 4, layout: Layout::Dense, tile: 32, scores, lse: false };
+    /// assert_eq!(decode.tuning(), DecodeTuning { tile: 16, stages: 2, blocks: 2 });
+    /// ```
+    pub fn tuning(&self) -> DecodeTuning {
+        match (self.depth, self.values()) {
+            (192, 128) => DecodeTuning { tile: 16, stages: 2, blocks: 2 },
+            // Two stages of small rows, or of small tiles, are few bytes in flight.
+            (80 | 96 | 112 | 192 | 256, _) => DecodeTuning { tile: 32, stages: 3, blocks: 1 },
+            _ => DecodeTuning { tile: 32, stages: 2, blocks: 1 },
+        }
     }
 
     /// Blocks that share a head, so that the device is full and every warp has at least one tile.
@@ -99,7 +137,7 @@ impl Decode {
     /// use tilewright_kernels::attention::decode::{Decode, Layout};
     /// use tilewright_kernels::attention::ScoreVariant;
     /// let scores = ScoreVariant::NONE;
-    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores, lse: false };
+    /// let decode = Decode { depth: 128, value_depth: None, group: 4, layout: Layout::Dense, tile: 16, scores, lse: false };
     /// assert_eq!(decode.splits(8, 65536, 264), 33);
     /// assert_eq!(decode.splits(8, 1024, 264), 16);
     /// ```
@@ -168,24 +206,29 @@ impl WithScores<'_, Decode> {
         let suffix = if stays { "_staying" } else { "" };
         let scores = decode.scores.suffix(self.own);
         let lse = if decode.lse { "_lse" } else { "" };
-        let name =
-            format!("decode_d{}_g{}_t{tokens}_{layout}_{}{suffix}{scores}{lse}", decode.depth, decode.group, F::name());
+        let values = if decode.values() == decode.depth { String::new() } else { format!("_v{}", decode.values()) };
+        let Decode { depth, group, .. } = decode;
+        let name = format!("decode_d{depth}{values}_g{group}_t{tokens}_{layout}_{}{suffix}{scores}{lse}", F::name());
         record(&name, arch, block(warps(decode.depth) * 32), |k| match decode.depth {
             _ if !(1..=Decode::MOST_GROUP).contains(&decode.group) => {
                 k.refuse(&AttentionError::Group { group: decode.group })
             }
-            64 => self.body::<F, 64>(k, stays),
-            80 => self.body::<F, 80>(k, stays),
-            96 => self.body::<F, 96>(k, stays),
-            112 => self.body::<F, 112>(k, stays),
-            128 => self.body::<F, 128>(k, stays),
-            192 => self.body::<F, 192>(k, stays),
-            256 => self.body::<F, 256>(k, stays),
+            depth if ![depth].into_iter().chain((depth == 192).then_some(128)).any(|of| of == decode.values()) => {
+                k.refuse(&AttentionError::ValueDepth { depth, values: decode.values() })
+            }
+            64 => self.body::<F, 64, 64>(k, stays),
+            80 => self.body::<F, 80, 80>(k, stays),
+            96 => self.body::<F, 96, 96>(k, stays),
+            112 => self.body::<F, 112, 112>(k, stays),
+            128 => self.body::<F, 128, 128>(k, stays),
+            192 if decode.values() == 128 => self.body::<F, 192, 128>(k, stays),
+            192 => self.body::<F, 192, 192>(k, stays),
+            256 => self.body::<F, 256, 256>(k, stays),
             depth => k.refuse(&AttentionError::Depth { kernel: "decode", depth, depths: Decode::DEPTHS }),
         })
     }
 
-    fn body<'k, F: KvFamily, const D: u32>(&self, k: &'k Builder, stays: bool) {
+    fn body<'k, F: KvFamily, const D: u32, const V: u32>(&self, k: &'k Builder, stays: bool) {
         let decode = self.kernel;
         let q = k.global::<bf16>("q");
         let inputs = [F::input(k, "keys"), F::input(k, "values")];
@@ -212,7 +255,7 @@ impl WithScores<'_, Decode> {
         let block = || [SpecialReg::CtaidX, SpecialReg::CtaidY, SpecialReg::CtaidZ].map(|axis| k.special(axis));
         let [split, head, sequence] = if stays { [k.lit(0u32); 3] } else { block() };
         let [count, heads] = counts.map_or_else(by_grid, |[splits, heads, _]| [splits, heads]);
-        let rows = decode.group * D;
+        let [rows, results] = [D, V].map(|columns| decode.group * columns);
         let place = |sequence: Val<'k, u32>, head: Val<'k, u32>| {
             let dense = KvView {
                 plane: sequence * heads + head,
@@ -233,19 +276,19 @@ impl WithScores<'_, Decode> {
         };
         let meet = |line: Val<'k, u32>| Splits {
             count,
-            acc: acc.at(line * count * rows),
+            acc: acc.at(line * count * results),
             stats: stats.at(line * count * (2 * decode.group)),
             done: done.at(line),
             sinks: scores.sinks(|| line % heads * decode.group),
-            out: out.at(line.mul_wide(rows)),
+            out: out.at(line.mul_wide(results)),
             lse: lse.map(|lse| lse.at(line.mul_wide(decode.group))),
         };
         let query = |line: Val<'k, u32>| q.at(line.mul_wide(rows));
         if let Some([splits, heads, sequences]) = counts {
             let items = Items { splits, heads, sequences, scores, place: &place, query: &query, meet: &meet };
             return match decode.tokens() {
-                32 => attend_items::<F, D, 32>(k, inputs, &items, decode.group),
-                _ => attend_items::<F, D, 16>(k, inputs, &items, decode.group),
+                32 => attend_items::<F, D, V, 32>(k, inputs, &items, decode.group),
+                _ => attend_items::<F, D, V, 16>(k, inputs, &items, decode.group),
             };
         }
         let line = sequence * heads + head;
@@ -255,8 +298,8 @@ impl WithScores<'_, Decode> {
         let of = [sequence, head];
         let task = DecodeTask { of, query, inputs, place, split, scores, group: decode.group, splits };
         match decode.tokens() {
-            32 => attend::<F, D, 32>(k, &task),
-            _ => attend::<F, D, 16>(k, &task),
+            32 => attend::<F, D, V, 32>(k, &task),
+            _ => attend::<F, D, V, 16>(k, &task),
         }
     }
 }

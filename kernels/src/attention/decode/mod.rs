@@ -21,4 +21,4 @@ pub mod device;
 mod items;
 pub mod launch;
 
-pub use launch::{Decode, DecodeArgs, Layout};
+pub use launch::{Decode, DecodeArgs, DecodeTuning, Layout};

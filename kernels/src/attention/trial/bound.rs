@@ -32,7 +32,8 @@ const ROUND: f64 = 1.0 / 256.0;
 
 /// Keys and values of a sequence and head.
 pub(super) struct CachedHead {
-    depth: usize,
+    /// Columns of a key and of a value.
+    depths: [usize; 2],
     keys: Vec<f64>,
     values: Vec<f64>,
     sizes: Vec<f64>,
@@ -41,12 +42,12 @@ pub(super) struct CachedHead {
 }
 
 impl CachedHead {
-    /// `[tokens, depth]` each.
-    pub(super) fn new(depth: u32, [keys, values]: [Vec<f64>; 2]) -> CachedHead {
-        let depth = depth as usize;
-        let longest = keys.chunks(depth).map(length).fold(0.0, f64::max);
+    /// `[tokens, columns]` each.
+    pub(super) fn new(depths: [u32; 2], [keys, values]: [Vec<f64>; 2]) -> CachedHead {
+        let depths = depths.map(|depth| depth as usize);
+        let longest = keys.chunks(depths[0]).map(length).fold(0.0, f64::max);
         let sizes = values.iter().map(|v| v.abs()).collect();
-        CachedHead { depth, keys, values, sizes, longest }
+        CachedHead { depths, keys, values, sizes, longest }
     }
 }
 
@@ -95,8 +96,8 @@ impl AttendedValues {
     /// Sets the elements from `at` on to what query `q` finds in the tokens of a head that it sees.
     pub(super) fn attend(&mut self, at: usize, q: &[f64], head: &CachedHead, visible: Visible<'_>) {
         let Visible { tokens, scale, soft_cap, sink, custom } = visible;
-        let depth = head.depth;
-        let range = tokens.start * depth..tokens.end * depth;
+        let [of_keys, depth] = head.depths;
+        let range = |depth: usize| tokens.start * depth..tokens.end * depth;
         let changed = Cell::new(0f64);
         let score = |token: usize, product: f64| {
             let score = product * scale;
@@ -109,7 +110,7 @@ impl AttendedValues {
             result
         };
         let of = |values: &[f64]| {
-            let part = naive::attention_by(q, &head.keys[range.clone()], &values[range.clone()], score);
+            let part = naive::attention_by(q, &head.keys[range(of_keys)], &values[range(depth)], score);
             let sink = sink.map(|sink| naive::SplitPartial::sink(sink, depth));
             [part].into_iter().chain(sink).collect::<Vec<_>>()
         };
@@ -121,7 +122,7 @@ impl AttendedValues {
         // Σ|q·k| is at most the product of the lengths.
         let scores = scale * length(q) * head.longest + changed.get();
         let n = tokens.len() as f64;
-        let d = depth as f64;
+        let d = of_keys as f64;
         let capped = soft_cap.map_or(0.0, |cap| 2.0 * cap * SOFT_CAP_ERROR);
         let sums = 2.0 * (scores * (d + 4.0 + n) + n + 32.0) * 2f64.powi(-23) + capped;
         self.absolute = self.absolute.max((ROUND + sums) * size * (1.0 + ROUND));
@@ -156,7 +157,7 @@ mod tests {
             let d = depth as usize;
             let scale = 1.0 / f64::from(depth).sqrt();
             let q = numbers(d);
-            let head = CachedHead::new(depth, [numbers(tokens * d), numbers(tokens * d)]);
+            let head = CachedHead::new([depth; 2], [numbers(tokens * d), numbers(tokens * d)]);
             let result = |tokens| {
                 let mut result = AttendedValues::new(d, depth);
                 result.attend(0, &q, &head, Visible { tokens, ..Visible::new(ScoreModifier::NONE, 0, scale) });
@@ -182,7 +183,7 @@ mod tests {
         let mut draw = Draw::new(7);
         let mut numbers = |count: usize| -> Vec<f64> { (0..count).map(|_| draw.unit()).collect() };
         let q = numbers(64);
-        (q, CachedHead::new(64, [numbers(40 * 64), numbers(40 * 64)]))
+        (q, CachedHead::new([64; 2], [numbers(40 * 64), numbers(40 * 64)]))
     }
 
     /// A kernel that leaves out a sink of the size of its scores is outside the bound.

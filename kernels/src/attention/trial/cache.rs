@@ -10,6 +10,7 @@ use crate::kv::{Tma, is_swizzled, swizzled};
 const NOWHERE: u32 = 1 << 20;
 
 /// The layout of all sequences' tokens in memory.
+#[derive(Clone)]
 pub(super) struct Cache {
     kv: Kv,
     depth: u32,
@@ -61,6 +62,11 @@ impl Cache {
             }
         };
         Cache { kv, depth, heads, tokens: tokens.to_vec(), table, width, planes, rows }
+    }
+
+    /// The same places for rows of other columns.
+    pub(super) fn of_depth(&self, depth: u32) -> Cache {
+        Cache { depth, ..self.clone() }
     }
 
     /// Elements from row to row, from plane to plane.

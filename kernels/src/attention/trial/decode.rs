@@ -58,7 +58,8 @@ impl DecodeCase {
         let depth = one_of(made, Decode::DEPTHS);
         let group = made.between(1..=16);
         let scores = ScoreVariant::NONE;
-        let decode = Decode { depth, group, layout, tile: one_of(made, tiles), scores, lse: false };
+        let value_depth = (depth == 192 && made.between(0..=1) == 1).then_some(128);
+        let decode = Decode { depth, value_depth, group, layout, tile: one_of(made, tiles), scores, lse: false };
         let sequences = draw.between(1..=3);
         // The parts of sixteen rows are apart from the rings where blocks stay: then large tiles
         // have no room.
@@ -105,20 +106,22 @@ impl DecodeCase {
             Layout::Dense => (Kv::HeadMajor, None),
             Layout::Paged { page_tokens, swizzled } => (Kv::Paged { page_tokens, swizzled }, Some(page_tokens)),
         };
-        let cache = Cache::new(&mut draw, kv, [depth, self.kv_heads], &self.tokens);
+        let keys = Cache::new(&mut draw, kv, [depth, self.kv_heads], &self.tokens);
+        let values = keys.of_depth(decode.values());
+        let caches = [&keys, &values];
         let lines = self.tokens.len() * self.kv_heads as usize;
         let queries = lines * group as usize;
         let mut q = draw.floats(queries * depth as usize, bf16::from_f64);
-        let mut pools = [0, 1].map(|_| cache.fill(&mut draw));
+        let mut pools = caches.map(|cache| cache.fill(&mut draw));
         if self.blank {
             positive(&mut q);
-            cache.blank(&mut pools[0]);
+            keys.blank(&mut pools[0]);
         }
         // Tiles that a window hides are not read.
         let tile = decode.tokens();
         let first_read = |&tokens: &u32| self.modifier.seen(tokens as usize).start as u32 / tile * tile;
         let hidden: Vec<u32> = self.tokens.iter().map(first_read).collect();
-        pools.iter_mut().for_each(|pool| cache.hide(pool, &hidden));
+        pools.iter_mut().zip(caches).for_each(|(pool, cache)| cache.hide(pool, &hidden));
         let scale = self.sharpness / f64::from(depth).sqrt();
         let heads = self.kv_heads * group;
         let data = ScoreData::draw(&mut draw, self.custom, decode.scores, heads, &self.tokens);
@@ -138,51 +141,56 @@ impl DecodeCase {
         ));
         let q_at = trial.input("q", &q);
         let names = ["keys", "values"];
-        let at = [0, 1].map(|which: usize| trial.input(names[which], &cache.stored(&pools[which])));
+        let at = [0, 1].map(|which: usize| trial.input(names[which], &caches[which].stored(&pools[which])));
         let tokens = trial.input("tokens", &self.tokens);
-        let table = trial.input("table", &cache.table);
+        let table = trial.input("table", &keys.table);
         let parts = queries * self.splits as usize;
-        let acc = trial.scratch::<f32>("acc", parts * depth as usize);
+        let acc = trial.scratch::<f32>("acc", parts * decode.values() as usize);
         let stats = trial.scratch::<f32>("stats", parts * 2);
         let zeros = vec![0u32; lines];
         let done = trial.changed("done", &zeros, Expected::exact(&zeros));
-        let result = self.result(&cache, &q, &pools, scale, &data);
+        let result = self.result(caches, &q, &pools, scale, &data);
         let out = trial.output("out", result.expected());
         let lse = decode.lse.then(|| trial.output("lse", result.expected_logs()));
 
-        let pass = |trial: Trial, buffer: BufferId| {
+        let pass = |trial: Trial, (buffer, cache): (BufferId, &Cache)| {
             if self.way.tensor_map {
                 trial.map(buffer, cache.shape(Tma::box_rows(self.decode.tokens(), page)))
             } else {
                 trial.pass(buffer)
             }
         };
-        let trial = at.into_iter().fold(trial.pass(q_at), pass).pass(tokens).pass(table).pass(cache.width);
-        let trial = scored(trial.pass(cache.plane_stride()), scale, self.modifier, data.sinks.as_deref());
+        let trial = at.into_iter().zip(caches).fold(trial.pass(q_at), pass).pass(tokens).pass(table).pass(keys.width);
+        let trial = scored(trial.pass(keys.plane_stride()), scale, self.modifier, data.sinks.as_deref());
         let trial = lse.into_iter().fold(trial.pass(acc).pass(stats).pass(done).pass(out), Trial::pass);
         let trial = if staying.is_some() { items.into_iter().fold(trial, Trial::pass) } else { trial };
         Ok(data.pass(trial))
     }
 
-    /// `[sequences, kv_heads·group, depth]`.
+    /// `[sequences, kv_heads·group, columns of a value]`.
     fn result(
         &self,
-        cache: &Cache,
+        caches: [&Cache; 2],
         q: &[bf16],
         pools: &[Vec<bf16>; 2],
         scale: f64,
         data: &ScoreData,
     ) -> AttendedValues {
         let Decode { depth, group, .. } = self.decode;
-        let mut result = AttendedValues::new(q.len(), depth);
+        let columns = self.decode.values();
+        let rows = q.len() / depth as usize;
+        let mut result = AttendedValues::new(rows * columns as usize, columns);
         let mut lines = q.chunks((group * depth) as usize).enumerate();
         for (sequence, &tokens) in self.tokens.iter().enumerate() {
             for head in 0..self.kv_heads {
-                let of = CachedHead::new(depth, [0, 1].map(|which: usize| cache.read(&pools[which], sequence, head)));
+                let of = CachedHead::new(
+                    [depth, columns],
+                    [0, 1].map(|which: usize| caches[which].read(&pools[which], sequence, head)),
+                );
                 for (line, rows) in lines.by_ref().take(1) {
                     for (row, q) in rows.chunks(depth as usize).enumerate() {
                         let q: Vec<f64> = q.iter().map(|x| x.to_f64()).collect();
-                        let at = line * rows.len() + row * q.len();
+                        let at = (line * group as usize + row) * columns as usize;
                         let head = (head * group) as usize + row;
                         let query = (tokens as usize).saturating_sub(1);
                         let custom = data.function(PlacedQuery { sequence, head, query });

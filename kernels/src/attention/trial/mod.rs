@@ -33,8 +33,15 @@ pub use draws::KvTransport;
 pub use prefill::{PrefillCase, PrefillKernel};
 
 /// The shapes with which the kernels are shipped.
-const DECODE: Decode =
-    Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE, lse: false };
+const DECODE: Decode = Decode {
+    depth: 128,
+    value_depth: None,
+    group: 4,
+    layout: Layout::Dense,
+    tile: 16,
+    scores: ScoreVariant::NONE,
+    lse: false,
+};
 const PREFILL: Prefill = Prefill {
     depth: 128,
     group: 4,

@@ -184,7 +184,8 @@ impl PrefillCase {
         let mut result = AttendedValues::new(q.len(), depth);
         for (sequence, &(count, tokens)) in self.sequences.iter().enumerate() {
             for head in 0..self.kv_heads {
-                let of = CachedHead::new(depth, [0, 1].map(|which: usize| cache.read(&pools[which], sequence, head)));
+                let of =
+                    CachedHead::new([depth; 2], [0, 1].map(|which: usize| cache.read(&pools[which], sequence, head)));
                 for (head, query) in (head * group..(head + 1) * group).flat_map(|h| (0..count).map(move |i| (h, i))) {
                     let at = queries.place(sequence, head, query);
                     let q: Vec<f64> = q[at..at + depth as usize].iter().map(|x| x.to_f64()).collect();

@@ -134,7 +134,7 @@ impl Attention {
         let staying = if by_maps { staying } else { 0 };
         let tile = if by_maps { tile } else { DECODE_TILE };
         let layout = Layout::Paged { page_tokens, swizzled: true };
-        let decode = Decode { depth, group, layout, tile, scores: self.variant(), lse: false };
+        let decode = Decode { depth, value_depth: None, group, layout, tile, scores: self.variant(), lse: false };
         let kernel = plan.kernel(format!("{decode:?}"), || match (by_maps, stages) {
             (false, _) => recorded::<CpAsync<2>>(decode, arch, staying > 0),
             (true, 3) => recorded::<Tma<3>>(decode, arch, staying > 0),
