@@ -195,7 +195,7 @@ impl Tunable for Decoding<'_> {
         let DecodeTuning { tile, stages, blocks } = self.shape.plan().tuning();
         SearchSpace::new(Settings::default().with("tile", tile).with("stages", stages).with("blocks", blocks))
             .axis("tile", [16, 32])
-            .axis("stages", [2, 3, 4])
+            .axis("stages", [2, 3])
             .axis("blocks", [1, 2, 4])
     }
 
@@ -204,7 +204,7 @@ impl Tunable for Decoding<'_> {
         let DecodeShape { batch, tokens, depth, value_depth, capacity, window } = shape;
         let cut = Cut {
             tile: settings.choice("tile", &[("16", 16), ("32", 32)], "16 or 32 tokens")?,
-            stages: settings.choice("stages", &[("2", 2), ("3", 3), ("4", 4)], "2 to 4")?,
+            stages: settings.choice("stages", &[("2", 2), ("3", 3)], "2 or 3")?,
             blocks: settings.number("blocks")?,
         };
         let device = &bench.device;
@@ -268,8 +268,7 @@ impl Cut {
     fn record(self, plan: &Decode) -> Kernel {
         match self.stages {
             2 => plan.record::<Tma<2>>(Arch::Sm90a),
-            3 => plan.record::<Tma<3>>(Arch::Sm90a),
-            _ => plan.record::<Tma<4>>(Arch::Sm90a),
+            _ => plan.record::<Tma<3>>(Arch::Sm90a),
         }
     }
 }
