@@ -41,8 +41,8 @@ mod tests {
             (|| drop(gated(Activation::Silu, &[1.0f32; 3], &[1.0; 2])), "gated: gate has 3 elements and up has 2"),
             (|| drop(rope(&[1.0f32; 6], &[1.0; 2], 0, 1.0)), "rope: x has 6 elements and 2 * inv_freq has 4"),
             (
-                || drop(attention(&[1.0f32; 2], &[1.0; 4], &[1.0; 2], 1.0, None)),
-                "attention: keys has 4 elements and values",
+                || drop(attention(&[1.0f32; 2], &[1.0; 4], &[1.0; 3], 1.0, None)),
+                "attention: values has 3 elements, which is no whole number of tokens",
             ),
         ];
         for (case, text) in cases {
