@@ -211,8 +211,10 @@ fn hopper<F: InputType<Stored: TrialElement, Sum = f32>, D: GemmOutput + TrialEl
     Hopper { shape, stages }: Hopper,
     config: GroupedConfig,
 ) -> Result<PlannedLaunch<GroupedBuffer>, GemmRefusal> {
-    if F::BITS == 8 && !shape.has_blocks() {
-        return Err(GemmRefusal::Blocks { tiles: "tiles of 128×256" });
+    if F::BITS == 8 && !shape.has_blocks(problem.gather.is_some()) {
+        let tiles =
+            if shape == GroupedShape::M128N192 { "tiles of 128×192 of gathered rows" } else { "tiles of 128×256" };
+        return Err(GemmRefusal::Blocks { tiles });
     }
     let entry = shape.entry::<F, D>();
     let [m, n] = shape.tile();

@@ -82,9 +82,14 @@ impl GroupedShape {
         GroupedShape::M64N64,
     ];
 
-    /// Whether it multiplies operands of 8 bits, whose sums a thread holds twice.
-    pub const fn has_blocks(self) -> bool {
-        !matches!(self, GroupedShape::M128N256)
+    /// Whether it multiplies operands of 8 bits, whose sums a thread holds twice. Where rows are
+    /// gathered, 192 columns leave too few registers.
+    pub const fn has_blocks(self, gathered: bool) -> bool {
+        match self {
+            GroupedShape::M128N256 => false,
+            GroupedShape::M128N192 => !gathered,
+            GroupedShape::M128N128 | GroupedShape::M64N256 | GroupedShape::M64N128 | GroupedShape::M64N64 => true,
+        }
     }
 
     /// Rows and columns of a tile of products.

@@ -71,7 +71,8 @@ fn draw_blocks(_: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let shape = GroupedShape::ALL[draw.between(1..=GroupedShape::ALL.len() as u32 - 1) as usize];
     let stages = draw.between(2..=3);
     let choice = GroupedChoice::Hopper { shape, stages, cluster: draw.between(1..=2), band: draw.between(1..=3) };
-    let asked = Asked { choice, gather: draw.between(0..=1) == 1 };
+    let gather = draw.between(0..=1) == 1 && shape.has_blocks(true);
+    let asked = Asked { choice, gather };
     match seed % 3 {
         0 => trial::<E5M2, bf16>(asked, draw),
         1 => trial::<E4M3, bf16>(asked, draw),
