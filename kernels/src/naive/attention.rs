@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::lengths::whole;
+use super::lengths::{same, whole};
 use super::softmax::base_of;
 use super::{Real, soft_cap};
 
@@ -58,12 +58,12 @@ pub fn split_tokens(seen: Range<usize>, page_tokens: usize, splits: usize, split
     page(split)..page(split + 1)
 }
 
-/// Attention of one query over the keys `[tokens, q.len()]` and values `[tokens, columns]` of a
-/// split, with a soft cap on the scores if there is one. A sliding window is the caller's: the tokens
-/// are those that the query sees.
+/// Attention of one query over the keys and values `[tokens, head_dim]` of a split,
+/// `head_dim = q.len()`, with a soft cap on the scores if there is one. A sliding window is the
+/// caller's: the tokens are those that the query sees.
 ///
 /// # Panics
-/// Where the keys are not a whole number of tokens, or values not whole rows of as many.
+/// Where the keys are not a whole number of tokens, or not as many as values.
 #[track_caller]
 pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T, cap: Option<T>) -> SplitPartial<T> {
     attention_by(q, keys, values, |_, product| {
@@ -79,16 +79,30 @@ pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T, cap: Opti
 /// As [`attention`].
 #[track_caller]
 pub fn attention_by<T: Real>(q: &[T], keys: &[T], values: &[T], score: impl Fn(usize, T) -> T) -> SplitPartial<T> {
+    same("attention", ["keys", "values"], [keys.len(), values.len()]);
+    attention_to(q, keys, values, q.len(), score)
+}
+
+/// [`attention_by`] whose values have other columns than keys: `[tokens, columns]`.
+///
+/// # Panics
+/// Where the keys are not a whole number of tokens, or values not as many rows.
+#[track_caller]
+pub fn attention_to<T: Real>(
+    q: &[T],
+    keys: &[T],
+    values: &[T],
+    columns: usize,
+    score: impl Fn(usize, T) -> T,
+) -> SplitPartial<T> {
     whole("attention", ["keys", "q"], [keys.len(), q.len()]);
-    let tokens = keys.len() / q.len();
-    whole("attention", ["values", "tokens"], [values.len(), tokens.max(1)]);
-    let columns = values.len() / tokens.max(1);
+    same("attention", ["values", "tokens times columns"], [values.len(), keys.len() / q.len() * columns]);
     let product = |k: &[T]| q.iter().zip(k).fold(T::ZERO, |sum, (&q, &k)| sum + q * k);
     let scores: Vec<T> = keys.chunks_exact(q.len()).enumerate().map(|(token, k)| score(token, product(k))).collect();
     let max = scores.iter().fold(T::NEG_INFINITY, |m, &x| if x > m { x } else { m });
     let base = base_of(scores.iter().copied());
     let mut part = SplitPartial { max, sum: T::ZERO, acc: vec![T::ZERO; columns] };
-    for (&score, value) in scores.iter().zip(values.chunks_exact(columns.max(1))) {
+    for (&score, value) in scores.iter().zip(values.chunks_exact(columns)) {
         let weight = (score - base).exp();
         part.sum = part.sum + weight;
         for (acc, &v) in part.acc.iter_mut().zip(value) {

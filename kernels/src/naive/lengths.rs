@@ -25,13 +25,13 @@ pub(super) fn whole(op: &str, [a, b]: [&str; 2], [of_a, of_b]: [usize; 2]) {
 #[cfg(test)]
 mod tests {
     use crate::activation::Activation;
-    use crate::naive::{add, attention, gated, head_norm, linear, rms_norm, rope};
+    use crate::naive::{add, attention, attention_to, gated, head_norm, linear, rms_norm, rope};
     use std::panic::catch_unwind;
 
     /// Every oracle refuses operands that do not belong together, and names them.
     #[test]
     fn operands_of_other_lengths_are_refused() {
-        let cases: [(fn(), &str); 9] = [
+        let cases: [(fn(), &str); 10] = [
             (|| drop(rms_norm(&[1.0f32; 4], &[1.0; 3], 0.0)), "rms_norm: x has 4 elements and weight has 3"),
             (|| drop(rms_norm(&[1.0f32; 3], &[1.0; 4], 0.0)), "rms_norm: x has 3 elements and weight has 4"),
             (|| drop(head_norm(&[1.0f32; 5], &[1.0; 2], 0.0)), "head_norm: x has 5 elements, which is no whole number"),
@@ -41,8 +41,12 @@ mod tests {
             (|| drop(gated(Activation::Silu, &[1.0f32; 3], &[1.0; 2])), "gated: gate has 3 elements and up has 2"),
             (|| drop(rope(&[1.0f32; 6], &[1.0; 2], 0, 1.0)), "rope: x has 6 elements and 2 * inv_freq has 4"),
             (
-                || drop(attention(&[1.0f32; 2], &[1.0; 4], &[1.0; 3], 1.0, None)),
-                "attention: values has 3 elements, which is no whole number of tokens",
+                || drop(attention(&[1.0f32; 2], &[1.0; 4], &[1.0; 2], 1.0, None)),
+                "attention: keys has 4 elements and values",
+            ),
+            (
+                || drop(attention_to(&[1.0f32; 2], &[1.0; 4], &[1.0; 3], 1, |_, score| score)),
+                "attention: values has 3 elements and tokens times columns has 2",
             ),
         ];
         for (case, text) in cases {

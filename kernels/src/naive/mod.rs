@@ -28,7 +28,7 @@ mod sample;
 mod softmax;
 
 pub use argmax::argmax;
-pub use attention::{SplitPartial, attention, attention_by, combine, log_sum_exp, split_tokens};
+pub use attention::{SplitPartial, attention, attention_by, attention_to, combine, log_sum_exp, split_tokens};
 pub use delta::{DeltaInputs, delta_rule, delta_rule_in_chunks};
 pub use elementwise::{activate, add, convert, gate_factor, gated, soft_cap};
 pub use embed::embed;

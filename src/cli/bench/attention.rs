@@ -111,7 +111,8 @@ pub(super) fn parse_shape(text: &str) -> Result<DecodeShape, BenchError> {
         let lines = batch * u128::from(KV_HEADS);
         [lines * tokens * depth, lines * tokens * value_depth, lines * u128::from(GROUP) * depth]
     };
-    if let Ok([batch, tokens, depth, value_depth]) = extents.of(["batch", "tokens", "depth", "value_depth"], operands) {
+    if extents.line().contains("depth=") {
+        let [batch, tokens, depth, value_depth] = extents.of(["batch", "tokens", "depth", "value_depth"], operands)?;
         return Ok(DecodeShape::of(batch, tokens).of_depths(depth, value_depth));
     }
     let with_depth = |[batch, tokens]: [u128; 2]| operands([batch, tokens, DEPTH.into(), DEPTH.into()]);
@@ -350,7 +351,9 @@ fn error(host: &[Vec<bf16>; 3], out: &[bf16], looks: &[Look], tokens: usize, [de
         let rows = |which: usize, columns| wide(&host[which][tokens.start * columns..tokens.end * columns]);
         let row = |columns| query * columns..(query + 1) * columns;
         let (keys, values) = (rows(1, depth), rows(2, value_depth));
-        let part = naive::attention(&wide(&host[0][row(depth)]), &keys, &values, 1.0 / (depth as f64).sqrt(), None);
+        let scale = 1.0 / (depth as f64).sqrt();
+        let score = |_, product: f64| product * scale;
+        let part = naive::attention_to(&wide(&host[0][row(depth)]), &keys, &values, value_depth, score);
         for (found, exact) in out[row(value_depth)].iter().zip(naive::combine(&[part], value_depth)) {
             difference += (found.to_f64() - exact).powi(2);
             norm += exact * exact;

@@ -213,7 +213,7 @@ impl WithScores<'_, Decode> {
             _ if !(1..=Decode::MOST_GROUP).contains(&decode.group) => {
                 k.refuse(&AttentionError::Group { group: decode.group })
             }
-            depth if ![depth].into_iter().chain((depth == 192).then_some(128)).any(|of| of == decode.values()) => {
+            depth if decode.values() != depth && (depth, decode.values()) != (192, 128) => {
                 k.refuse(&AttentionError::ValueDepth { depth, values: decode.values() })
             }
             64 => self.body::<F, 64, 64>(k, stays),

@@ -110,7 +110,7 @@ impl AttendedValues {
             result
         };
         let of = |values: &[f64]| {
-            let part = naive::attention_by(q, &head.keys[range(of_keys)], &values[range(depth)], score);
+            let part = naive::attention_to(q, &head.keys[range(of_keys)], &values[range(depth)], depth, score);
             let sink = sink.map(|sink| naive::SplitPartial::sink(sink, depth));
             [part].into_iter().chain(sink).collect::<Vec<_>>()
         };
