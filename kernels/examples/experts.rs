@@ -259,7 +259,7 @@ fn time_tiles(device: &Device, problem: GroupedProblem) -> Result<(), Box<dyn Er
     let order = stream.buffer(&order)?;
     let operations = 2.0 * f64::from(problem.rows) * f64::from(problem.b_rows()) * f64::from(problem.k);
     println!("{problem:?}\n  chosen: {:?}", choose::<bf16>(&problem, Arch::Sm90a, 132));
-    for &shape in GroupedShape::ALL {
+    for &shape in GroupedShape::ALL.iter().filter(|shape| shape.fits(16, problem.gather.is_some())) {
         for (cluster, band) in [(1, 8), (1, 16), (2, 4), (2, 8)] {
             let choice = GroupedChoice::Hopper { shape, stages: 8, cluster, band };
             let launch = grouped_step::<bf16, bf16>(problem, choice, device.properties().sms)?;

@@ -134,6 +134,15 @@ impl Builder {
         self.tid() >> 5
     }
 
+    /// The warpgroup of this thread: its warp / 4.
+    ///
+    /// Lanes take it from lane 0, so that `ptxas` knows it to be the same in all of them: descriptors
+    /// of `wgmma` that depend on it are computed once for a warp, in uniform registers.
+    #[track_caller]
+    pub fn warpgroup(&self) -> Val<'_, u32> {
+        (self.warp() / 4).shfl_idx(0)
+    }
+
     /// The block of the grid, along the first axis.
     #[track_caller]
     pub fn block_id(&self) -> Val<'_, u32> {

@@ -96,7 +96,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: HopperConfig, res
     };
     let multiply = || {
         let mut consumer = consumer.deferred();
-        let product = TiledMma::<Wgmma<F>, T::A, T::B, T::Grid>::by_warps(k, Index::below(k.warp() / 4, T::CONSUMERS));
+        let product = TiledMma::<Wgmma<F>, T::A, T::B, T::Grid>::by_warps(k, Index::below(k.warpgroup(), T::CONSUMERS));
         let totals = config.two_level.then(|| product.sums().like(k));
         let sums = totals.unwrap_or(product.sums());
         raster.each(k, cluster, k.blocks() / config.cluster, &mut |place| {

@@ -162,6 +162,21 @@ pub enum GemmRefusal {
         /// The tiles.
         tiles: &'static str,
     },
+    /// Tiles whose sums and operands are more than a thread's registers.
+    #[error(
+        "tiles of {}×{} have more sums than a thread has registers for, where operands have {bits} bits{}; take smaller tiles",
+        tile[0],
+        tile[1],
+        if *gathered { " and rows are gathered" } else { "" }
+    )]
+    Registers {
+        /// Rows and columns of a tile.
+        tile: [u32; 2],
+        /// Bits of an operand.
+        bits: i64,
+        /// Whether rows are gathered.
+        gathered: bool,
+    },
     /// More shares of the contraction than steps.
     #[error("{splits} shares of {steps} steps: every share needs a step")]
     Splits {

@@ -316,25 +316,6 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
         self.sums
     }
 
-    /// The same product into other registers, which are [`like`](Accumulator::like) its own: the
-    /// products of two steps can be under way.
-    ///
-    /// ```
-    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
-    /// use half::bf16;
-    /// use tilewright_kernels::mma::{TiledMma, Wgmma};
-    /// use tilewright_layout::typed::{KMajor, OperandTile};
-    /// type Tile = OperandTile<KMajor, 16, 64, 64>;
-    /// # record("sample", Arch::Sm90a, block(128), |k| {
-    /// let even = TiledMma::<Wgmma<bf16>, Tile, Tile>::new(k);
-    /// let odd = even.with_sums(even.sums().like(k));
-    /// # let _ = odd;
-    /// # });
-    /// ```
-    pub fn with_sums(self, sums: AtomSums<'k, X>) -> Self {
-        TiledMma { sums, ..self }
-    }
-
     /// The index of this thread in its warp or warpgroup.
     #[track_caller]
     pub fn thread(self) -> Index<'k> {

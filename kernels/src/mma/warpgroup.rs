@@ -2,7 +2,7 @@
 
 use super::input::InputType;
 use super::ldmatrix::LdmatrixSource;
-use super::tiled::{AtomGrid, TiledMma, Wgmma};
+use super::tiled::{AtomGrid, AtomSums, TiledMma, Wgmma};
 use super::{Accumulator, MmaError};
 use crate::tile::{Index, LayoutTensor, RegisterTensor, place};
 use core::panic::Location;
@@ -22,7 +22,11 @@ use tilewright_layout::{IntTuple, Layout, LayoutError, Swizzle, Swizzled};
 /// are read off the layout.
 #[derive(Clone, Copy)]
 pub struct SharedOperand<'k> {
-    start: Val<'k, u64>,
+    /// The low half of the descriptor, which holds the address; the other half is constant, so that
+    /// sums are of 32 bits.
+    start: Val<'k, u32>,
+    /// The high half, in its place.
+    high: u64,
     layout: Swizzled,
     bits: i64,
     major: KernelMajor,
@@ -82,12 +86,14 @@ impl<'k> SharedOperand<'k> {
             None => tensor.base(),
         };
         let bits = i64::from(T::TY.bits());
-        let start = base.descriptor(fields(descriptor)) + u64::from(origin.constant()) * bits as u64 / 128;
+        let fields = fields(descriptor);
+        let start = base.descriptor(fields).cast::<u32>() + (u64::from(origin.constant()) * bits as u64 / 128) as u32;
         let major = match descriptor.major {
             Major::K => KernelMajor::K,
             Major::Mn => KernelMajor::Mn,
         };
-        SharedOperand { start, layout: tensor.layout(), bits, major }
+        let high = fields.bits() >> 32 << 32;
+        SharedOperand { start, high, layout: tensor.layout(), bits, major }
     }
 
     /// The operand from a row on, which must be a multiple of 8.
@@ -97,8 +103,8 @@ impl<'k> SharedOperand<'k> {
         // Offsets of whole rows are multiples of the 16 bytes that descriptors count in.
         let units = place(&mode, row) * (self.bits as u32) / 128;
         let start = match units.value() {
-            Some(value) => self.start + value.cast::<u64>() + u64::from(units.constant()),
-            None => self.start + u64::from(units.constant()),
+            Some(value) => self.start + value + units.constant(),
+            None => self.start + units.constant(),
         };
         SharedOperand { start, ..self }
     }
@@ -108,7 +114,7 @@ impl<'k> SharedOperand<'k> {
     fn at(self, row: u32, column: u32) -> Val<'k, u64> {
         let coordinate = IntTuple::constant(IntTuple::flat(&[row.into(), column.into()]));
         let offset = self.layout.layout().offset(&coordinate).unwrap_or(0);
-        self.start + (offset * self.bits / 128) as u64
+        (self.start + (offset * self.bits / 128) as u32).cast::<u64>() | self.high
     }
 }
 
@@ -283,6 +289,51 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
             let a = SharedOperand::new(a).sub_tile_at(row);
             let b = SharedOperand::new(b).sub_tile_at(column);
             self.sums.wgmma::<F>(a, b, Self::STEPS, keep);
+            self.k.wgmma_commit();
+        });
+    }
+
+    /// Begins the product of one row of the part's atoms, 64 rows, as a separate group, and replaces
+    /// `sums` by it: sums [of such a row](Accumulator::rows_of_atoms), or [like](Accumulator::like)
+    /// them.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// use half::bf16;
+    /// use tilewright_kernels::mma::{TiledMma, Wgmma};
+    /// # use tilewright_kernels::tile::LayoutTensor;
+    /// use tilewright_layout::typed::{KMajor, OperandTile};
+    /// type A = OperandTile<KMajor, 16, 128, 64>;
+    /// type B = OperandTile<KMajor, 16, 64, 64>;
+    /// # record("sample", Arch::Sm90a, block(128), |k| {
+    /// # let a = LayoutTensor::new(k.shared_aligned::<bf16>("a", 128 * 64, 1024), A::default());
+    /// # let b = LayoutTensor::new(k.shared_aligned::<bf16>("b", 64 * 64, 1024), B::default());
+    /// // 128 rows of one warpgroup, whose totals are apart from the sums of a step.
+    /// let product = TiledMma::<Wgmma<bf16>, A, B>::new(k);
+    /// let totals = product.sums();
+    /// totals.clear(k);
+    /// let sums = totals.rows_of_atoms(0, 1).like(k);
+    /// for row in 0..2 {
+    ///     product.issue_row(row, sums, a, b);
+    ///     product.wait_group(0);
+    ///     totals.rows_of_atoms(row, 1).add(sums);
+    /// }
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn issue_row(
+        self,
+        row: u32,
+        sums: AtomSums<'k, Wgmma<F>>,
+        a: LayoutTensor<'k, F::Stored, A, Shared>,
+        b: LayoutTensor<'k, F::Stored, B, Shared>,
+    ) {
+        self.k.on_behalf(Location::caller(), || {
+            self.k.wgmma_fence();
+            let [first, column] = self.corner();
+            let a = SharedOperand::new(a).sub_tile_at(first + 64 * row);
+            let b = SharedOperand::new(b).sub_tile_at(column);
+            sums.wgmma::<F>(a, b, Self::STEPS, false);
             self.k.wgmma_commit();
         });
     }

@@ -150,7 +150,7 @@ impl<F: Drawn<Sum = f32>> Tunable for GroupedProduct<'_, F> {
             return SearchSpace::new(Settings::default());
         };
         let shipped = Settings::default().with("tile", format!("{shape:?}")).with("stages", stages);
-        let holds = |shape: &&GroupedShape| F::BITS > 8 || shape.has_blocks(self.problem.gather.is_some());
+        let holds = |shape: &&GroupedShape| shape.fits(F::BITS, self.problem.gather.is_some());
         SearchSpace::new(shipped.with("cluster", cluster).with("band", band))
             .axis("tile", GroupedShape::ALL.iter().filter(holds).map(|shape| format!("{shape:?}")))
             .axis("stages", [4, 8])

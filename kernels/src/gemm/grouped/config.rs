@@ -19,6 +19,9 @@ pub(super) struct GroupedConfig {
     pub stages: u32,
     /// Blocks of a cluster; 1 over `mma.sync`.
     pub cluster: u32,
+    /// Whether a cluster's blocks are beside each other and share rows. Otherwise they are below each
+    /// other and share weights.
+    pub beside: bool,
     /// Rows of tiles of a group that are computed together.
     pub band: u32,
 }
@@ -26,6 +29,11 @@ pub(super) struct GroupedConfig {
 impl GroupedConfig {
     /// The schedule of clusters whose blocks have `rows` rows.
     pub fn tiling(&self, rows: u32) -> GroupTiling {
-        GroupTiling { groups: self.groups, rows: rows * self.cluster, band: self.band }
+        GroupTiling { groups: self.groups, rows: rows * self.sharing()[1], band: self.band }
+    }
+
+    /// Blocks that share rows, and that share weights.
+    pub fn sharing(&self) -> [u32; 2] {
+        if self.beside { [self.cluster, 1] } else { [1, self.cluster] }
     }
 }

@@ -5,27 +5,27 @@
 //! below the other in a group. Contiguous rows come by tensor map too, in the same stages. Gathered
 //! rows have a ring of their own, which the last warpgroup fills by `cp.async`.
 
-use tilewright_codegen::build::{Builder, Bulk, Global, IntoVal, Param, Ptr, TensorMap, Val, block};
+use tilewright_codegen::build::{Builder, Bulk, Global, Param, Ptr, TensorMap, Val, block};
 use tilewright_codegen::ir::LaunchBounds;
 use tilewright_codegen::ir::attr::ProxyFence;
 
 use super::config::GroupedConfig;
 use super::problem::CustomSteps;
 use super::rows::{Gather, RowTile, TileRows};
-use super::scales::{BlockScales, TileScales};
+use super::scales::{BlockScales, StepScales, TileScales};
 use super::schedule::{GroupTile, GroupTiles};
 use super::store::{GroupedResults, StoreShape};
 use crate::gemm::finish::GemmOutput;
 use crate::gemm::store::ResultTiles;
 use crate::gemm::tiling::Tiles;
 use crate::mma::{AtomGrid, AtomSums, InputType, TiledMma, Wgmma};
-use crate::ring::{Consumers, Deferred, DeferredFull, Ring, Shape, StageTile, by, start};
+use crate::ring::{Consumers, Deferred, DeferredFull, Ring, Shape, StageTile, StageView, by, start};
 use crate::tile::{Index, Share, ThreadGroup};
 
 /// Parts of B's tile that are fetched separately: `grid` warpgroups stand across, each with gates
 /// and what they multiply where the product is gated.
 pub(super) fn weight_parts(config: &GroupedConfig, grid: u32) -> u32 {
-    config.cluster.max(if config.epilogue.gated { 2 * grid } else { 1 })
+    config.sharing()[1].max(if config.epilogue.gated { 2 * grid } else { 1 })
 }
 
 /// Registers of a thread that fetches rows, and of one that multiplies.
@@ -44,6 +44,8 @@ enum GroupedWeights {}
 /// Tiles of A and of B in a stage.
 type ATile<F, T> = StageTile<<F as InputType>::Stored, <T as Tiles>::A>;
 type BTile<F, T> = StageTile<<F as InputType>::Stored, <T as Tiles>::B>;
+type AView<'k, F, T> = StageView<'k, <F as InputType>::Stored, <T as Tiles>::A>;
+type BView<'k, F, T> = StageView<'k, <F as InputType>::Stored, <T as Tiles>::B>;
 /// Stages of both operands, of rows and of weights.
 type BothStages<'k, F, T> = Deferred<'k, GroupedRing, (ATile<F, T>, BTile<F, T>)>;
 type RowStages<'k, F, T> = Deferred<'k, GroupedRows, (ATile<F, T>,)>;
@@ -59,10 +61,9 @@ enum Stages<'k, F: InputType, T: Tiles> {
 }
 
 impl<'k, F: InputType, T: Tiles> Stages<'k, F, T> {
-    /// Begins the products of a stage, where none is kept before it, into the sums of `product`.
+    /// Begins the products of a stage, where none is kept before it. The stage is kept.
     #[track_caller]
-    fn begin(&mut self, k: &'k Builder, product: Product<'k, F, T>) {
-        let issue = |a, b| product.issue(a, b, false);
+    fn begin(&mut self, k: &'k Builder, issue: impl FnOnce(AView<'k, F, T>, BView<'k, F, T>)) {
         match self {
             Stages::Together(stages) => {
                 let stage = stages.wait();
@@ -80,13 +81,13 @@ impl<'k, F: InputType, T: Tiles> Stages<'k, F, T> {
         }
     }
 
-    /// Begins the products of a stage, into the sums of `product`, and waits for those of the stage
-    /// before, which is released.
+    /// Begins the products of a stage, a group, and waits for those of the stage before, which is
+    /// released.
     #[track_caller]
-    fn issue(&mut self, k: &'k Builder, product: Product<'k, F, T>, keep: impl IntoVal<'k, bool> + Copy) {
+    fn advance(&mut self, k: &'k Builder, issue: impl FnOnce(AView<'k, F, T>, BView<'k, F, T>)) {
         let issue = |a, b| {
-            product.issue(a, b, keep);
-            product.wait_group(1);
+            issue(a, b);
+            k.wgmma_wait(1);
         };
         match self {
             Stages::Together(stages) => {
@@ -131,61 +132,80 @@ impl<'k, F: InputType, T: Tiles> Stages<'k, F, T> {
 /// The product of a stage's tiles.
 type Product<'k, F, T> = TiledMma<'k, Wgmma<F>, <T as Tiles>::A, <T as Tiles>::B, <T as Tiles>::Grid>;
 
-/// Products whose sums of each step are scaled and added to the totals.
+/// Products whose sums of each step are scaled and added to the totals, a row of atoms at a time.
 struct Scaled<'k, F: InputType, T: Tiles> {
-    /// Into the sums of even steps.
+    /// Its sums are the totals.
     product: Product<'k, F, T>,
-    /// Into those of odd steps, where a thread has registers for both.
-    other: Option<Product<'k, F, T>>,
-    totals: AtomSums<'k, Wgmma<F>>,
+    /// Sums of a row of atoms.
+    sums: AtomSums<'k, Wgmma<F>>,
+    /// Those of odd steps, where a thread has registers for both.
+    other: Option<AtomSums<'k, Wgmma<F>>>,
 }
 
-/// Most sums of a thread that it holds three times: of two steps, and the totals.
-const TRIPLE_SUMS: u32 = 64;
+/// Most registers of a thread for totals and sums.
+const SUM_REGISTERS: u32 = 192;
 
 impl<'k, F: InputType, T: Tiles> Scaled<'k, F, T> {
     fn new(k: &'k Builder, product: Product<'k, F, T>) -> Scaled<'k, F, T> {
-        let sums = product.sums();
-        let other = (sums.registers().len() <= TRIPLE_SUMS).then(|| product.with_sums(sums.like(k)));
-        Scaled { product, other, totals: sums.like(k) }
+        let totals = product.sums();
+        let sums = totals.rows_of_atoms(0, 1).like(k);
+        let [totals, of_row] = [totals, sums].map(|sums| sums.registers().len());
+        let other = (totals == of_row && totals + 2 * of_row <= SUM_REGISTERS).then(|| sums.like(k));
+        Scaled { product, sums, other }
     }
 
     /// Makes the totals of a tile.
     fn multiply(&self, k: &'k Builder, stages: &mut Stages<'k, F, T>, scales: &TileScales<'k>, steps: Val<'k, u32>) {
-        self.totals.clear(k);
+        self.product.clear();
         match self.other {
             Some(odd) => self.multiply_ahead(k, odd, stages, scales, steps),
-            None => k.moving().for_(0, steps, |step| {
-                let product = self.product;
-                stages.begin(k, product);
-                let of_step = scales.step(step);
-                product.wait_group(0);
-                stages.release_last();
-                scales.add(self.totals, product.sums(), &of_step);
-            }),
+            None => self.multiply_in_turn(k, stages, scales),
         }
+    }
+
+    /// Adds the sums of each row of atoms before the next is multiplied. Those of a step's last row
+    /// are added at the beginning of the next step: its stage is waited for meanwhile.
+    fn multiply_in_turn(&self, k: &'k Builder, stages: &mut Stages<'k, F, T>, scales: &TileScales<'k>) {
+        let Scaled { product, sums, .. } = *self;
+        let [rows, _] = product.sums().atoms();
+        let add = |row, of_step: &StepScales<'k>| scales.add(product.sums(), sums, row, of_step);
+        sums.clear(k);
+        let before = scales.keep_none();
+        scales.each(|of_step| {
+            add(rows - 1, &before.get());
+            stages.begin(k, |a, b| {
+                for row in 0..rows {
+                    product.issue_row(row, sums, a, b);
+                    product.wait_group(0);
+                    if row + 1 < rows {
+                        add(row, of_step);
+                    }
+                }
+            });
+            stages.release_last();
+            before.set(of_step);
+        });
+        add(rows - 1, &before.get());
     }
 
     /// Adds the sums of a step while the products of the next one run.
     fn multiply_ahead(
         &self,
         k: &'k Builder,
-        odd: Product<'k, F, T>,
+        odd: AtomSums<'k, Wgmma<F>>,
         stages: &mut Stages<'k, F, T>,
         scales: &TileScales<'k>,
         steps: Val<'k, u32>,
     ) {
-        let even = self.product;
-        let add = |product: Product<'k, F, T>, of_step: &[Vec<Val<'k, f32>>]| {
-            scales.add(self.totals, product.sums(), of_step);
-        };
-        stages.begin(k, even);
+        let Scaled { product, sums: even, .. } = *self;
+        let add = |sums, of_step: &StepScales<'k>| scales.add(product.sums(), sums, 0, of_step);
+        stages.begin(k, |a, b| product.issue_row(0, even, a, b));
         // One or two steps are left, of which the first is under way.
         let pairs = (steps - 1) / 2;
         k.moving().for_(0, pairs, |pair| {
             for (number, now, next) in [(0, even, odd), (1, odd, even)] {
                 let of_step = scales.step(pair * 2 + number);
-                stages.issue(k, next, false);
+                stages.advance(k, |a, b| product.issue_row(0, next, a, b));
                 add(now, &of_step);
             }
         });
@@ -194,13 +214,13 @@ impl<'k, F: InputType, T: Tiles> Scaled<'k, F, T> {
         k.moving().if_else(
             is_even,
             || {
-                stages.issue(k, odd, false);
+                stages.advance(k, |a, b| product.issue_row(0, odd, a, b));
                 add(even, &of_step);
-                odd.wait_group(0);
+                product.wait_group(0);
                 add(odd, &scales.step(steps - 1));
             },
             || {
-                even.wait_group(0);
+                product.wait_group(0);
                 add(even, &of_step);
             },
         );
@@ -219,9 +239,9 @@ struct Weights<'k> {
     /// Columns of the result that a tile makes, and warpgroups across.
     columns: u32,
     grid: u32,
-    /// Parts of a tile, and blocks of a cluster, which fetch as many each.
+    /// Parts of a tile, and blocks that share it, which fetch as many each.
     parts: u32,
-    cluster: u32,
+    sharing: u32,
 }
 
 impl<'k> Weights<'k> {
@@ -231,8 +251,8 @@ impl<'k> Weights<'k> {
         let k = self.k;
         let rows = if self.gated { self.n * 2 } else { self.n };
         let first = (tile.group * rows + column).cast::<i32>();
-        let own = self.parts / self.cluster;
-        let rank = if self.cluster > 1 { Index::below(k.cluster_rank(), self.cluster) } else { 0.into() };
+        let own = self.parts / self.sharing;
+        let rank = rank_among(k, self.sharing);
         let share = |number: u32| {
             let part = rank * own + number;
             let at = if self.gated {
@@ -270,20 +290,24 @@ impl<'k, D: GemmOutput> Block<'k, D> {
     #[track_caller]
     fn each(&self, rows: u32, body: &mut dyn FnMut(GroupTile<'k>, [Val<'k, u32>; 2])) {
         let k = self.k;
-        let cluster = self.config.cluster;
+        let GroupedConfig { cluster, beside, .. } = self.config;
         self.tiles.each(k, k.block_id() / cluster, k.blocks() / cluster, &mut |tile| {
-            let row = if cluster > 1 { tile.row + k.cluster_rank() * rows } else { tile.row };
-            body(tile, [row, tile.column * self.columns]);
+            let [row, column] = match (cluster > 1, beside) {
+                (false, _) => [tile.row, tile.column],
+                (true, true) => [tile.row, tile.column * cluster + k.cluster_rank()],
+                (true, false) => [tile.row + k.cluster_rank() * rows, tile.column],
+            };
+            body(tile, [row, column * self.columns]);
         });
     }
 
     /// The warpgroups that multiply.
     fn multiply<F: InputType, T: Tiles>(&self, mut stages: Stages<'k, F, T>) {
         let k = self.k;
-        let number = Index::below(k.warp() / 4, T::CONSUMERS);
+        let number = Index::below(k.warpgroup(), T::CONSUMERS);
         let product = Product::<F, T>::by_warps(k, number);
         let scaled = self.scales.map(|scales| (scales, Scaled::<F, T>::new(k, product)));
-        let sums = scaled.as_ref().map_or(product.sums(), |(_, scaled)| scaled.totals);
+        let sums = product.sums();
         let [down, across] = product.corner();
         let across = if self.config.epilogue.gated { across / 2 } else { across };
         self.each(T::M, &mut |tile, [row, column]| {
@@ -295,7 +319,9 @@ impl<'k, D: GemmOutput> Block<'k, D> {
                 let scales = scales.tile(sums, product.thread(), corner(), &tile);
                 scaled.multiply(k, &mut stages, &scales, self.steps);
             } else {
-                k.moving().for_(0, self.steps, |step| stages.issue(k, product, step.ne(0)));
+                k.moving().for_(0, self.steps, |step| {
+                    stages.advance(k, |a, b| product.issue(a, b, step.ne(0)));
+                });
                 product.wait_group(0);
                 stages.release_last();
             }
@@ -372,6 +398,7 @@ pub(super) fn grouped<F: InputType, D: GemmOutput, T: Tiles>(
     let results = GroupedResults::<D>::parameters(k, shape, [m, n], order.filter(|_| config.scatter));
     let tile_columns = results.part() * T::Grid::ACROSS;
     let cluster = config.cluster;
+    let [sharing_rows, sharing_weights] = config.sharing();
     let block = |tiles| Block { k, config, results, tiles, steps, columns: tile_columns, scales };
     let weights = Weights {
         k,
@@ -381,7 +408,7 @@ pub(super) fn grouped<F: InputType, D: GemmOutput, T: Tiles>(
         columns: tile_columns,
         grid: T::Grid::ACROSS,
         parts: weight_parts(&config, T::Grid::ACROSS),
-        cluster,
+        sharing: sharing_weights,
     };
 
     let a_tile = StageTile::<F::Stored, T::A>::typed();
@@ -398,14 +425,15 @@ pub(super) fn grouped<F: InputType, D: GemmOutput, T: Tiles>(
                 k.moving().when(fetcher, || {
                     block.each(T::M, &mut |tile, [row, column]| {
                         let shares = weights.shares(&tile, column);
+                        let share = Share { part: rank_among(k, sharing_rows), parts: sharing_rows };
                         k.moving().for_(0, steps, |step| {
                             let along = (step * T::K).cast::<i32>();
                             let a = by(|to, bar| {
-                                to.fetch(map, [row.cast(), along], Share::WHOLE, bar, Bulk::default());
+                                to.fetch(map, [row.cast(), along], share, bar, everyone(k, sharing_rows));
                             });
                             let b = by(|to, bar| {
                                 for &(share, row) in &shares {
-                                    to.fetch(weights.map, [row, along], share, bar, everyone(k, cluster));
+                                    to.fetch(weights.map, [row, along], share, bar, everyone(k, sharing_weights));
                                 }
                             });
                             producer.acquire().fill((a, b)).commit();
@@ -435,7 +463,7 @@ pub(super) fn grouped<F: InputType, D: GemmOutput, T: Tiles>(
                             let along = (step * T::K).cast::<i32>();
                             let b = by(|to, bar| {
                                 for &(share, row) in &shares {
-                                    to.fetch(weights.map, [row, along], share, bar, everyone(k, cluster));
+                                    to.fetch(weights.map, [row, along], share, bar, everyone(k, sharing_weights));
                                 }
                             });
                             weight_producer.acquire().fill((b,)).commit();
@@ -447,7 +475,12 @@ pub(super) fn grouped<F: InputType, D: GemmOutput, T: Tiles>(
     }
 }
 
-/// Copies that go to every block of the cluster.
-fn everyone(k: &Builder, cluster: u32) -> Bulk<'_> {
-    if cluster > 1 { Bulk::default().multicast(k.lit((1u16 << cluster) - 1)) } else { Bulk::default() }
+/// The number of a block among those of its cluster that share an operand.
+fn rank_among(k: &Builder, sharing: u32) -> Index<'_> {
+    if sharing > 1 { Index::below(k.cluster_rank(), sharing) } else { 0.into() }
+}
+
+/// Copies that go to every block that shares an operand.
+fn everyone(k: &Builder, sharing: u32) -> Bulk<'_> {
+    if sharing > 1 { Bulk::default().multicast(k.lit((1u16 << sharing) - 1)) } else { Bulk::default() }
 }

@@ -49,7 +49,8 @@ pub enum GroupedChoice {
         shape: GroupedShape,
         /// Stages of the ring, at most; as many as fit shared memory.
         stages: u32,
-        /// Blocks of a cluster, 1 or 2, which share weights.
+        /// Blocks of a cluster, 1 or 2, which share weights, or rows where tiles have more rows than
+        /// columns.
         cluster: u32,
         /// Rows of clusters' tiles of a group that are computed together.
         band: u32,
@@ -69,7 +70,7 @@ pub enum GroupedChoice {
 const SHARED: u32 = 232_448 - 512;
 /// Rows of a group from which on its tiles have 128 rows.
 const MANY_ROWS: u32 = 96;
-/// Rows of a group from which on clusters share weights.
+/// Rows of a group from which on clusters share operands.
 const CLUSTER_ROWS: u32 = 1024;
 
 /// Chooses tiles by the rows that a group has if all have as many. Where rows are few, tiles have
@@ -101,7 +102,10 @@ pub fn choose<F: InputType>(problem: &GroupedProblem, arch: Arch, multiprocessor
     let shape = match (average >= MANY_ROWS, wide) {
         (true, true) if F::BITS > 8 => GroupedShape::M128N256,
         // Gathered rows leave those that multiply fewer registers.
-        (true, true) if problem.gather.is_none() && !problem.epilogue.gated => GroupedShape::M128N192,
+        (true, true) if problem.gather.is_none() && !problem.epilogue.gated => match average {
+            CLUSTER_ROWS.. => GroupedShape::M256N128,
+            _ => GroupedShape::M128N192,
+        },
         (true, _) => GroupedShape::M128N128,
         (false, _) => few.into_iter().find(fills).unwrap_or(GroupedShape::M64N64),
     };
@@ -163,6 +167,7 @@ pub fn grouped_step<'f, F: InputType<Stored: TrialElement, Sum = f32>, D: GemmOu
         epilogue: problem.epilogue,
         stages: 0,
         cluster: 1,
+        beside: false,
         band: 1,
     };
     let mut launch = match choice {
@@ -211,13 +216,15 @@ fn hopper<F: InputType<Stored: TrialElement, Sum = f32>, D: GemmOutput + TrialEl
     Hopper { shape, stages }: Hopper,
     config: GroupedConfig,
 ) -> Result<PlannedLaunch<GroupedBuffer>, GemmRefusal> {
-    if F::BITS == 8 && !shape.has_blocks(problem.gather.is_some()) {
-        let tiles =
-            if shape == GroupedShape::M128N192 { "tiles of 128×192 of gathered rows" } else { "tiles of 128×256" };
-        return Err(GemmRefusal::Blocks { tiles });
+    let gathered = problem.gather.is_some();
+    if !shape.fits(F::BITS, gathered) {
+        return Err(GemmRefusal::Registers { tile: shape.tile(), bits: F::BITS, gathered });
     }
     let entry = shape.entry::<F, D>();
     let [m, n] = shape.tile();
+    // Blocks share the larger operand of a tile. Gathered rows come by threads, which write to their
+    // own block.
+    let config = GroupedConfig { beside: m > n && !gathered, ..config };
     let cluster = config.cluster;
     if !matches!(cluster, 1 | 2) {
         return Err(GemmRefusal::Cluster { blocks: cluster, lines: n });
@@ -235,12 +242,12 @@ fn hopper<F: InputType<Stored: TrialElement, Sum = f32>, D: GemmOutput + TrialEl
     let layout = OperandLayout { major: Major::K, stride: problem.k };
     let a = match problem.gather {
         Some(_) => Argument::Pointer(GroupedBuffer::A),
-        None => map(GroupedBuffer::A, dtype, layout, [problem.rows, problem.k], entry.boxes[0], 1),
+        None => map(GroupedBuffer::A, dtype, layout, [problem.rows, problem.k], entry.boxes[0], config.sharing()[0]),
     };
     let weights = [problem.groups * problem.b_rows(), problem.k];
     let parts = weight_parts(&config, entry.across);
     let mut arguments = vec![a, map(GroupedBuffer::B, dtype, layout, weights, entry.boxes[1], parts)];
-    let columns = problem.b_rows().div_ceil(n);
+    let columns = problem.b_rows().div_ceil(n * config.sharing()[0]);
     arguments.extend(numbers::<F>(&problem, columns));
     Ok(PlannedLaunch {
         kernel: (entry.record)(&name::<F>(&problem, [m, n], ""), config, steps),

@@ -48,6 +48,28 @@ pub(super) struct TileScales<'k> {
     places: Vec<(usize, usize)>,
 }
 
+/// The scales of a step, by row and run of columns.
+pub(super) type StepScales<'k> = Vec<Vec<Val<'k, f32>>>;
+
+/// Scales of a step that are kept until the next.
+pub(super) struct KeptScales<'k> {
+    registers: RegArray<'k, f32>,
+    runs: usize,
+}
+
+impl<'k> KeptScales<'k> {
+    #[track_caller]
+    pub fn get(&self) -> StepScales<'k> {
+        let all: Vec<_> = (0..self.registers.len()).map(|number| self.registers.get(number)).collect();
+        all.chunks(self.runs).map(<[_]>::to_vec).collect()
+    }
+
+    #[track_caller]
+    pub fn set(&self, scales: &StepScales<'k>) {
+        (0..).zip(scales.iter().flatten()).for_each(|(number, scale)| self.registers.set(number, *scale));
+    }
+}
+
 impl<'k> BlockScales<'k> {
     /// The scales of sums whose first stands at `corner` of the result, with those of the first steps
     /// under way. `columns` are those of products in the part.
@@ -109,29 +131,62 @@ impl<'k> TileScales<'k> {
     /// The scales of a step, by row and run of columns; steps are asked for in order. Those of later
     /// steps are under way.
     #[track_caller]
-    pub fn step(&self, step: Val<'k, u32>) -> Vec<Vec<Val<'k, f32>>> {
-        let k = self.of.k;
-        let count = self.at.len() as u32;
+    pub fn step(&self, step: Val<'k, u32>) -> StepScales<'k> {
         let turn = step % TOGETHER;
-        k.moving().when(turn.eq(0), || {
-            (0..count).for_each(|number| self.now.set(number, self.next.get(number)));
-            self.load(step + TOGETHER);
+        self.of.k.moving().when(turn.eq(0), || self.advance(step));
+        self.of_turn(turn)
+    }
+
+    /// Calls `body` with the scales of each step.
+    ///
+    /// The steps whose scales are loaded together are a loop of their own: where a branch decides in
+    /// each step whether it loads, `ptxas` copies what was loaded after the branch, and waits for it.
+    #[track_caller]
+    pub fn each(&self, body: impl FnOnce(&StepScales<'k>)) {
+        let BlockScales { k, steps, .. } = self.of;
+        k.moving().for_step(k.lit(0), steps, TOGETHER, |first| {
+            self.advance(first);
+            k.moving().for_(0, (steps - first).min(TOGETHER), |turn| body(&self.of_turn(turn)));
         });
+    }
+
+    /// Takes the scales that were loaded as those of the steps from `first` on, and loads the next.
+    #[track_caller]
+    fn advance(&self, first: Val<'k, u32>) {
+        (0..self.at.len() as u32).for_each(|number| self.now.set(number, self.next.get(number)));
+        self.load(first + TOGETHER);
+    }
+
+    /// The scales of a step among those that were loaded together.
+    #[track_caller]
+    fn of_turn(&self, turn: Val<'k, u32>) -> StepScales<'k> {
+        let k = self.of.k;
         let from = k.lane() / TOGETHER * TOGETHER + turn;
-        let now: Vec<_> = (0..count).map(|number| self.now.get(number).shfl_idx(from)).collect();
+        let now: Vec<_> = (0..self.at.len() as u32).map(|number| self.now.get(number).shfl_idx(from)).collect();
         let (rows, weights) = now.split_at(self.rows);
         rows.iter().map(|row| weights.iter().map(|weight| *row * *weight).collect()).collect()
     }
 
-    /// Adds a step's sums times their scales to the totals.
+    /// Registers for the scales of a step, which are zero.
+    #[track_caller]
+    pub fn keep_none(&self) -> KeptScales<'k> {
+        let runs = self.at.len() - self.rows;
+        KeptScales { registers: self.of.k.regs((self.rows * runs) as u32, 0f32), runs }
+    }
+
+    /// Adds a step's sums of a row of atoms times their scales to the totals.
     #[track_caller]
     pub fn add<S: OutputType>(
         &self,
         totals: Accumulator<'k, S>,
         sums: Accumulator<'k, S>,
-        scales: &[Vec<Val<'k, f32>>],
+        row_of_atoms: u32,
+        scales: &StepScales<'k>,
     ) {
-        for (register, &(row, run)) in (0..).zip(&self.places) {
+        let totals = totals.rows_of_atoms(row_of_atoms, 1);
+        let count = sums.registers().len();
+        let places = self.places.iter().skip((row_of_atoms * count) as usize);
+        for (register, &(row, run)) in (0..count).zip(places) {
             let total = totals.get(register).cast::<f32>();
             let total = sums.get(register).cast::<f32>().fma(scales[row][run], total);
             totals.registers().set(register, total.cast::<S>());

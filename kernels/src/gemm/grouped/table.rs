@@ -43,7 +43,10 @@ type Rows<F, const M: usize, const N: usize, const G: u32, const R: usize, const
 pub enum GroupedShape {
     /// 128×256, for groups of many rows.
     M128N256,
-    /// 128×192, for groups of many rows of 8 bits: their sums are held twice.
+    /// 256×128, for groups of many rows of 8 bits, whose sums are held twice: 64 rows of a warpgroup
+    /// at a time.
+    M256N128,
+    /// 128×192.
     M128N192,
     /// 128×128, for results that are too small to give every multiprocessor a larger tile.
     M128N128,
@@ -75,6 +78,7 @@ impl GroupedShape {
     /// Every shape.
     pub const ALL: &'static [GroupedShape] = &[
         GroupedShape::M128N256,
+        GroupedShape::M256N128,
         GroupedShape::M128N192,
         GroupedShape::M128N128,
         GroupedShape::M64N256,
@@ -82,12 +86,13 @@ impl GroupedShape {
         GroupedShape::M64N64,
     ];
 
-    /// Whether it multiplies operands of 8 bits, whose sums a thread holds twice. Where rows are
-    /// gathered, 192 columns leave too few registers.
-    pub const fn has_blocks(self, gathered: bool) -> bool {
+    /// Whether a thread has registers for a product of operands of `bits`, whose rows are gathered or
+    /// not. Sums of operands of 8 bits are held twice.
+    pub const fn fits(self, bits: i64, gathered: bool) -> bool {
         match self {
-            GroupedShape::M128N256 => false,
-            GroupedShape::M128N192 => !gathered,
+            GroupedShape::M128N256 => bits > 8,
+            GroupedShape::M256N128 => !gathered,
+            GroupedShape::M128N192 => bits > 8 || !gathered,
             GroupedShape::M128N128 | GroupedShape::M64N256 | GroupedShape::M64N128 | GroupedShape::M64N64 => true,
         }
     }
@@ -96,6 +101,7 @@ impl GroupedShape {
     pub const fn tile(self) -> [u32; 2] {
         match self {
             GroupedShape::M128N256 => [128, 256],
+            GroupedShape::M256N128 => [256, 128],
             GroupedShape::M128N192 => [128, 192],
             GroupedShape::M128N128 => [128, 128],
             GroupedShape::M64N256 => [64, 256],
@@ -107,6 +113,7 @@ impl GroupedShape {
     pub(super) fn entry<F: InputType, D: GemmOutput>(self) -> ShapeEntry {
         match self {
             GroupedShape::M128N256 => entry::<F, D, Rows<F, 128, 256, 2, 64, 64>>(),
+            GroupedShape::M256N128 => entry::<F, D, Rows<F, 256, 128, 2, 128, 64>>(),
             GroupedShape::M128N192 => entry::<F, D, Rows<F, 128, 192, 2, 64, 64>>(),
             GroupedShape::M128N128 => entry::<F, D, Rows<F, 128, 128, 2, 64, 64>>(),
             GroupedShape::M64N256 => entry::<F, D, Beside<F::Width, 256>>(),

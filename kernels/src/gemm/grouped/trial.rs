@@ -60,19 +60,21 @@ fn shown_warps(arch: Arch) -> Kernel {
 
 fn draw(seed: u64, gather: bool) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let shape = GroupedShape::ALL[draw.between(0..=GroupedShape::ALL.len() as u32 - 1) as usize];
-    let stages = draw.between(2..=3);
-    let choice = GroupedChoice::Hopper { shape, stages, cluster: draw.between(1..=2), band: draw.between(1..=3) };
+    let choice = draw_choice(draw, 16, gather);
     any(seed, Asked { choice, gather }, draw)
+}
+
+fn draw_choice(draw: &mut Draw, bits: i64, gathered: bool) -> GroupedChoice {
+    let shapes: Vec<_> = GroupedShape::ALL.iter().filter(|shape| shape.fits(bits, gathered)).collect();
+    let shape = *shapes[draw.between(0..=shapes.len() as u32 - 1) as usize];
+    let stages = draw.between(2..=3);
+    GroupedChoice::Hopper { shape, stages, cluster: draw.between(1..=2), band: draw.between(1..=3) }
 }
 
 fn draw_blocks(_: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let shape = GroupedShape::ALL[draw.between(1..=GroupedShape::ALL.len() as u32 - 1) as usize];
-    let stages = draw.between(2..=3);
-    let choice = GroupedChoice::Hopper { shape, stages, cluster: draw.between(1..=2), band: draw.between(1..=3) };
-    let gather = draw.between(0..=1) == 1 && shape.has_blocks(true);
-    let asked = Asked { choice, gather };
+    let gather = draw.between(0..=1) == 1;
+    let asked = Asked { choice: draw_choice(draw, 8, gather), gather };
     match seed % 3 {
         0 => trial::<E5M2, bf16>(asked, draw),
         1 => trial::<E4M3, bf16>(asked, draw),
