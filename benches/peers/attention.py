@@ -7,6 +7,7 @@ the cache that the query sees: the least that a kernel can read.
 Times are medians by CUDA events. Inputs are random from -1 to 1. Causal rows count half of the operations.
 """
 
+import itertools
 import json
 import sys
 
@@ -20,7 +21,8 @@ DECODE = [(1, 1024, 128, 128, None), (1, 8192, 128, 128, None), (1, 65536, 128, 
           (32, 4096, 128, 128, None), (1, 65536, 80, 80, None), (8, 8192, 80, 80, None), (1, 65536, 256, 256, None),
           (8, 8192, 256, 256, None), (1, 65536, 192, 128, None), (8, 8192, 192, 128, None), (1, 128, 128, 128, None),
           (1, 131072, 128, 128, 128)]
-PREFILL = [(depth, tokens, causal) for depth in (128, 64) for tokens in (2048, 8192, 16384) for causal in (False, True)]
+# Depth of keys, depth of values, tokens; each full and causal.
+PREFILL = [(depth, depth, tokens) for depth in (128, 64) for tokens in (2048, 8192, 16384)] + [(192, 128, 8192)]
 
 
 def random(*shape):
@@ -80,14 +82,20 @@ def decode(heads=32, kv_heads=8):
 
 
 def prefill(heads=32):
-    for depth, tokens, causal in PREFILL:
-        query, keys, values = (random(1, heads, tokens, depth) for _ in range(3))
-        flops = 4 * heads * tokens * tokens * depth // (2 if causal else 1)
+    for (depth, value_depth, tokens), causal in itertools.product(PREFILL, (False, True)):
+        query, keys, values = (random(1, heads, tokens, of) for of in (depth, depth, value_depth))
+        flops = 2 * heads * tokens * tokens * (depth + value_depth) // (2 if causal else 1)
+        shape = dict(queries=tokens, tokens=tokens, depth=depth, causal=int(causal))
+        if value_depth != depth:
+            shape["value_depth"] = value_depth
         for peer, backend in PEERS.items():
-            with sdpa_kernel(backend):
-                times = microseconds(lambda: attention(query, keys, values, is_causal=causal), 10)
-            size = 8 * heads * tokens * depth
-            report(peer, times, size, flops, queries=tokens, tokens=tokens, depth=depth, causal=int(causal))
+            try:
+                with sdpa_kernel(backend):
+                    times = microseconds(lambda: attention(query, keys, values, is_causal=causal), 10)
+            except RuntimeError as failure:
+                print(f"{peer}, depths {depth} and {value_depth}: {str(failure)[:200]}", file=sys.stderr, flush=True)
+                continue
+            report(peer, times, 4 * heads * tokens * (depth + value_depth), flops, **shape)
 
 
 if __name__ == "__main__":

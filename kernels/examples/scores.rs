@@ -196,7 +196,16 @@ fn prefill(device: &Device, heads: u32, tokens: u32, window: u32, turns: usize) 
     let problem = Problem::new(&stream, [heads; 2], [tokens; 2])?;
     let (queries, kv) = (QueryLayout::HeadMajor, Kv::HeadMajor);
     let plan = |scores: Scores| {
-        scores.with(Prefill { depth: DEPTH, group: 1, causal: true, queries, kv, scores: scores.variant(), lse: false })
+        scores.with(Prefill {
+            depth: DEPTH,
+            value_depth: None,
+            group: 1,
+            causal: true,
+            queries,
+            kv,
+            scores: scores.variant(),
+            lse: false,
+        })
     };
     let kernels = Scores::ALL.map(|scores| load(device, plan(scores).record_hopper()));
     let kernels = kernels.into_iter().collect::<Result<Vec<_>, _>>()?;

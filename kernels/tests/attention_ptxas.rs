@@ -40,14 +40,29 @@ fn kernels() -> Vec<Kernel> {
         for causal in [false, true] {
             let queries = QueryLayout::HeadMajor;
             let kv = Kv::HeadMajor;
-            let prefill = Prefill { depth, group: 1, causal, queries, kv, scores: PLAIN, lse: false };
+            let prefill =
+                Prefill { depth, value_depth: None, group: 1, causal, queries, kv, scores: PLAIN, lse: false };
             all.push(prefill.record_hopper());
         }
     }
     let paged = Kv::Paged { page_tokens: 16, swizzled: false };
     let queries = QueryLayout::Ragged;
-    let ragged = Prefill { depth: 128, group: 4, causal: true, queries, kv: paged, scores: PLAIN, lse: false };
+    let ragged = Prefill {
+        depth: 128,
+        value_depth: None,
+        group: 4,
+        causal: true,
+        queries,
+        kv: paged,
+        scores: PLAIN,
+        lse: false,
+    };
     all.push(ragged.record_hopper());
+    for queries in [QueryLayout::HeadMajor, QueryLayout::Ragged] {
+        let wide = Prefill { depth: 192, value_depth: Some(128), group: 1, queries, kv: Kv::HeadMajor, ..ragged };
+        all.extend([false, true].map(|causal| Prefill { causal, ..wide }.record_hopper()));
+        all.push(wide.record::<CpAsync<2>>(Arch::Sm80));
+    }
     for depth in [64, 96, 128] {
         all.push(Prefill { depth, ..ragged }.record::<CpAsync<2>>(Arch::Sm80));
     }

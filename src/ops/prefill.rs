@@ -107,7 +107,16 @@ impl Ops {
         let Cached { keys, values, kv_heads, plane, .. } = kv.cached;
         let group = heads / kv_heads;
         let queries = QueryLayout::Ragged;
-        let prefill = Prefill { depth, group, causal, queries, kv: kv.layout, scores: variant, lse: lse.is_some() };
+        let prefill = Prefill {
+            depth,
+            value_depth: None,
+            group,
+            causal,
+            queries,
+            kv: kv.layout,
+            scores: variant,
+            lse: lse.is_some(),
+        };
         let by_maps = self.arch == Arch::Sm90a;
         let box_rows = Tma::box_rows(prefill.tuning().keys, kv.cached.pages.map(|pages| pages.tokens));
         if by_maps && !box_rows.is_multiple_of(8) {

@@ -23,9 +23,9 @@ pub enum AttentionError {
     Depth { kernel: &'static str, depth: u32, depths: &'static [u32] },
     /// Columns of a value that no kernel is made for.
     #[error(
-        "decode attention of keys of {depth} columns and values of {values}: they have as many, or 192 and 128; pad the values to one of these"
+        "{kernel} attention of keys of {depth} columns and values of {values}: they have as many, or 192 and 128; pad the values to one of these"
     )]
-    ValueDepth { depth: u32, values: u32 },
+    ValueDepth { kernel: &'static str, depth: u32, values: u32 },
     /// Query heads of a key/value head that do not fit the rows of the instruction.
     #[error(
         "decode attention of {group} query heads per key/value head: 1 to 16 are the rows of m16n8k16; use prefill attention, which takes any number"

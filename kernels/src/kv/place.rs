@@ -37,6 +37,16 @@ pub struct KvView<'k> {
 }
 
 impl<'k> KvView<'k> {
+    /// The rows of as many tokens of `to` columns, where these have `from`: planes and rows are as many
+    /// columns.
+    pub(crate) fn of_columns(self, [from, to]: [u32; 2]) -> KvView<'k> {
+        if from == to {
+            return self;
+        }
+        let scaled = |stride: Val<'k, u32>| stride / from * to;
+        KvView { plane_stride: scaled(self.plane_stride), row_stride: scaled(self.row_stride), ..self }
+    }
+
     /// The row of a token.
     pub fn row(&self, token: Val<'k, u32>) -> Val<'k, u32> {
         match self.pages {

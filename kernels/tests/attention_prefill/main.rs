@@ -14,6 +14,7 @@ use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 
 const PREFILL: Prefill = Prefill {
     depth: 64,
+    value_depth: None,
     group: 1,
     causal: true,
     queries: QueryLayout::HeadMajor,
@@ -79,7 +80,7 @@ fn log_sum_exps_of_every_way() {
 
 /// Heads of one depth and group: queries by head and ragged, keys dense, ragged and in pages,
 /// causal and not, by every kernel that has the shared memory.
-fn cases_of(depth: u32, group: u32) -> Vec<PrefillCase> {
+fn cases_of(depth: u32, value_depth: Option<u32>, group: u32) -> Vec<PrefillCase> {
     let mut cases = Vec::new();
     let warps = [KvTransport::of::<CpAsync<2>>(), KvTransport::of::<Tma<2>>(), KvTransport::of::<Staged<1, false>>()];
     // Registers that take turns store tiles of 256 columns beyond the shared memory of sm_80.
@@ -88,7 +89,7 @@ fn cases_of(depth: u32, group: u32) -> Vec<PrefillCase> {
         let paged = |page_tokens, swizzled| Kv::Paged { page_tokens, swizzled };
         for kv in [Kv::HeadMajor, Kv::Ragged, paged(8, false), paged(16, true)] {
             for (queries, causal) in [(QueryLayout::HeadMajor, true), (QueryLayout::Ragged, false)] {
-                let prefill = Prefill { depth, group, causal, queries, kv, ..PREFILL };
+                let prefill = Prefill { depth, value_depth, group, causal, queries, kv, ..PREFILL };
                 cases.push(PrefillCase { way, ..case(prefill, &[(70, 150)], u64::from(depth)) });
             }
         }
@@ -103,9 +104,10 @@ fn every_depth_alone() {
     let long = std::env::var_os("TILEWRIGHT_LONG").is_some();
     let groups: &[u32] = if long { &[1, 4, 16] } else { &[1] };
     let mut ran = 0;
-    for (at, &depth) in Prefill::DEPTHS.iter().enumerate() {
+    let alike = Prefill::DEPTHS.iter().map(|&depth| (depth, None));
+    for (at, (depth, value_depth)) in alike.chain([(192, Some(128))]).enumerate() {
         for &group in groups {
-            let cases = cases_of(depth, group);
+            let cases = cases_of(depth, value_depth, group);
             // Eight cases of each kernel, of which another each time.
             let step = if long { 1 } else { 8 };
             for case in cases.iter().skip(at % step).step_by(step) {
@@ -129,6 +131,12 @@ fn other_depths_are_refused_with_the_list() {
             );
             assert!(errors.contains(&wanted), "{errors}");
         }
+    }
+    for (depth, values) in [(192, 64), (128, 192), (256, 128)] {
+        let prefill = Prefill { depth, value_depth: Some(values), ..PREFILL };
+        let errors = verify(prefill.record_hopper()).expect_err("refused").to_string();
+        let wanted = format!("prefill attention of keys of {depth} columns and values of {values}: they have as many");
+        assert!(errors.contains(&wanted), "{errors}");
     }
     let tuning = PrefillTuning { keys: 176, ..PREFILL.tuning() };
     let errors = verify(PREFILL.record_tuned(tuning)).expect_err("refused").to_string();
@@ -268,7 +276,7 @@ proptest! {
     ) {
         let swizzled = swizzled && page.is_multiple_of(8);
         let kv = if page == 0 { Kv::Ragged } else { Kv::Paged { page_tokens: page, swizzled } };
-        let prefill = Prefill { depth, group, causal, queries: QueryLayout::Ragged, kv, ..PREFILL };
+        let prefill = Prefill { depth, value_depth: None, group, causal, queries: QueryLayout::Ragged, kv, ..PREFILL };
         let modifier = ScoreModifier { soft_cap, window: window.filter(|_| causal) };
         every_way(&PrefillCase { modifier, ..case(prefill, &sequences, data) }, seed);
     }

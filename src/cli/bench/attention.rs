@@ -42,8 +42,16 @@ const KV_HEADS: u32 = 8;
 const GROUP: u32 = 4;
 const DEPTH: u32 = 128;
 
-/// Head dimensions and tokens of one sequence of 32 heads.
-const PREFILL: [(u32, u32); 6] = [(128, 2048), (128, 8192), (128, 16384), (64, 2048), (64, 8192), (64, 16384)];
+/// Rows of prefill, causal and not: one sequence of 32 heads.
+const PREFILL: [PrefillShape; 7] = [
+    PrefillShape::of(2048, 128),
+    PrefillShape::of(8192, 128),
+    PrefillShape::of(16384, 128),
+    PrefillShape::of(2048, 64),
+    PrefillShape::of(8192, 64),
+    PrefillShape::of(16384, 64),
+    PrefillShape { value_depth: 128, ..PrefillShape::of(8192, 192) },
+];
 const HEADS: u32 = 32;
 
 /// Largest relative error: weights and results are `bf16`, 2⁻⁹ each on average.
@@ -57,11 +65,9 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
             bench.keep_row_of(&kernel)?;
         }
     }
-    for (depth, tokens) in PREFILL {
-        for causal in [false, true] {
-            if bench.begins("attention", &prefill_shape(depth, tokens, causal)) {
-                bench.keep(prefill(bench, depth, tokens, causal)?)?;
-            }
+    for shape in PREFILL.into_iter().flat_map(PrefillShape::forms) {
+        if bench.begins("attention", &shape.extents()) {
+            bench.keep(prefill(bench, shape)?)?;
         }
     }
     Ok(())
@@ -70,8 +76,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 /// The number of rows that [`run`] keeps or skips.
 pub(super) fn rows_of(only: &Only) -> usize {
     let decode = DECODE.map(DecodeShape::extents);
-    let prefill = PREFILL.into_iter();
-    let prefill = prefill.flat_map(|(depth, tokens)| [false, true].map(|causal| prefill_shape(depth, tokens, causal)));
+    let prefill = PREFILL.into_iter().flat_map(PrefillShape::forms).map(PrefillShape::extents);
     only.count(decode) + only.count(prefill)
 }
 
@@ -274,28 +279,54 @@ impl Cut {
     }
 }
 
-/// The shape of a row of prefill.
-fn prefill_shape(depth: u32, tokens: u32, causal: bool) -> [(&'static str, u64); 4] {
-    [("queries", tokens), ("tokens", tokens), ("depth", depth), ("causal", causal.into())]
-        .map(|(name, extent)| (name, extent.into()))
+/// A sequence whose queries are its tokens.
+#[derive(Clone, Copy)]
+struct PrefillShape {
+    tokens: u32,
+    /// Columns of a key, and of a value.
+    depth: u32,
+    value_depth: u32,
+    causal: bool,
 }
 
-fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<ResultRow, Failure> {
+impl PrefillShape {
+    const fn of(tokens: u32, depth: u32) -> PrefillShape {
+        PrefillShape { tokens, depth, value_depth: depth, causal: false }
+    }
+
+    /// Full, and causal.
+    fn forms(self) -> [PrefillShape; 2] {
+        [false, true].map(|causal| PrefillShape { causal, ..self })
+    }
+
+    /// The extents of its row.
+    fn extents(self) -> Vec<(&'static str, u64)> {
+        let PrefillShape { tokens, depth, value_depth, causal } = self;
+        let values = (value_depth != depth).then_some(("value_depth", value_depth));
+        let shape = [("queries", tokens), ("tokens", tokens), ("depth", depth), ("causal", causal.into())];
+        shape.into_iter().chain(values).map(|(name, extent)| (name, extent.into())).collect()
+    }
+}
+
+fn prefill(bench: &Bench, shape: PrefillShape) -> Result<ResultRow, Failure> {
+    let PrefillShape { tokens, depth, value_depth, causal } = shape;
     let device = &bench.device;
     let stream = &bench.stream;
     let queries = QueryLayout::HeadMajor;
     let kv = Kv::HeadMajor;
     let scores = ScoreVariant::NONE;
-    let plan = Prefill { depth, group: 1, causal, queries, kv, scores, lse: false };
+    let plan = Prefill { depth, value_depth: Some(value_depth), group: 1, causal, queries, kv, scores, lse: false };
     let kernel = device.load(&verify(plan.record_hopper())?)?;
-    let elements = (HEADS * tokens * depth) as usize;
-    let host = [numbers(elements, 3)?, numbers(elements, 1)?, numbers(elements, 2)?];
+    let columns = [depth, depth, value_depth];
+    let elements = columns.map(|columns| (HEADS * tokens * columns) as usize);
+    let host = [numbers(elements[0], 3)?, numbers(elements[1], 1)?, numbers(elements[2], 2)?];
     let buffers = host.iter().map(|host| stream.buffer(host)).collect::<Result<Vec<_>, _>>()?;
     let rows = [64, plan.tuning().keys, plan.tuning().keys];
-    let maps = buffers.iter().zip(rows).map(|(buffer, rows)| map(device, buffer, [HEADS, tokens, depth], rows));
+    let of = columns.into_iter().zip(rows);
+    let maps = buffers.iter().zip(of).map(|(buffer, (of, rows))| map(device, buffer, [HEADS, tokens, of], rows));
     let maps = maps.collect::<Result<Vec<_>, _>>()?;
     let starts = stream.buffer(&[0u32, tokens])?;
-    let out = device.buffer::<bf16>(elements)?;
+    let out = device.buffer::<bf16>(elements[2])?;
     stream.poison(&out, 0xff)?;
     let tiles = tokens.div_ceil(plan.hopper_rows());
     // Heads whose keys and values fit L2 together.
@@ -324,9 +355,10 @@ fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Resul
         first: 0,
         end: if causal { query + 1 } else { n },
     });
-    let error = error(&host, &out, &looks, n, [depth as usize; 2]);
-    let flops = 4 * u64::from(tokens) * elements as u64 / if causal { 2 } else { 1 };
-    row(&prefill_shape(depth, tokens, causal), "prefill", times, [8 * elements as u64, flops], error)
+    let error = error(&host, &out, &looks, n, [depth, value_depth].map(|columns| columns as usize));
+    let sum = (elements[1] + elements[2]) as u64;
+    let flops = 2 * u64::from(tokens) * sum / if causal { 2 } else { 1 };
+    row(&shape.extents(), "prefill", times, [4 * sum, flops], error)
 }
 
 /// A query that is compared with f64.

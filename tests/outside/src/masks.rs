@@ -69,7 +69,7 @@ pub const ALIBI: CustomScores<'static> = CustomScores(&|k| {
 /// The prefill kernel of heads of 64 columns, queries and tokens by head.
 pub fn prefill(causal: bool) -> WithScores<'static, Prefill> {
     let (queries, kv, scores) = (QueryLayout::HeadMajor, Kv::HeadMajor, ScoreVariant::NONE);
-    Prefill { depth: 64, group: 1, causal, queries, kv, scores, lse: false }.into()
+    Prefill { depth: 64, value_depth: None, group: 1, causal, queries, kv, scores, lse: false }.into()
 }
 
 /// Records it by `wgmma`, or by `mma.sync` and `cp.async`.

@@ -39,15 +39,6 @@ pub struct DecodeTask<'f, 'k, I> {
     pub splits: Splits<'k>,
 }
 
-/// The location of the rows of values of `of_values` columns, beside keys of `of_keys`: planes have as
-/// many tokens.
-pub(super) fn value_place<'k>(k: &'k Builder, keys: KvView<'k>, [of_keys, of_values]: [u32; 2]) -> KvView<'k> {
-    if of_keys == of_values {
-        return keys;
-    }
-    KvView { plane_stride: keys.plane_stride / of_keys * of_values, row_stride: k.lit(of_values), ..keys }
-}
-
 /// Computes the attention of one block, in tiles of `TILE` tokens, for keys of `D` and values of `V`
 /// columns.
 pub fn attend<'k, F: KvFamily, const D: u32, const V: u32, const TILE: u32>(
@@ -56,7 +47,7 @@ pub fn attend<'k, F: KvFamily, const D: u32, const V: u32, const TILE: u32>(
 ) {
     let team = KvThreads::Warps(warps(D));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
-    let place = value_place(k, task.place, [D, V]);
+    let place = task.place.of_columns([D, V]);
     let values = F::open::<VConfig<TILE, TILE, TILE, V>>(k, "values", task.inputs[1], place, team);
     F::begin(k);
 

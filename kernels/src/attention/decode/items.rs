@@ -5,7 +5,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, Var};
 
 use super::combine::{Splits, warp_parts};
-use super::device::{HeadScores, ScoredTile, SequenceTokens, queries, share, value_place, warps};
+use super::device::{HeadScores, ScoredTile, SequenceTokens, queries, share, warps};
 use crate::attention::ScoreFunction;
 use crate::attention::warp::{WarpQueries, attend_by};
 use crate::kv::{
@@ -180,7 +180,7 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const V: u32, const TILE: u32
     let shape = [warps(D), TILE];
     let none = (items.place)(k.lit(0u32), k.lit(0u32));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", inputs[0], none, team);
-    let of_values = |place| value_place(k, place, [D, V]);
+    let of_values = |place: KvView<'k>| place.of_columns([D, V]);
     let values = F::open::<VConfig<TILE, TILE, TILE, V>>(k, "values", inputs[1], of_values(none), team);
     F::begin(k);
     // The rings are full of what comes next when an item's warps merge.

@@ -214,7 +214,7 @@ impl WithScores<'_, Decode> {
                 k.refuse(&AttentionError::Group { group: decode.group })
             }
             depth if decode.values() != depth && (depth, decode.values()) != (192, 128) => {
-                k.refuse(&AttentionError::ValueDepth { depth, values: decode.values() })
+                k.refuse(&AttentionError::ValueDepth { kernel: "decode", depth, values: decode.values() })
             }
             64 => self.body::<F, 64, 64>(k, stays),
             80 => self.body::<F, 80, 80>(k, stays),

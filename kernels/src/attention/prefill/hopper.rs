@@ -55,8 +55,9 @@ pub struct HopperPrefillTask<'f, 'k> {
     pub ping_pong: bool,
 }
 
-/// Head dimension, keys of a tile, stages of the rings, warpgroups that multiply.
-pub struct PrefillShape<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32>;
+/// Columns of a key and of a value, which has no more, keys of a tile, stages of the rings, warpgroups
+/// that multiply.
+pub struct PrefillShape<const D: u32, const V: u32, const BN: u32, const STAGES: u32, const GROUPS: u32>;
 
 /// Weights of 64 rows and sixteen tokens.
 type AttentionWeights<'k> = RegisterTensor<'k, Bf16x2, <bf16 as InputType>::WarpgroupA>;
@@ -74,7 +75,9 @@ const fn registers(groups: u32, masked: bool, paged: bool, depth: u32) -> [u32; 
     }
 }
 
-impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> PrefillShape<D, BN, STAGES, GROUPS> {
+impl<const D: u32, const V: u32, const BN: u32, const STAGES: u32, const GROUPS: u32>
+    PrefillShape<D, V, BN, STAGES, GROUPS>
+{
     const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: RowArrangement::Swizzled };
 
     /// Rows of a block.
@@ -86,7 +89,8 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> PrefillS
         let queries = k.shared_aligned::<bf16>("queries", GROUPS * Self::QUERY.elements(), 1024);
         let queries_full = k.mbarriers("queries_full", 1);
         let keys = Tma::<STAGES>::open::<KConfig<BN, D, BN>>(k, "keys", task.inputs[0], task.place, team);
-        let values = Tma::<STAGES>::open::<VConfig<BN, BN, BN, D>>(k, "values", task.inputs[1], task.place, team);
+        let place = task.place.of_columns([D, V]);
+        let values = Tma::<STAGES>::open::<VConfig<BN, BN, BN, V>>(k, "values", task.inputs[1], place, team);
         k.when(k.tid().eq(0), || queries_full.init(1));
         Tma::<STAGES>::begin(k);
 
@@ -127,8 +131,9 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> PrefillS
         };
         let multiply = || {
             k.registers_up(many);
-            let group = k.warp() / 4 - 1;
-            let consumer = Consumer::<D, BN, GROUPS> {
+            // With uniform descriptors heads of 256 columns spill.
+            let group = if D > 192 { k.warp() / 4 } else { k.warpgroup() } - 1;
+            let consumer = Consumer::<D, V, BN, GROUPS> {
                 k,
                 task,
                 group,
@@ -137,7 +142,7 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> PrefillS
                 values: &values,
                 scores: sums(k, BN),
                 weights: k.regs(BN / 4, k.lit(0u32).bits::<Bf16x2>()),
-                acc: zeros(k, D),
+                acc: zeros(k, V),
                 softmax: Softmax::new(k, warpgroup_atom::<bf16>(BN).1, 2, task.scores.softmax_scale(), task.rescaling),
             };
             if let Some(mask) = task.scores.mask() {
@@ -244,22 +249,23 @@ impl<'k> SeenTiles<'k> {
 }
 
 /// A warpgroup that multiplies.
-struct Consumer<'a, 'k, const D: u32, const BN: u32, const GROUPS: u32> {
+struct Consumer<'a, 'k, const D: u32, const V: u32, const BN: u32, const GROUPS: u32> {
     k: &'k Builder,
     task: &'a HopperPrefillTask<'a, 'k>,
     group: Val<'k, u32>,
     query: Ptr<'k, Shared, bf16>,
     keys: &'a KeyBuffer<'k, D, BN>,
-    values: &'a ValueBuffer<'k, D, BN>,
+    values: &'a ValueBuffer<'k, V, BN>,
     scores: Accumulator<'k, f32>,
     weights: RegArray<'k, Bf16x2>,
     acc: Accumulator<'k, f32>,
     softmax: Softmax<'k>,
 }
 
-impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN, GROUPS> {
+impl<'k, const D: u32, const V: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, V, BN, GROUPS> {
     const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: RowArrangement::Swizzled };
     const KEYS: TileForm = TileForm { rows: BN, columns: D, form: RowArrangement::Swizzled };
+    const VALUES: TileForm = TileForm { columns: V, ..Self::KEYS };
 
     /// Goes through the tiles, at least one, the last first.
     fn run(&self, tiles: SeenTiles<'k>) {
@@ -349,8 +355,8 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
     }
 
     /// `acc += weights·V`, a group of its own.
-    fn multiply_weights(&self, weights: &[Vec<AttentionWeights<'k>>], value: &Arrived<'k, VConfig<BN, BN, BN, D>>) {
-        let b = operand(value.base(), transposed(Self::KEYS.layout()));
+    fn multiply_weights(&self, weights: &[Vec<AttentionWeights<'k>>], value: &Arrived<'k, VConfig<BN, BN, BN, V>>) {
+        let b = operand(value.base(), transposed(Self::VALUES.layout()));
         self.acc.wgmma_registers::<bf16, _>(weights, b, true);
         self.k.wgmma_commit();
     }
@@ -393,7 +399,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         });
     }
 
-    /// Rows leave by way of the query's memory, 16 bytes a thread.
+    /// Rows leave by way of the query's memory, 16 bytes a thread; its first panels hold them.
     fn store(&self, queries: Ptr<'k, Shared, bf16>) {
         let k = self.k;
         let lane = self.k.lane();
@@ -411,7 +417,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
             }
         }
         let row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
-        for pair in 0..D / 16 {
+        for pair in 0..V / 16 {
             let words = core::array::from_fn(|i| {
                 let half = i % 2;
                 let at = 4 * (2 * pair + i as u32 / 2) + 2 * (i as u32 % 2);
@@ -424,7 +430,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         // The group's own barrier: others may still multiply.
         k.sync_warp();
         let HopperPrefillTask { rows, out, out_stride, .. } = *self.task;
-        let in_row = D / VECTOR;
+        let in_row = V / VECTOR;
         for index in 0..16 * in_row / 32 {
             let number = lane + 32 * index;
             let row = warp * 16 + number / in_row;

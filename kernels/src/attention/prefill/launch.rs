@@ -68,6 +68,8 @@ pub struct Prefill {
     /// Columns of a head, one of [`DEPTHS`](Prefill::DEPTHS); others are refused,
     /// [`AttentionError::Depth`].
     pub depth: u32,
+    /// Columns of a value, where they are not as many: 128 beside keys of 192.
+    pub value_depth: Option<u32>,
     /// Query heads that share a key/value head.
     pub group: u32,
     /// Whether a query sees only tokens up to its own.
@@ -103,6 +105,8 @@ struct Common<'f, 'k> {
     corner: [Val<'k, u32>; 2],
     /// Elements from row to row, from plane to plane of the queries.
     strides: [Val<'k, u32>; 2],
+    /// Those of the results.
+    out_strides: [Val<'k, u32>; 2],
     lse: Option<RowLogs<'k>>,
 }
 
@@ -162,7 +166,14 @@ impl Prefill {
         };
         let scores = self.scores.suffix(own);
         let lse = if self.lse { "_lse" } else { "" };
-        format!("prefill_d{}_g{}_{causal}_{queries}_{kv}_{way}{scores}{lse}", self.depth, self.group)
+        let Prefill { depth, group, .. } = *self;
+        let values = if self.values() == depth { String::new() } else { format!("_v{}", self.values()) };
+        format!("prefill_d{depth}{values}_g{group}_{causal}_{queries}_{kv}_{way}{scores}{lse}")
+    }
+
+    /// Columns of a value.
+    pub fn values(&self) -> u32 {
+        self.value_depth.unwrap_or(self.depth)
     }
 
     /// Rows of a block of the Hopper kernel.
@@ -173,6 +184,7 @@ impl Prefill {
     /// Returns the fastest tuning of the Hopper kernel, as measured on an H100.
     pub fn tuning(&self) -> PrefillTuning {
         let keys = match (self.depth, self.causal) {
+            (192, _) if self.values() == 128 => 128,
             (192 | 256, _) => 64,
             // Larger tiles have fewer turns; where causal, more of them is masked.
             (128, false) => 176,
@@ -203,7 +215,7 @@ impl Prefill {
     }
 
     /// Records the kernel for sm_90a with another tuning. Tiles have 64 keys for depths of 192 and
-    /// 256, 128 or 176 for a depth of 128, and 128 for other depths; others are refused,
+    /// 256 (128 beside values of 128), 128 or 176 for a depth of 128, and 128 for other depths; others are refused,
     /// [`AttentionError::Keys`].
     pub fn record_tuned(&self, tuning: PrefillTuning) -> Kernel {
         WithScores::from(*self).record_tuned(tuning)
@@ -215,10 +227,11 @@ impl Prefill {
     }
 
     /// Keys of a tile that the Hopper kernel of a depth is made for.
-    const fn keys_of(depth: u32) -> &'static [u32] {
-        match depth {
-            192 | 256 => &[64],
-            128 => &[128, 176],
+    fn choices_of_keys(&self) -> &'static [u32] {
+        match (self.depth, self.values()) {
+            (192, 128) => &[128],
+            (192 | 256, _) => &[64],
+            (128, _) => &[128, 176],
             _ => &[128],
         }
     }
@@ -227,6 +240,8 @@ impl Prefill {
     fn is_refused(&self, k: &Builder) -> bool {
         let error = if !Self::DEPTHS.contains(&self.depth) {
             AttentionError::Depth { kernel: "prefill", depth: self.depth, depths: Self::DEPTHS }
+        } else if self.values() != self.depth && (self.depth, self.values()) != (192, 128) {
+            AttentionError::ValueDepth { kernel: "prefill", depth: self.depth, values: self.values() }
         } else if self.group == 0 {
             AttentionError::NoGroup
         } else if self.scores.window && !self.causal {
@@ -276,10 +291,16 @@ impl Prefill {
             }
         };
         let first = tile * block_rows;
-        let (corner, strides) = match self.queries {
-            QueryLayout::HeadMajor => ([first, sequence * params.heads + head], [depth, queries * self.depth]),
-            QueryLayout::Ragged => ([query_start + first, head], [params.heads * self.depth, depth]),
+        let corner = match self.queries {
+            QueryLayout::HeadMajor => [first, sequence * params.heads + head],
+            QueryLayout::Ragged => [query_start + first, head],
         };
+        let strides_of = |columns: u32| match self.queries {
+            QueryLayout::HeadMajor => [k.lit(columns), queries * columns],
+            QueryLayout::Ragged => [params.heads * columns, k.lit(columns)],
+        };
+        let strides = strides_of(self.depth);
+        let out_strides = if self.values() == self.depth { strides } else { strides_of(self.values()) };
         let scores = params.scores;
         let rows = QueryRows { sequence, first, queries, tokens, head, window: scores.window() };
         let lse = params.lse.map(|lse| {
@@ -289,7 +310,7 @@ impl Prefill {
             };
             RowLogs { first: at(lse, corner, strides), stride: strides[0] }
         });
-        k.moving().when(first.lt(queries), || act(Common { place, rows, scores, corner, strides, lse }));
+        k.moving().when(first.lt(queries), || act(Common { place, rows, scores, corner, strides, out_strides, lse }));
     }
 }
 
@@ -326,10 +347,10 @@ impl WithScores<'_, Prefill> {
             let own = own.declare(k, params.scores);
             let params = params.with(k, &own);
             prefill.each_block(k, &params, self.hopper_rows(), |common| {
-                let Common { place, rows, scores, corner, strides, lse } = common;
-                let out = at(params.out, corner, strides);
+                let Common { place, rows, scores, corner, out_strides, lse, .. } = common;
+                let out = at(params.out, corner, out_strides);
                 let [row, plane] = corner.map(Val::cast::<i32>);
-                let out_stride = strides[0];
+                let out_stride = out_strides[0];
                 let causal = prefill.causal;
                 let corner = [row, plane];
                 let task = hopper::HopperPrefillTask {
@@ -346,18 +367,21 @@ impl WithScores<'_, Prefill> {
                     rescaling,
                     ping_pong,
                 };
-                match (prefill.depth, keys) {
-                    (32, 128) => hopper::PrefillShape::<32, 128, 2, 2>::attend(k, &task),
-                    (64, 128) if self.hopper_groups() == 2 => hopper::PrefillShape::<64, 128, 2, 2>::attend(k, &task),
-                    (64, 128) => hopper::PrefillShape::<64, 128, 2, 3>::attend(k, &task),
-                    (80, 128) => hopper::PrefillShape::<80, 128, 2, 2>::attend(k, &task),
-                    (96, 128) => hopper::PrefillShape::<96, 128, 2, 2>::attend(k, &task),
-                    (112, 128) => hopper::PrefillShape::<112, 128, 2, 2>::attend(k, &task),
-                    (128, 128) => hopper::PrefillShape::<128, 128, 2, 2>::attend(k, &task),
-                    (128, 176) => hopper::PrefillShape::<128, 176, 2, 2>::attend(k, &task),
-                    (192, 64) => hopper::PrefillShape::<192, 64, 2, 2>::attend(k, &task),
-                    (256, 64) => hopper::PrefillShape::<256, 64, 2, 2>::attend(k, &task),
-                    (depth, _) => k.refuse(&AttentionError::Keys { keys, depth, choices: Prefill::keys_of(depth) }),
+                match (prefill.depth, prefill.values(), keys) {
+                    (32, _, 128) => hopper::PrefillShape::<32, 32, 128, 2, 2>::attend(k, &task),
+                    (64, _, 128) if self.hopper_groups() == 2 => {
+                        hopper::PrefillShape::<64, 64, 128, 2, 2>::attend(k, &task)
+                    }
+                    (64, _, 128) => hopper::PrefillShape::<64, 64, 128, 2, 3>::attend(k, &task),
+                    (80, _, 128) => hopper::PrefillShape::<80, 80, 128, 2, 2>::attend(k, &task),
+                    (96, _, 128) => hopper::PrefillShape::<96, 96, 128, 2, 2>::attend(k, &task),
+                    (112, _, 128) => hopper::PrefillShape::<112, 112, 128, 2, 2>::attend(k, &task),
+                    (128, _, 128) => hopper::PrefillShape::<128, 128, 128, 2, 2>::attend(k, &task),
+                    (128, _, 176) => hopper::PrefillShape::<128, 128, 176, 2, 2>::attend(k, &task),
+                    (192, 128, 128) => hopper::PrefillShape::<192, 128, 128, 2, 2>::attend(k, &task),
+                    (192, 192, 64) => hopper::PrefillShape::<192, 192, 64, 2, 2>::attend(k, &task),
+                    (256, _, 64) => hopper::PrefillShape::<256, 256, 64, 2, 2>::attend(k, &task),
+                    (depth, ..) => k.refuse(&AttentionError::Keys { keys, depth, choices: prefill.choices_of_keys() }),
                 }
             });
         })
@@ -376,20 +400,22 @@ impl WithScores<'_, Prefill> {
             let own = own.declare(k, params.scores);
             let params = params.with(k, &own);
             prefill.each_block(k, &params, warps::BLOCK_ROWS, |common| {
-                let Common { place, rows, scores, corner, strides, lse } = common;
-                let [query, out] = [at(q, corner, strides), at(params.out, corner, strides)];
-                let stride = strides[0];
+                let Common { place, rows, scores, corner, strides, out_strides, lse } = common;
+                let [query, out] = [at(q, corner, strides), at(params.out, corner, out_strides)];
+                let [stride, out_stride] = [strides[0], out_strides[0]];
                 let causal = prefill.causal;
-                let task = warps::PrefillTask { query, out, stride, lse, inputs, place, rows, scores, causal };
+                let task =
+                    warps::PrefillTask { query, out, stride, out_stride, lse, inputs, place, rows, scores, causal };
                 match prefill.depth {
-                    32 => warps::attend::<F, 32>(k, &task),
-                    64 => warps::attend::<F, 64>(k, &task),
-                    80 => warps::attend::<F, 80>(k, &task),
-                    96 => warps::attend::<F, 96>(k, &task),
-                    112 => warps::attend::<F, 112>(k, &task),
-                    128 => warps::attend::<F, 128>(k, &task),
-                    192 => warps::attend::<F, 192>(k, &task),
-                    _ => warps::attend::<F, 256>(k, &task),
+                    32 => warps::attend::<F, 32, 32>(k, &task),
+                    64 => warps::attend::<F, 64, 64>(k, &task),
+                    80 => warps::attend::<F, 80, 80>(k, &task),
+                    96 => warps::attend::<F, 96, 96>(k, &task),
+                    112 => warps::attend::<F, 112, 112>(k, &task),
+                    128 => warps::attend::<F, 128, 128>(k, &task),
+                    192 if prefill.values() == 128 => warps::attend::<F, 192, 128>(k, &task),
+                    192 => warps::attend::<F, 192, 192>(k, &task),
+                    _ => warps::attend::<F, 256, 256>(k, &task),
                 }
             });
         })

@@ -25,8 +25,10 @@ pub struct PrefillTask<'f, 'k, I> {
     pub query: Ptr<'k, Global, bf16>,
     /// The result of the first query of the tile.
     pub out: Ptr<'k, Global, bf16>,
-    /// Elements from query to query, of queries and of the result.
+    /// Elements from query to query.
     pub stride: Val<'k, u32>,
+    /// Elements from query to query of the result.
+    pub out_stride: Val<'k, u32>,
     /// The log-sum-exp of the rows, if it is stored.
     pub lse: Option<RowLogs<'k>>,
     /// Keys and values.
@@ -41,11 +43,12 @@ pub struct PrefillTask<'f, 'k, I> {
     pub causal: bool,
 }
 
-/// The attention of one block.
-pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &PrefillTask<'_, 'k, F::Input<'k>>) {
+/// The attention of one block, for keys of `D` and values of `V` columns.
+pub fn attend<'k, F: KvFamily, const D: u32, const V: u32>(k: &'k Builder, task: &PrefillTask<'_, 'k, F::Input<'k>>) {
     let team = KvThreads::Block(32 * WARPS);
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
-    let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
+    let place = task.place.of_columns([D, V]);
+    let values = F::open::<VConfig<TILE, TILE, TILE, V>>(k, "values", task.inputs[1], place, team);
     F::begin(k);
 
     let rows = task.rows;
@@ -79,10 +82,10 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &PrefillTask<
     });
     let tiles = WarpTiles { span, ask: ask.as_ref().map(|ask| ask as _) };
     let (softmax, acc) = attend_tiles(k, rings, tiles, queries, &modify);
-    store::<D>(k, task, mine, softmax, acc.registers());
+    store::<V>(k, task, mine, softmax, acc.registers());
 }
 
-fn store<'k, const D: u32>(
+fn store<'k, const V: u32>(
     k: &'k Builder,
     task: &PrefillTask<'_, 'k, impl Copy>,
     mine: Val<'k, u32>,
@@ -95,8 +98,8 @@ fn store<'k, const D: u32>(
         let inverse = softmax.factor(half, sink());
         let lse = task.lse.map(|lse| (lse, softmax.log_sum_exp(half, sink())));
         k.when((task.rows.first + row).lt(task.rows.queries), || {
-            let to = task.out.at(row.mul_wide(task.stride)).at(k.lane() % 4 * 2);
-            for n in 0..D / 8 {
+            let to = task.out.at(row.mul_wide(task.out_stride)).at(k.lane() % 4 * 2);
+            for n in 0..V / 8 {
                 let at = 4 * n + 2 * half;
                 let [a, b] = [acc.get(at), acc.get(at + 1)].map(|value| value * inverse);
                 to.at(8 * n).cast::<Bf16x2>().store(a.pair(b));

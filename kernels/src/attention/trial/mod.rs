@@ -44,6 +44,7 @@ const DECODE: Decode = Decode {
 };
 const PREFILL: Prefill = Prefill {
     depth: 128,
+    value_depth: None,
     group: 4,
     causal: true,
     queries: QueryLayout::Ragged,

@@ -59,8 +59,10 @@ impl PrefillCase {
         let page_tokens = page_tokens(made, maps);
         let swizzled = page_tokens.is_multiple_of(8) && made.between(0..=1) == 1;
         let paged = Kv::Paged { page_tokens, swizzled };
+        let value_depth = (depth == 192 && made.between(0..=1) == 1).then_some(128);
         let prefill = Prefill {
             depth,
+            value_depth,
             group: one_of(made, &[1, 1, 2, 3, 4]),
             causal: made.between(0..=1) == 1,
             queries: one_of(made, &[QueryLayout::HeadMajor, QueryLayout::Ragged]),
@@ -119,13 +121,16 @@ impl PrefillCase {
         };
         let mut draw = Draw::new(self.data);
         let tokens: Vec<u32> = self.sequences.iter().map(|s| s.1).collect();
-        let cache = Cache::new(&mut draw, prefill.kv, [prefill.depth, self.kv_heads], &tokens);
-        let queries = QueryArrangement::of(self);
+        let keys_at = Cache::new(&mut draw, prefill.kv, [prefill.depth, self.kv_heads], &tokens);
+        let values_at = keys_at.of_depth(prefill.values());
+        let caches = [&keys_at, &values_at];
+        let queries = QueryArrangement::of(self, prefill.depth);
+        let results = QueryArrangement::of(self, prefill.values());
         let mut q = draw.floats(queries.elements(), bf16::from_f64);
-        let mut pools = [0, 1].map(|_| cache.fill(&mut draw));
+        let mut pools = caches.map(|cache| cache.fill(&mut draw));
         if self.blank {
             positive(&mut q);
-            cache.blank(&mut pools[0]);
+            keys_at.blank(&mut pools[0]);
         }
         // Tiles that a window hides from a sequence's first query are not read, be it of the kernel
         // or of a mask.
@@ -136,7 +141,7 @@ impl PrefillCase {
             hides.iter().map(start).max().unwrap_or(0) as u32 / keys * keys
         };
         let hidden: Vec<u32> = self.sequences.iter().map(first_read).collect();
-        pools.iter_mut().for_each(|pool| cache.hide(pool, &hidden));
+        pools.iter_mut().zip(caches).for_each(|(pool, cache)| cache.hide(pool, &hidden));
         let scale = self.sharpness / f64::from(prefill.depth).sqrt();
         let most = self.sequences.iter().map(|s| s.0).max().unwrap_or(0);
         // Sometimes a row of blocks has nothing to do.
@@ -151,11 +156,11 @@ impl PrefillCase {
         ));
         let q_at = trial.input("q", &q);
         let names = ["keys", "values"];
-        let at = [0, 1].map(|which: usize| trial.input(names[which], &cache.stored(&pools[which])));
+        let at = [0, 1].map(|which: usize| trial.input(names[which], &caches[which].stored(&pools[which])));
         let query_starts = trial.input("query_starts", &starts(self.sequences.iter().map(|s| s.0)));
         let token_starts = trial.input("token_starts", &starts(tokens));
-        let table = trial.input("table", &cache.table);
-        let result = self.result(&queries, &cache, &q, &pools, scale, &data);
+        let table = trial.input("table", &keys_at.table);
+        let result = self.result([&queries, &results], caches, &q, &pools, scale, &data);
         let out = trial.output("out", result.expected());
         let lse = prefill.lse.then(|| trial.output("lse", result.expected_logs()));
 
@@ -163,37 +168,43 @@ impl PrefillCase {
             PrefillKernel::Hopper => trial.map(q_at, queries.shape()),
             PrefillKernel::Warps(_) => trial.pass(q_at),
         };
-        let shape = cache.shape(Tma::box_rows(keys, page));
-        let pass = |trial: Trial, buffer| if maps { trial.map(buffer, shape.clone()) } else { trial.pass(buffer) };
-        let trial = at.into_iter().fold(trial, pass).pass(query_starts).pass(token_starts).pass(table);
-        let trial = trial.pass(cache.width).pass(cache.plane_stride()).pass(tiles).pass(queries.heads).pass(sharing);
+        let pass = |trial: Trial, (buffer, cache): (_, &Cache)| match maps {
+            true => trial.map(buffer, cache.shape(Tma::box_rows(keys, page))),
+            false => trial.pass(buffer),
+        };
+        let trial = at.into_iter().zip(caches).fold(trial, pass).pass(query_starts).pass(token_starts).pass(table);
+        let trial =
+            trial.pass(keys_at.width).pass(keys_at.plane_stride()).pass(tiles).pass(queries.heads).pass(sharing);
         let trial = scored(trial, scale, self.modifier, data.sinks.as_deref()).pass(out);
         Ok(data.pass(lse.into_iter().fold(trial, Trial::pass)))
     }
 
     fn result(
         &self,
-        queries: &QueryArrangement,
-        cache: &Cache,
+        [queries, results]: [&QueryArrangement; 2],
+        caches: [&Cache; 2],
         q: &[bf16],
         pools: &[Vec<bf16>; 2],
         scale: f64,
         data: &ScoreData,
     ) -> AttendedValues {
         let Prefill { depth, group, causal, .. } = self.prefill;
-        let mut result = AttendedValues::new(q.len(), depth);
+        let depths = [depth, self.prefill.values()];
+        let mut result = AttendedValues::new(results.elements(), depths[1]);
         for (sequence, &(count, tokens)) in self.sequences.iter().enumerate() {
             for head in 0..self.kv_heads {
-                let of =
-                    CachedHead::new([depth; 2], [0, 1].map(|which: usize| cache.read(&pools[which], sequence, head)));
-                for (head, query) in (head * group..(head + 1) * group).flat_map(|h| (0..count).map(move |i| (h, i))) {
-                    let at = queries.place(sequence, head, query);
+                let read = |which: usize| caches[which].read(&pools[which], sequence, head);
+                let of = CachedHead::new(depths, [0, 1].map(read));
+                for (row_head, query) in
+                    (head * group..(head + 1) * group).flat_map(|h| (0..count).map(move |i| (h, i)))
+                {
+                    let at = queries.place(sequence, row_head, query);
                     let q: Vec<f64> = q[at..at + depth as usize].iter().map(|x| x.to_f64()).collect();
                     let seen = if causal { (query + 1 + tokens).saturating_sub(count) } else { tokens };
                     let position = (query + tokens).saturating_sub(count) as usize;
-                    let custom = data.function(PlacedQuery { sequence, head: head as usize, query: position });
+                    let custom = data.function(PlacedQuery { sequence, head: row_head as usize, query: position });
                     let mut visible = Visible {
-                        sink: data.sink(head as usize),
+                        sink: data.sink(row_head as usize),
                         custom: custom.as_deref(),
                         ..Visible::new(self.modifier, seen, scale)
                     };
@@ -202,7 +213,7 @@ impl PrefillCase {
                         let first = (position + 1).saturating_sub(window as usize);
                         visible.tokens.start = visible.tokens.start.max(first).min(visible.tokens.end);
                     }
-                    result.attend(at, &q, &of, visible);
+                    result.attend(results.place(sequence, row_head, query), &q, &of, visible);
                 }
             }
         }
@@ -223,8 +234,7 @@ struct QueryArrangement {
 }
 
 impl QueryArrangement {
-    fn of(case: &PrefillCase) -> QueryArrangement {
-        let depth = case.prefill.depth;
+    fn of(case: &PrefillCase, depth: u32) -> QueryArrangement {
         let heads = case.kv_heads * case.prefill.group;
         let counts = case.sequences.iter().map(|s| s.0);
         match case.prefill.queries {

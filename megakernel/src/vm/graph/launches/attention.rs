@@ -51,7 +51,16 @@ impl LaunchOp for Attention {
         }
         let kv = Kv::Paged { page_tokens, swizzled: true };
         let scores = self.variant();
-        let prefill = Prefill { depth, group, causal: true, queries: QueryLayout::Ragged, kv, scores, lse: false };
+        let prefill = Prefill {
+            depth,
+            value_depth: None,
+            group,
+            causal: true,
+            queries: QueryLayout::Ragged,
+            kv,
+            scores,
+            lse: false,
+        };
         let by_maps = plan.arch == Arch::Sm90a;
         let arch = plan.arch;
         let kernel = plan.kernel(format!("{prefill:?}"), || match by_maps {
