@@ -188,7 +188,7 @@ impl<'a, 'k> BlockShare<'a, 'k> {
         let plan = self.plan;
         let [begin, end] = self.chunks();
         let consumers = ConsumerWarps::new(k, plan.tuning.warpgroups * 4);
-        let group = Index::below(k.warpgroup(), plan.tuning.warpgroups);
+        let group = Index::below(k.warp() / 4, plan.tuning.warpgroups);
         let thread = Index::below(k.tid() % 128, 128);
         let sums = Accumulator::<f32>::unset(k, warpgroup_atom::<bf16>(plan.columns()).1, 1, 1);
         // A warp without rows of its own multiplies the tile's last ones again, and keeps nothing
