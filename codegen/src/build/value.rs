@@ -138,6 +138,16 @@ impl Builder {
     ///
     /// Lanes take it from lane 0, so that `ptxas` knows it to be the same in all of them: descriptors
     /// of `wgmma` that depend on it are computed once for a warp, in uniform registers.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
+    /// let kernel = record("groups", Arch::Sm90a, block(256), |k| {
+    ///     let groups = k.global::<u32>("groups");
+    ///     groups.at(k.tid()).store(k.warpgroup());
+    /// });
+    /// verify(kernel)?;
+    /// # Ok::<(), tilewright_codegen::verify::VerifyErrors>(())
+    /// ```
     #[track_caller]
     pub fn warpgroup(&self) -> Val<'_, u32> {
         (self.warp() / 4).shfl_idx(0)

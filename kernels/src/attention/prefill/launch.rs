@@ -215,8 +215,8 @@ impl Prefill {
     }
 
     /// Records the kernel for sm_90a with another tuning. Tiles have 64 keys for depths of 192 and
-    /// 256 (128 beside values of 128), 128 or 176 for a depth of 128, and 128 for other depths; others are refused,
-    /// [`AttentionError::Keys`].
+    /// 256, 128 or 176 for a depth of 128, and 128 for other depths and beside values of other
+    /// columns; others are refused, [`AttentionError::Keys`].
     pub fn record_tuned(&self, tuning: PrefillTuning) -> Kernel {
         WithScores::from(*self).record_tuned(tuning)
     }
