@@ -80,3 +80,11 @@ fn list(numbers: &[u32]) -> String {
         None => "none".into(),
     }
 }
+
+impl AttentionError {
+    /// Why a kernel does not take values of as many columns beside keys of `depth`, if so.
+    pub(super) fn of_values(kernel: &'static str, depth: u32, values: u32) -> Option<AttentionError> {
+        let takes = values == depth || (depth, values) == (192, 128);
+        (!takes).then_some(AttentionError::ValueDepth { kernel, depth, values })
+    }
+}

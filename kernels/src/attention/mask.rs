@@ -80,7 +80,8 @@ pub struct AttentionMask<'k> {
 ///     }
 /// });
 /// let prefill = Prefill {
-///     depth: 128, value_depth: None, group: 1, causal: false, queries: QueryLayout::Ragged, kv: Kv::Ragged, scores: ScoreVariant::NONE, lse: false,
+///     depth: 128, value_depth: None, group: 1, causal: false, queries: QueryLayout::Ragged, kv: Kv::Ragged,
+///     scores: ScoreVariant::NONE, lse: false,
 /// };
 /// let kernel = prefill.mask(prefix_lm).record::<CpAsync<2>>(Arch::Sm80);
 /// assert_eq!(kernel.params.last().map(|param| param.name.as_str()), Some("prefix"));

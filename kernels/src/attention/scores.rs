@@ -179,7 +179,8 @@ pub struct ScaledProducts<'k> {
 ///     ScaledProducts { factor: cap, function: Box::new(move |_, product| tanh(product * rate)) }
 /// });
 /// let prefill = Prefill {
-///     depth: 128, value_depth: None, group: 1, causal: true, queries: QueryLayout::Ragged, kv: Kv::Ragged, scores: ScoreVariant::NONE, lse: false,
+///     depth: 128, value_depth: None, group: 1, causal: true, queries: QueryLayout::Ragged, kv: Kv::Ragged,
+///     scores: ScoreVariant::NONE, lse: false,
 /// };
 /// tilewright_codegen::verify::verify(prefill.products(capped).record_hopper())?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

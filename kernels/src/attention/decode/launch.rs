@@ -213,9 +213,7 @@ impl WithScores<'_, Decode> {
             _ if !(1..=Decode::MOST_GROUP).contains(&decode.group) => {
                 k.refuse(&AttentionError::Group { group: decode.group })
             }
-            depth if decode.values() != depth && (depth, decode.values()) != (192, 128) => {
-                k.refuse(&AttentionError::ValueDepth { kernel: "decode", depth, values: decode.values() })
-            }
+            depth if let Some(error) = AttentionError::of_values("decode", depth, decode.values()) => k.refuse(&error),
             64 => self.body::<F, 64, 64>(k, stays),
             80 => self.body::<F, 80, 80>(k, stays),
             96 => self.body::<F, 96, 96>(k, stays),

@@ -240,8 +240,8 @@ impl Prefill {
     fn is_refused(&self, k: &Builder) -> bool {
         let error = if !Self::DEPTHS.contains(&self.depth) {
             AttentionError::Depth { kernel: "prefill", depth: self.depth, depths: Self::DEPTHS }
-        } else if self.values() != self.depth && (self.depth, self.values()) != (192, 128) {
-            AttentionError::ValueDepth { kernel: "prefill", depth: self.depth, values: self.values() }
+        } else if let Some(error) = AttentionError::of_values("prefill", self.depth, self.values()) {
+            error
         } else if self.group == 0 {
             AttentionError::NoGroup
         } else if self.scores.window && !self.causal {

@@ -2,8 +2,9 @@
 //! for many tiles.
 //!
 //! Weights come by tensor map, their tiles multicast to the blocks of a cluster, which stand one
-//! below the other in a group. Contiguous rows come by tensor map too, in the same stages. Gathered
-//! rows have a ring of their own, which the last warpgroup fills by `cp.async`.
+//! below the other in a group. Contiguous rows come by tensor map too, in the same stages; where
+//! tiles have more rows than columns, blocks stand beside each other, and the rows are multicast.
+//! Gathered rows have a ring of their own, which the last warpgroup fills by `cp.async`.
 
 use tilewright_codegen::build::{Builder, Bulk, Global, Param, Ptr, TensorMap, Val, block};
 use tilewright_codegen::ir::LaunchBounds;
@@ -46,76 +47,70 @@ type ATile<F, T> = StageTile<<F as InputType>::Stored, <T as Tiles>::A>;
 type BTile<F, T> = StageTile<<F as InputType>::Stored, <T as Tiles>::B>;
 type AView<'k, F, T> = StageView<'k, <F as InputType>::Stored, <T as Tiles>::A>;
 type BView<'k, F, T> = StageView<'k, <F as InputType>::Stored, <T as Tiles>::B>;
-/// Stages of both operands, of rows and of weights.
-type BothStages<'k, F, T> = Deferred<'k, GroupedRing, (ATile<F, T>, BTile<F, T>)>;
-type RowStages<'k, F, T> = Deferred<'k, GroupedRows, (ATile<F, T>,)>;
-type WeightStages<'k, F, T> = Deferred<'k, GroupedWeights, (BTile<F, T>,)>;
-/// A full stage of each.
-type BothFull<'a, 'k, F, T> =
-    (DeferredFull<'a, 'k, GroupedRows, (ATile<F, T>,)>, DeferredFull<'a, 'k, GroupedWeights, (BTile<F, T>,)>);
-
-/// The stages that a consumer reads: both operands of a stage together, or each in its own ring.
-enum Stages<'k, F: InputType, T: Tiles> {
-    Together(Box<BothStages<'k, F, T>>),
-    Apart(Box<RowStages<'k, F, T>>, Box<WeightStages<'k, F, T>>),
+/// Operands of the rings.
+type BothTiles<F, T> = (ATile<F, T>, BTile<F, T>);
+type RowTiles<F, T> = (ATile<F, T>,);
+type WeightTiles<F, T> = (BTile<F, T>,);
+/// A full stage of both operands, or one of each.
+enum FullStage<'a, 'k, F: InputType, T: Tiles> {
+    Together(DeferredFull<'a, 'k, GroupedRing, BothTiles<F, T>>),
+    Apart(DeferredFull<'a, 'k, GroupedRows, RowTiles<F, T>>, DeferredFull<'a, 'k, GroupedWeights, WeightTiles<F, T>>),
 }
 
-impl<'k, F: InputType, T: Tiles> Stages<'k, F, T> {
-    /// Begins the products of a stage, where none is kept before it. The stage is kept.
+impl<'k, F: InputType, T: Tiles> FullStage<'_, 'k, F, T> {
     #[track_caller]
-    fn begin(&mut self, k: &'k Builder, issue: impl FnOnce(AView<'k, F, T>, BView<'k, F, T>)) {
+    fn tiles(&self) -> (AView<'k, F, T>, BView<'k, F, T>) {
         match self {
-            Stages::Together(stages) => {
-                let stage = stages.wait();
-                let (a, b) = stage.tiles();
-                issue(a, b);
-                stage.keep();
-            }
-            Stages::Apart(rows, weights) => {
-                let (rows, weights) = Self::wait_for_both(k, rows, weights);
-                let ((a,), (b,)) = (rows.tiles(), weights.tiles());
-                issue(a, b);
+            FullStage::Together(stage) => stage.tiles(),
+            FullStage::Apart(rows, weights) => (rows.tiles().0, weights.tiles().0),
+        }
+    }
+
+    /// Keeps the stage, where none is kept before it.
+    #[track_caller]
+    fn keep(self) {
+        match self {
+            FullStage::Together(stage) => stage.keep(),
+            FullStage::Apart(rows, weights) => {
                 rows.keep();
                 weights.keep();
             }
         }
     }
 
-    /// Begins the products of a stage, a group, and waits for those of the stage before, which is
-    /// released.
+    /// Waits for all products but the newest group; keeps the stage, and releases the one before.
     #[track_caller]
-    fn advance(&mut self, k: &'k Builder, issue: impl FnOnce(AView<'k, F, T>, BView<'k, F, T>)) {
-        let issue = |a, b| {
-            issue(a, b);
-            k.wgmma_wait(1);
-        };
+    fn release_previous(self, k: &'k Builder) {
+        k.wgmma_wait(1);
         match self {
-            Stages::Together(stages) => {
-                let stage = stages.wait();
-                let (a, b) = stage.tiles();
-                issue(a, b);
-                stage.release_previous();
-            }
-            Stages::Apart(rows, weights) => {
-                let (rows, weights) = Self::wait_for_both(k, rows, weights);
-                let ((a,), (b,)) = (rows.tiles(), weights.tiles());
-                issue(a, b);
+            FullStage::Together(stage) => stage.release_previous(),
+            FullStage::Apart(rows, weights) => {
                 rows.release_previous();
                 weights.release_previous();
             }
         }
     }
+}
 
+/// The stages that a consumer reads: both operands of a stage together, or each in its own ring.
+enum Stages<'k, F: InputType, T: Tiles> {
+    Together(Box<Deferred<'k, GroupedRing, BothTiles<F, T>>>),
+    Apart(Box<Deferred<'k, GroupedRows, RowTiles<F, T>>>, Box<Deferred<'k, GroupedWeights, WeightTiles<F, T>>>),
+}
+
+impl<'k, F: InputType, T: Tiles> Stages<'k, F, T> {
+    /// Waits until the next stage is full.
     #[track_caller]
-    fn wait_for_both<'a>(
-        k: &'k Builder,
-        rows: &'a mut RowStages<'k, F, T>,
-        weights: &'a mut WeightStages<'k, F, T>,
-    ) -> BothFull<'a, 'k, F, T> {
-        let both = (rows.wait(), weights.wait());
-        // `cp.async` writes by the generic proxy, `wgmma` reads by the async proxy.
-        k.fence_proxy_async(ProxyFence::Shared);
-        both
+    fn wait(&mut self, k: &'k Builder) -> FullStage<'_, 'k, F, T> {
+        match self {
+            Stages::Together(stages) => FullStage::Together(stages.wait()),
+            Stages::Apart(rows, weights) => {
+                let (rows, weights) = (rows.wait(), weights.wait());
+                // `cp.async` writes by the generic proxy, `wgmma` reads by the async proxy.
+                k.fence_proxy_async(ProxyFence::Shared);
+                FullStage::Apart(rows, weights)
+            }
+        }
     }
 
     fn release_last(&mut self) {
@@ -173,19 +168,34 @@ impl<'k, F: InputType, T: Tiles> Scaled<'k, F, T> {
         let before = scales.keep_none();
         scales.each(|of_step| {
             add(rows - 1, &before.get());
-            stages.begin(k, |a, b| {
-                for row in 0..rows {
-                    product.issue_row(row, sums, a, b);
-                    product.wait_group(0);
-                    if row + 1 < rows {
-                        add(row, of_step);
-                    }
+            let stage = stages.wait(k);
+            let (a, b) = stage.tiles();
+            for row in 0..rows {
+                product.issue_row(row, sums, a, b);
+                product.wait_group(0);
+                if row + 1 < rows {
+                    add(row, of_step);
                 }
-            });
+            }
+            stage.keep();
             stages.release_last();
             before.set(of_step);
         });
         add(rows - 1, &before.get());
+    }
+
+    /// Begins the products of the next stage, of one row of atoms.
+    #[track_caller]
+    fn issue_next<'a>(
+        &self,
+        k: &'k Builder,
+        stages: &'a mut Stages<'k, F, T>,
+        into: AtomSums<'k, Wgmma<F>>,
+    ) -> FullStage<'a, 'k, F, T> {
+        let stage = stages.wait(k);
+        let (a, b) = stage.tiles();
+        self.product.issue_row(0, into, a, b);
+        stage
     }
 
     /// Adds the sums of a step while the products of the next one run.
@@ -199,13 +209,13 @@ impl<'k, F: InputType, T: Tiles> Scaled<'k, F, T> {
     ) {
         let Scaled { product, sums: even, .. } = *self;
         let add = |sums, of_step: &StepScales<'k>| scales.add(product.sums(), sums, 0, of_step);
-        stages.begin(k, |a, b| product.issue_row(0, even, a, b));
+        self.issue_next(k, stages, even).keep();
         // One or two steps are left, of which the first is under way.
         let pairs = (steps - 1) / 2;
         k.moving().for_(0, pairs, |pair| {
             for (number, now, next) in [(0, even, odd), (1, odd, even)] {
                 let of_step = scales.step(pair * 2 + number);
-                stages.advance(k, |a, b| product.issue_row(0, next, a, b));
+                self.issue_next(k, stages, next).release_previous(k);
                 add(now, &of_step);
             }
         });
@@ -214,7 +224,7 @@ impl<'k, F: InputType, T: Tiles> Scaled<'k, F, T> {
         k.moving().if_else(
             is_even,
             || {
-                stages.advance(k, |a, b| product.issue_row(0, odd, a, b));
+                self.issue_next(k, stages, odd).release_previous(k);
                 add(even, &of_step);
                 product.wait_group(0);
                 add(odd, &scales.step(steps - 1));
@@ -320,7 +330,10 @@ impl<'k, D: GemmOutput> Block<'k, D> {
                 scaled.multiply(k, &mut stages, &scales, self.steps);
             } else {
                 k.moving().for_(0, self.steps, |step| {
-                    stages.advance(k, |a, b| product.issue(a, b, step.ne(0)));
+                    let stage = stages.wait(k);
+                    let (a, b) = stage.tiles();
+                    product.issue(a, b, step.ne(0));
+                    stage.release_previous(k);
                 });
                 product.wait_group(0);
                 stages.release_last();
