@@ -66,6 +66,18 @@ impl<'k, F: InputType, T: Tiles> FullStage<'_, 'k, F, T> {
         }
     }
 
+    /// Releases the stage: everything that read it was waited for.
+    #[track_caller]
+    fn release(self) {
+        match self {
+            FullStage::Together(stage) => stage.release(),
+            FullStage::Apart(rows, weights) => {
+                rows.release();
+                weights.release();
+            }
+        }
+    }
+
     /// Keeps the stage, where none is kept before it.
     #[track_caller]
     fn keep(self) {
@@ -177,8 +189,7 @@ impl<'k, F: InputType, T: Tiles> Scaled<'k, F, T> {
                     add(row, of_step);
                 }
             }
-            stage.keep();
-            stages.release_last();
+            stage.release();
             before.set(of_step);
         });
         add(rows - 1, &before.get());
